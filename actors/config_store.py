@@ -1,8 +1,9 @@
-"""The last configuration that a daemon was given, stored in Ray for the next process of its supervisor.
+"""Stores the newest configuration of a daemon in Ray's internal key-value store.
 
-A process that Ray restarts receives the arguments of the first process. Ray's internal store outlives both processes,
-and a new configuration is written to it before the configuration is applied. Like every configuration, it holds
-references to secrets, never the secrets themselves.
+A supervisor process that Ray restarts receives the arguments of the first process. Therefore the process reads the
+current configuration from this store, which outlives both processes. Before the daemon applies a new configuration, it
+writes the configuration to the store. The stored configuration holds references to secrets, never the secrets
+themselves.
 """
 
 import asyncio
@@ -18,12 +19,13 @@ from mirrord.config.schema import Config
 log = structlog.get_logger()
 
 _store: Any = internal_kv
-"""Ray's internal key-value store, a semi-private module. Ray's own libraries use it, and a test checks that it
+"""Ray's internal key-value store, a semi-private module. Ray's own libraries use this module, and a test checks that it
 exists."""
 
 
 def kept_config(daemon: str) -> Config | None:
-    """Return the configuration stored last, or None if there is none. Blocks on Ray for a few milliseconds."""
+    """Return the configuration stored last, or None if there is none. The call blocks for a few milliseconds until Ray
+    answers."""
     try:
         stored = cast(bytes | None, _store._internal_kv_get(_key(daemon)))
         return None if stored is None else msgspec.msgpack.decode(stored, type=Config)
@@ -33,7 +35,7 @@ def kept_config(daemon: str) -> Config | None:
 
 
 async def keep_config(daemon: str, config: Config) -> None:
-    """Store this configuration in place of the previous one."""
+    """Store this configuration of the daemon in place of the previous one."""
     try:
         await asyncio.to_thread(_store._internal_kv_put, _key(daemon), msgspec.msgpack.encode(config))
     except (RayError, RuntimeError) as error:
@@ -41,7 +43,7 @@ async def keep_config(daemon: str, config: Config) -> None:
 
 
 async def forget_config(daemon: str) -> None:
-    """Delete the stored configuration, because the daemon has ended."""
+    """Delete the stored configuration of a daemon that has ended."""
     try:
         await asyncio.to_thread(_store._internal_kv_del, _key(daemon))
     except (RayError, RuntimeError) as error:

@@ -1,4 +1,4 @@
-"""Replicators and group followers as Ray actors: the `mirrord.supervision.fleet.engine.Engine` of a daemon on Ray."""
+"""Implements `mirrord.supervision.fleet.engine.Engine` on Ray: replicators and group followers run as Ray actors."""
 
 import asyncio
 import uuid
@@ -37,7 +37,7 @@ Calls = TypeVar("Calls", bound=ActorCalls)
 
 
 class RayEngine:
-    """Starts replicators on the Ray cluster that this process is connected to."""
+    """Starts replicators and group followers on the Ray cluster to which this process is connected."""
 
     hosts_all = False
 
@@ -45,7 +45,7 @@ class RayEngine:
         self._instance = instance
         self._log_directory = log_directory
         self._orders = uuid.uuid4().hex
-        """Identifies this process. It is sent with each order, so that an actor can refuse the orders of other
+        """Identifies this process. The value is sent with each order, so that an actor can refuse the orders of other
         processes."""
         self._running: dict[str, ActorCalls] = {}
         self._watches: set[asyncio.Task[None]] = set()
@@ -58,7 +58,7 @@ class RayEngine:
 
     @property
     def nodes(self) -> Mapping[str, int]:
-        """Return the number of cores of each living node that has any, by node id."""
+        """Return the number of cores of each living node, by node id. Nodes without cores are omitted."""
         return self._nodes.cores
 
     async def follow_nodes(self) -> None:
@@ -66,19 +66,20 @@ class RayEngine:
         await self._nodes.follow()
 
     async def end_others(self, flows: Collection[str]) -> None:
-        """End this instance's actors for flows that are not listed here, because no process will look for them."""
+        """End this instance's actors that belong to none of these flows. Without this call such actors would keep
+        running, because no supervisor controls them."""
         kept = (options.supervisor_name(self._instance), *(f"{self._instance}/{flow}/" for flow in flows))
         for name in await self.found(f"{self._instance}/"):
             if not name.startswith(kept):
                 await self.end(name)
 
     async def found(self, prefix: str) -> list[str]:
-        """Return the names of living actors that begin with the prefix and that this process neither started nor
-        attached to."""
+        """Return the names of living actors that begin with `prefix`. Actors that this process has started or attached
+        to are omitted."""
         return sorted(name for name in await names() if name.startswith(prefix) and name not in self._running)
 
     def running(self, prefix: str) -> list[ReplicatorCalls]:
-        """Return the replicators with this name prefix that take their orders from this process."""
+        """Return the replicators that take their orders from this process and have names that begin with `prefix`."""
         known = (calls for name, calls in self._running.items() if name.startswith(prefix))
         return [calls for calls in known if isinstance(calls, ReplicatorCalls)]
 
@@ -91,7 +92,7 @@ class RayEngine:
         return await self._attach(GroupCalls, name, on_death)
 
     async def end(self, name: str) -> None:
-        """End the actor of this name, if there is one. Raises ReplicatorUnsure if it may still be alive."""
+        """End the actor of this name, if there is one. Raises ReplicatorUnsure if the actor may still be alive."""
         actor = await find(name)
         if actor is None:
             return
@@ -151,13 +152,18 @@ class RayEngine:
         watch.add_done_callback(self._watches.discard)
 
     async def close(self) -> None:
-        """End all actors that still run."""
+        """End all actors that still take their orders from this process."""
         await asyncio.gather(*(calls.kill() for calls in list(self._running.values())), return_exceptions=True)
         for watch in self._watches:
             watch.cancel()
 
     async def _watch(self, calls: ActorCalls, actor: Any, ended: asyncio.Event, on_death: Callable[[], None]) -> None:
-        """Report the end of the actor's process as soon as Ray knows about it."""
+        """Wait until the actor's process ends, and then call `on_death`, unless this process has asked the actor to
+        end.
+
+        Return early, without that call, if another supervisor process now watches the actor, or if Ray has lost the
+        actor's node.
+        """
         while True:
             try:
                 await actor.watch.remote(self._orders)
@@ -167,7 +173,7 @@ class RayEngine:
             except ActorDiedError as error:
                 if died_with_its_node(error):
                     self._running.pop(calls.name, None)
-                    return  # nothing to report: every call to the actor fails with this error, too
+                    return  # nothing to report: every other call to the actor also fails with this error
                 break
             except RayError:
                 # Only the connection to the actor may have been lost, so the call is repeated.

@@ -1,6 +1,5 @@
-"""The follower of a flow's consumer groups as a Ray actor. It has a separate process, so that many commits delay
-neither the lanes nor the supervisor.
-"""
+"""The group follower of a flow as a Ray actor. The actor has a separate process, so that many commits of consumer
+groups delay neither the lanes nor the supervisor."""
 
 import os
 
@@ -17,7 +16,8 @@ log = structlog.get_logger()
 
 
 class GroupsActor(WorkerActor):
-    """Hosts `mirrord.groups.group_follower.GroupSync`. Arguments and results are msgpack or plain values."""
+    """The Ray actor that runs `mirrord.groups.group_follower.GroupSync`. Arguments and results are msgpack or plain
+    values."""
 
     def __init__(self, name: str, setup: bytes, log_directory: str, orders: str) -> None:  # noqa: ARG002
         super().__init__(name, setup, log_directory)
@@ -35,8 +35,8 @@ class GroupsActor(WorkerActor):
         return os.getpid()
 
     async def greet(self, orders: str) -> bytes:
-        """Return the identity of this follower, and report all positions again, because the caller may not know
-        them."""
+        """Return the identity of this follower. Also mark all positions to be returned again by `news`, because the
+        caller may be a new process that does not know them."""
         log.info("groups_greeted", follower=self._name, orders=orders)
         self._sync.report_all()
         return msgspec.msgpack.encode(Greeting(program(), self._setup))
@@ -46,5 +46,6 @@ class GroupsActor(WorkerActor):
         return msgspec.msgpack.encode(self._sync.news())
 
     async def report(self, reverse: bool) -> bytes:
-        """Return the current positions of all groups, as `GroupsReport` in msgpack."""
+        """Return the current positions of all groups, as `GroupsReport` in msgpack. If `reverse` is set, these are the
+        positions that are synced from the target to the source."""
         return msgspec.msgpack.encode(await self._sync.report(reverse=reverse))

@@ -1,7 +1,8 @@
-"""The boundary to Ray. Every call has a timeout and ends in an answer, `ReplicatorDead` or `ReplicatorUnsure`.
+"""The boundary to Ray. Every call has a timeout, and either returns the actor's answer or raises `ReplicatorDead` or
+`ReplicatorUnsure`.
 
-Actors are `Any` here and in `engine.py`, because Ray creates their methods at run time. This module gives types to
-their answers. Ray functions that wait for its GCS run outside the event loop, in a thread.
+Actors have the type `Any` here and in `engine.py`, because Ray creates their methods at run time. This module converts
+the answers of actors to typed values. Ray functions that wait for Ray's GCS run outside the event loop, in a thread.
 """
 
 import asyncio
@@ -35,12 +36,14 @@ from mirrord.supervision.fleet.engine import (
 
 CALL_S = 5.0
 ANSWER_S = 2.0
-"""For calls that are given a deadline: how long after the deadline the answer may arrive."""
+"""Extra time for the answer of a call that has a deadline as an argument. The answer may arrive this long after the
+deadline."""
 REPORT_S = 15.0
-"""Timeout of a report from a group follower, which queries the target first."""
+"""Timeout of a report from a group follower. This timeout is longer than `CALL_S`, because the follower queries the
+target cluster before it answers."""
 LINGER_S = 1.0
-"""Time between the loss of a lease and the end of the process. The lanes stop writing at once, and the supervisor can
-still learn that from a report."""
+"""Time between the loss of a lease and the end of the process. The lanes stop writing at once. In the time that
+remains, the supervisor can still read the loss from a report."""
 ORPHAN_LOOK_S = 1.0
 END_S = 5.0
 """How long Ray may take to confirm the end of a killed process."""
@@ -48,7 +51,7 @@ END_LOOK_S = 0.05
 
 NODE_DIED = "The actor died because its node has died."
 """The text by which Ray reports that an actor died with its node (GenNodeDiedCause in gcs_actor_manager.cc). Ray passes
-no error code for this to Python. A test checks that the text is unchanged."""
+no error code for this cause to Python. A test checks that the text is unchanged."""
 
 log = structlog.get_logger()
 
@@ -87,19 +90,22 @@ async def call(answer: Awaitable[T], timeout_s: float) -> T:
 
 
 def died_with_its_node(error: ActorDiedError) -> bool:
-    """Return whether Ray reports the death only because it lost the actor's node. The actor's process may then still be
-    alive, and may keep running indefinitely."""
+    """Return whether Ray reports the death only because it lost the actor's node. In that case the actor's process may
+    still be alive, and may keep running indefinitely."""
     return NODE_DIED in str(error)
 
 
 def in_health_group(method: Method) -> Method:
-    """Mark an actor method to be answered by the thread and event loop of the health concurrency group."""
+    """Decorate an actor method so that Ray runs it in the thread and event loop of the health concurrency group."""
     return _ray.method(concurrency_group=HEALTH)(method)
 
 
 async def create(kind: type, options: Mapping[str, Any], name: str, *arguments: object, node: str = "") -> Any:
-    """Create an actor of this name, on this node if possible, and return it. The actor may still be starting. Raises
-    EnvironmentFault if Ray refuses, for example because the name is taken."""
+    """Create an actor of this name and return it. The actor may still be starting.
+
+    `node` is the id of the preferred node, and empty if any node will do. Raises EnvironmentFault if Ray refuses, for
+    example because the name is taken.
+    """
     where: dict[str, Any] = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)} if node else {}
 
     def register() -> Any:
@@ -120,7 +126,7 @@ async def find(name: str) -> Any | None:
 
 
 async def names() -> list[str]:
-    """Return the names of all living actors in this namespace. Raises ReplicatorUnsure if Ray does not return them."""
+    """Return the names of all living actors in this namespace. Raises ReplicatorUnsure if Ray does not answer."""
     try:
         return await asyncio.to_thread(list_named_actors)
     except RayError as error:
@@ -128,18 +134,21 @@ async def names() -> list[str]:
 
 
 async def kill(actor: Any, *, restart: bool = False) -> None:
-    """End an actor's process, as with kill -9. The process may still be alive when this function returns, and the
-    caller must check its end by other means.
+    """Kill an actor's process, as with `kill -9`. The process may still be alive when this function returns. The caller
+    must check by other means that the process has ended.
 
-    `restart`: Ray starts the actor again, if it was created with restarts.
+    If `restart` is set, Ray starts the actor again, provided that the actor was created with restarts.
     """
     with suppress(RayError, ValueError):
         await asyncio.to_thread(_ray.kill, actor, no_restart=not restart)
 
 
 def end_when(lost: Coroutine[Any, Any, None], name: str, reason: str = "the lease is lost") -> asyncio.Task[None]:
-    """End this actor's process when its lease is lost, or for another reason. A process that was suspended and
-    continues then ends by itself, because there may be no other process to end it."""
+    """Start a task that ends the current process after `lost` has completed, and return the task.
+
+    Callers use this function for an actor that has lost its lease, or that no other process can reach. The actor's
+    process must then end by itself, because there may be no other process to end it.
+    """
 
     async def end() -> None:
         await lost
@@ -151,8 +160,11 @@ def end_when(lost: Coroutine[Any, Any, None], name: str, reason: str = "the leas
 
 
 async def until_orphaned() -> None:
-    """Wait until the parent of this process has ended. The parent is Ray's node manager, without which the node counts
-    as lost. A Ray worker outlives it (seen with Ray 2.60), and no process can reach the worker any more."""
+    """Wait until the parent of this process has ended. The parent is Ray's node manager.
+
+    Ray considers a node without a node manager as lost. A Ray worker process outlives its node manager (seen with Ray
+    2.60), but no process can reach the worker any more.
+    """
     parent = os.getppid()
     while True:
         await asyncio.sleep(ORPHAN_LOOK_S)
@@ -161,16 +173,16 @@ async def until_orphaned() -> None:
 
 
 class Watches:
-    """Tracks which supervisor process waits for an actor's end. Only the newest one may wait, so that a supervisor that
-    died does not take up one of the actor's concurrent calls."""
+    """Tracks which supervisor process waits for an actor's end. Only the newest supervisor process may wait. The call
+    of a supervisor process that died would otherwise occupy one of the actor's concurrent calls."""
 
     def __init__(self) -> None:
         self._orders = ""
         self._replaced = asyncio.Event()
 
     async def wait(self, orders: str) -> None:
-        """Wait until another process, with other `orders`, calls this method. All calls must come from one event
-        loop."""
+        """Wait until another supervisor process, with other `orders`, calls this method. All calls must come from one
+        event loop."""
         if orders != self._orders:
             self._replaced.set()
             self._replaced, self._orders = asyncio.Event(), orders
@@ -178,10 +190,11 @@ class Watches:
 
 
 class ActorCalls:
-    """Calls to an actor that a supervisor has started: those that replicators and group followers have in common."""
+    """The calls that a supervisor makes to any actor, whether it is a replicator or a group follower."""
 
     def __init__(self, name: str, actor: Any, ended: asyncio.Event, orders: str) -> None:
-        """`ended` is set when Ray reports that the actor's process has ended. `orders` identifies this process."""
+        """`ended` is set when Ray reports that the actor's process has ended. `orders` identifies the calling
+        supervisor process."""
         self.name = name
         self._orders = orders
         self.ending = False
@@ -190,7 +203,7 @@ class ActorCalls:
         self._ended = ended
 
     async def greet(self) -> Greeting:
-        """Return the actor's identity. From then on, the actor takes its orders from this process."""
+        """Return the actor's identity. From this call on, the actor takes its orders from this process."""
         answer = await call(self._actor.greet.remote(self._orders), CALL_S)
         try:
             return _greeting.decode(answer)
@@ -198,7 +211,7 @@ class ActorCalls:
             raise ReplicatorForeign(f"{self.name}: {error}") from error
 
     async def kill(self) -> None:
-        """End the actor's process."""
+        """End the actor's process. Raises ReplicatorUnsure if Ray does not confirm the end in time."""
         self.ending = True
         await kill(self._actor)
         try:
@@ -209,10 +222,10 @@ class ActorCalls:
 
 
 class ReplicatorCalls(ActorCalls):
-    """The `ReplicatorHandle` of an actor (`actors.replicator.ReplicatorActor`)."""
+    """Implements `ReplicatorHandle` with calls to a replicator's actor (`actors.replicator.ReplicatorActor`)."""
 
     _process: psutil.Process | None = None
-    """The replicator's process, if it runs on this machine and has reported."""
+    """The replicator's process, if the replicator runs on this machine and has sent a report."""
 
     async def prepare(self, lanes: Sequence[LaneAssignment]) -> None:
         """Announce to the replicator the lanes that will be assigned to it."""
@@ -223,13 +236,14 @@ class ReplicatorCalls(ActorCalls):
         await call(self._actor.assign.remote(_assignments.encode(lanes), self._orders), CALL_S)
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
-        """Ask the replicator to drain lanes, and return how it left each of them."""
+        """Ask the replicator to drain these lanes. Return for each lane whether the replicator left it cleanly, with
+        the lane's last progress record."""
         answer = self._actor.release.remote(list(lanes), deadline_s, self._orders)
         partings: dict[LaneId, bytes | bool] = await call(answer, deadline_s + ANSWER_S)
         return {lane: _parting(each) for lane, each in partings.items()}
 
     async def hurry(self, lanes: Sequence[LaneId]) -> None:
-        """Ask the replicator to fetch these lanes first."""
+        """Ask the replicator to fetch the records of these lanes before those of its other lanes."""
         method = getattr(self._actor, "hurry", None)
         if method is not None:
             await call(method.remote(list(lanes), self._orders), CALL_S)
@@ -253,10 +267,11 @@ class ReplicatorCalls(ActorCalls):
         await super().kill()
 
     async def kill(self) -> None:
-        """End the replicator's process. Returns once the process is confirmed to have ended.
+        """End the replicator's process. Return once the process is confirmed to have ended.
 
-        Ray's GCS calls an actor dead as soon as it is asked to kill that actor, even if the actor's node cannot be
-        reached. A report of its death is therefore proof only if it came before the request.
+        Ray's GCS reports an actor as dead as soon as it is asked to kill that actor, even if the actor's node cannot be
+        reached. Therefore a report of the death is proof only if it arrived before the request. Raises ReplicatorUnsure
+        without proof.
         """
         if self._ended.is_set():
             return
@@ -269,24 +284,25 @@ class ReplicatorCalls(ActorCalls):
 
 
 class GroupCalls(ActorCalls):
-    """The `GroupsHandle` of an actor (`actors.groups.GroupsActor`)."""
+    """Implements `GroupsHandle` with calls to the actor of a group follower (`actors.groups.GroupsActor`)."""
 
     async def news(self) -> GroupsNews:
         """Return the translated positions that have changed since the last call."""
         return _news.decode(await call(self._actor.news.remote(), CALL_S))
 
     async def report(self, *, reverse: bool = False) -> GroupsReport:
-        """Return the current positions of all groups."""
+        """Return the current positions of all groups. If `reverse` is set, these are the positions that are synced from
+        the target to the source."""
         return _groups.decode(await call(self._actor.report.remote(reverse), REPORT_S))
 
 
 def _parting(answer: bytes | bool) -> Parting:
-    """Decode the answer of a release. A replicator of an older version reports only whether it left
-    the lane cleanly."""
+    """Decode the answer of a replicator that was asked to release a lane. A replicator of an older version answers only
+    whether it left the lane cleanly."""
     try:
         return Parting(clean=bool(answer), word=_word.decode(answer) if isinstance(answer, bytes) and answer else None)
     except msgspec.DecodeError:
-        return Parting(clean=True)  # another version has sent it; the state topic also holds the resume position
+        return Parting(clean=True)  # sent by another version; the state topic also holds the resume position
 
 
 def _runs(process: psutil.Process) -> bool:
@@ -297,8 +313,8 @@ def _runs(process: psutil.Process) -> bool:
 
 
 def _node_line(error: ActorDiedError) -> str:
-    """Return the part of Ray's message that says what happened to the node. It follows `NODE_DIED` at the end of a long
-    text."""
+    """Return the part of Ray's message that says what happened to the node. That part follows `NODE_DIED` at the end of
+    a long text."""
     return str(error).rpartition(NODE_DIED)[2].strip().replace("\n", " ").replace("\t", "") or NODE_DIED
 
 

@@ -1,9 +1,9 @@
-"""Cleans up after a Ray cluster that a daemon started on this machine. Once the process that started the cluster has
+"""Cleans up after a Ray cluster that a daemon started on this machine. When the process that started the cluster has
 ended, for whatever reason, the janitor kills Ray's remaining processes and removes Ray's folder.
 
-It runs as a script next to the process that started Ray, with a pipe from it as stdin. End of file on the pipe means
-that the process has ended. Most of Ray's processes then end by themselves, but Ray's agents wait a minute for a GCS
-that is gone (publish_error_to_driver), and nothing else removes the folder.
+The janitor is a script that runs next to the process that started Ray. Its stdin is a pipe from that process, so end of
+file means that the process has ended. Most of Ray's processes then end by themselves, but Ray's agents wait up to a
+minute for the GCS, which no longer exists (publish_error_to_driver). Ray itself does not remove the folder.
 """
 
 import os
@@ -20,13 +20,13 @@ ROUNDS = 20
 
 def users(folder: str) -> set[int]:
     """Return the ids of the processes that have a file below the folder open. Processes of other users cannot be
-    inspected, but have no such file open."""
+    inspected, but they have no such file open."""
     found: set[int] = set()
     for process in Path("/proc").glob("[0-9]*"):
         try:
             files = [_target(link) for link in (process / "fd").iterdir()]
         except OSError:
-            continue  # the process has ended, or may not be inspected
+            continue  # the process has ended, or belongs to another user
         if any(file.startswith(f"{folder}/") for file in files):
             found.add(int(process.name))
     return found - {os.getpid()}

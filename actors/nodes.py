@@ -1,7 +1,7 @@
 """The nodes of a Ray cluster on which replicators can run, as Ray reports them.
 
-A node without cores for work is skipped; the head of a cluster is often such a node. If Ray has marked a node as dead,
-the node cannot be reached, but its processes may still be alive.
+Nodes without cores for work are omitted. The head of a cluster is often such a node. If Ray has marked a node as dead,
+Ray cannot reach the node, but the node's processes may still be alive.
 """
 
 import asyncio
@@ -19,15 +19,15 @@ _ray: Any = ray
 
 
 class Nodes:
-    """The living nodes of the Ray cluster, as of Ray's last answer."""
+    """The living nodes of the Ray cluster that have cores, as of Ray's last answer."""
 
     def __init__(self) -> None:
-        """Ask Ray for the nodes. This blocks for some milliseconds."""
+        """Ask Ray for the nodes. The call blocks for some milliseconds."""
         self.cores = _living()
         """The cores of each living node, by node id. A node that has less than one core counts as one."""
 
     async def follow(self) -> None:
-        """Keep `cores` up to date until cancelled."""
+        """Update `cores` every second until cancelled."""
         while True:
             await asyncio.sleep(EVERY_S)
             try:

@@ -1,4 +1,4 @@
-"""The options with which Ray creates each kind of actor, with the reason for each option, and the supervisor's name."""
+"""The options with which Ray creates each kind of actor. A comment gives the reason for each option."""
 
 from typing import Any
 
@@ -12,35 +12,37 @@ _COMMON: dict[str, Any] = {
     # Actors outlive their creator. The supervisor ends replicators, and the foreground process ends the supervisor.
     "lifetime": "detached",
     "namespace": NAMESPACE,
-    # A share for the scheduler, not a limit: two cores must be able to host a supervisor and as many replicators as
-    # there are partitions. The placement decides how many replicators there are.
+    # Ray's scheduler counts this share, and does not enforce it. The share is small, so that even a node with two cores
+    # accepts a supervisor and one replicator per partition. mirrord itself decides how many replicators it starts.
     "num_cpus": 0.01,
-    # A call that was not answered may have been executed. The caller decides what to do, not Ray.
+    # Ray must not repeat a call that was not answered, because the actor may have executed it. The caller decides.
     "max_task_retries": 0,
-    # Leaves room for health checks in addition to the watch call, which waits until the actor dies.
+    # Leaves room for health checks in addition to the call of `watch`, which waits until the actor dies.
     "concurrency_groups": {HEALTH: 8},
-    # Ray would remember every health check, up to 100,000, and its head would grow by 1.8 MB a minute.
+    # Otherwise Ray would store an event for every health check, up to 100,000 events, and the memory of Ray's head
+    # would grow by 1.8 MB per minute.
     "enable_task_events": False,
 }
 
 SUPERVISOR: dict[str, Any] = _COMMON | {
-    # The supervisor holds nothing that is not in the ledger, so a new process resumes from there.
+    # All state of the supervisor is also in the ledger, so a new process can resume from the ledger.
     "max_restarts": -1,
-    # The supervisor may run where no work should run: the head of a cluster often has no cores to offer.
+    # The supervisor may run on a node without cores for work. The head of a cluster is often such a node.
     "num_cpus": 0,
 }
 
 REPLICATOR: dict[str, Any] = _COMMON | {
-    # A replicator's name is recorded in the ledger and is never used twice. The supervisor starts another one instead.
+    # Ray does not restart a replicator, because its name is recorded in the ledger and is never used twice. The
+    # supervisor starts another replicator instead.
     "max_restarts": 0,
 }
 
 GROUPS: dict[str, Any] = _COMMON | {
-    # Like a replicator: the supervisor starts another one, which rebuilds its state.
+    # Ray does not restart a group follower. The supervisor starts another one, which rebuilds the state.
     "max_restarts": 0,
 }
 
 
 def supervisor_name(instance: str) -> str:
-    """Return the name of a daemon's supervisor."""
+    """Return the name of the supervisor's actor for this instance."""
     return f"{instance}/supervisor"

@@ -1,8 +1,8 @@
-"""Removes old log files from the folder of a Ray that mirrord started, so that it does not grow with each worker
-process.
+"""Removes old log files of worker processes from Ray's folder, if mirrord started the Ray cluster. Otherwise the folder
+would grow with each worker process.
 
-Ray writes two or three small files for each worker process and never removes them while it runs
-(ray._private.node.Node, "Logging"). They do not contain mirrord's own logs.
+Ray writes two or three small files for each worker process and does not remove them while the cluster runs
+(ray._private.node.Node, "Logging"). These files do not contain mirrord's own logs.
 """
 
 import os
@@ -11,19 +11,19 @@ from contextlib import suppress
 from pathlib import Path
 
 KEPT = 100
-"""Number of log files of ended processes that are kept. The newest ones are kept."""
+"""How many log files of ended processes are kept. The newest files are kept."""
 _OF_A_WORKER = re.compile(r"(?:worker|python-core-worker)-.*[-_](\d+)\.(?:out|err|log)")
 
 
 def sweep(folder: Path) -> int:
-    """Remove old log files of worker processes that have ended, below Ray's folder. Return the number of files
+    """Remove old log files below Ray's folder that belong to ended worker processes. Return the number of files
     removed."""
     ended: list[tuple[float, Path]] = []
     for path in folder.glob("session_*/logs/*worker-*"):
         found = _OF_A_WORKER.fullmatch(path.name)
         if found is None or _lives(int(found[1])):
             continue
-        with suppress(OSError):  # another process removed it first
+        with suppress(OSError):  # another process removed the file first
             ended.append((path.stat().st_mtime, path))
     ended.sort()
     old = ended[: max(0, len(ended) - KEPT)]

@@ -1,7 +1,8 @@
-"""Publishes the daemon's metrics as Ray metrics, so that they appear in Ray's dashboard and in any tool that reads it.
+"""Publishes the daemon's metrics as Ray metrics. The values then appear in Ray's dashboard and in any tool that reads
+Ray's metrics.
 
-Ray keeps them in this process and passes them to its agent. An error in Ray is logged once and does no harm, because
-these metrics only copy what `/metrics` returns.
+Ray keeps the values in this process and passes them to its agent. The first error in Ray is logged, and later errors
+are ignored: the same values remain available from the daemon's `/metrics`.
 """
 
 import asyncio
@@ -17,23 +18,24 @@ from mirrord.model.metrics import BY_NAME, Metric
 from mirrord.model.status import Status
 
 EVERY_S = 10.0
-"""How often values are passed to Ray. Ray's agent forwards them about as often (metrics_report_interval_ms)."""
+"""Interval at which values are passed to Ray. Ray's agent forwards values at about the same interval
+(metrics_report_interval_ms)."""
 ONE_HOT = frozenset({"mirrord_flow_state", "mirrord_lane_state", "mirrord_lanes"})
-"""Gauges with one series for each state. A state that no longer applies gets the value 0. Other gauges that are no
-longer known get NaN, which Ray omits."""
+"""Gauges with one series for each state. When a state no longer applies, its series gets the value 0. When a series of
+any other gauge disappears from the daemon's metrics, Ray gets NaN for the series and then omits it."""
 
 log = structlog.get_logger()
 
 
 class RayMetrics:
-    """Passes one daemon's status to Ray."""
+    """Passes the metrics of one daemon to Ray."""
 
     def __init__(self) -> None:
         self._made: dict[str, Any] = {}
         self._published: dict[tuple[str, tuple[str, ...]], float] = {}
 
     async def run(self, status: Callable[[], Status]) -> None:
-        """Publish the status periodically until cancelled."""
+        """Publish the metrics of the current status periodically until cancelled."""
         failed = False
         while True:
             try:
@@ -45,7 +47,7 @@ class RayMetrics:
             await asyncio.sleep(EVERY_S)
 
     def publish(self, status: Status) -> None:
-        """Pass the current values to Ray."""
+        """Pass the values of all metrics in this status to Ray."""
         published: dict[tuple[str, tuple[str, ...]], float] = {}
         for sample in samples(status):
             metric = BY_NAME[sample.metric]

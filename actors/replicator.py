@@ -1,6 +1,7 @@
 """The replicator as a Ray actor: a process with one event loop for its lanes and another for its health checks.
 
-Ray creates the loops before this code runs, and uses uvloop if it is installed (ray._private.async_compat).
+Ray creates both event loops before any code of this module runs. Ray uses uvloop if it is installed
+(ray._private.async_compat).
 """
 
 import asyncio
@@ -20,18 +21,20 @@ from mirrord.replication.lane.assignment import Greeting, LaneAssignment
 from mirrord.runtime.build_info import program
 
 ORPHAN_S = 120.0
-"""Longest time for which a replicator keeps its lanes after its node manager has ended. Ray detects within 16 s that a
-node manager was killed, and within a minute that it is stuck."""
+"""The longest time for which a replicator keeps its lanes after its node manager has ended. Ray needs up to 16 s to
+detect that a node manager was killed, and up to a minute to detect that a node manager hangs."""
 DRAIN_S = 5.0
 
 log = structlog.get_logger()
 
 
 class ReplicatorActor(WorkerActor):
-    """Hosts `mirrord.replication.host.replicator.Replicator`. Arguments and results are msgpack or plain values."""
+    """The Ray actor that runs `mirrord.replication.host.replicator.Replicator`. Arguments and results are msgpack or
+    plain values."""
 
     def __init__(self, name: str, setup: bytes, log_directory: str, orders: str) -> None:
-        """`orders` identifies the supervisor process whose orders are accepted."""
+        """`orders` identifies the supervisor process that starts this actor. The actor accepts orders only from that
+        process."""
         super().__init__(name, setup, log_directory)
         self._orders = orders
         self._node = this_node()
@@ -41,7 +44,7 @@ class ReplicatorActor(WorkerActor):
         return f"mirrord replicator {self._name}"
 
     async def open(self) -> int:
-        """Read the ledger, and return the id of this process. After that, lanes can be assigned."""
+        """Read the ledger, and return the id of this process. When this call has returned, lanes can be assigned."""
         log.info("replicator_opening", replicator=self._name, event_loop=type(asyncio.get_running_loop()).__module__)
         await self._replicator.open()
         self._end_when_lost(self._replicator)
@@ -49,13 +52,14 @@ class ReplicatorActor(WorkerActor):
         return os.getpid()
 
     async def greet(self, orders: str) -> bytes:
-        """Return the identity of this replicator. From now on, only orders of the calling process are accepted."""
+        """Return the identity of this replicator. From this call on, only orders of the calling process are
+        accepted."""
         log.info("replicator_greeted", replicator=self._name, orders=orders)
         self._orders = orders
         return msgspec.msgpack.encode(Greeting(program(), self._setup, self._encoded_report()))
 
     async def prepare(self, lanes: bytes, orders: str) -> None:
-        """Connect to the brokers of lanes that this replicator may get."""
+        """Connect to the brokers of these lanes, which may be assigned to this replicator later."""
         self._check(orders)
         await self._replicator.prepare(msgspec.msgpack.decode(lanes, type=list[LaneAssignment]))
 
@@ -65,20 +69,20 @@ class ReplicatorActor(WorkerActor):
         await self._replicator.assign(msgspec.msgpack.decode(lanes, type=list[LaneAssignment]))
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float, orders: str) -> dict[LaneId, bytes]:
-        """Drain lanes. Return each lane's last progress record as msgpack, or empty bytes if the lane was not left
-        cleanly."""
+        """Drain these lanes and stop hosting them. Return each lane's last progress record as msgpack, or empty bytes
+        if the lane was not left cleanly."""
         self._check(orders)
         partings = await self._replicator.part_with(lanes, deadline_s)
         return {lane: msgspec.msgpack.encode(each.word) if each.word else b"" for lane, each in partings.items()}
 
     @in_health_group
     async def hurry(self, lanes: Sequence[LaneId], orders: str) -> None:
-        """Fetch these lanes before others."""
+        """Fetch the records of these lanes before those of other lanes."""
         self._check(orders)
         self._replicator.hurry(lanes)
 
     async def close(self, deadline_s: float, orders: str) -> None:
-        """Drain all lanes and close."""
+        """Drain all lanes, stop hosting them, and close all connections."""
         self._check(orders)
         await self._replicator.close(deadline_s)
 
@@ -92,9 +96,12 @@ class ReplicatorActor(WorkerActor):
         return msgspec.msgpack.encode(msgspec.structs.replace(self._replicator.report(), node=self._node))
 
     async def _end_orphaned(self) -> None:
-        """Close and end after the node manager has ended. Without the node manager, no process can reach this one, and
-        other replicators get its lanes once the node counts as lost. Until then this replicator keeps copying, so that
-        the lanes are interrupted no longer than by a planned move."""
+        """Wait until the node manager has ended, and then close this replicator and end its process.
+
+        Without the node manager, no process can reach this one. The lanes move to other replicators when the supervisor
+        considers the node as lost. Until then this replicator keeps copying, so that the interruption of the lanes is
+        no longer than in a planned move.
+        """
         await until_orphaned()
         log.error("replicator_orphaned", replicator=self._name)
         for _ in range(int(ORPHAN_S / ORPHAN_LOOK_S)):
@@ -105,10 +112,10 @@ class ReplicatorActor(WorkerActor):
         try:
             await self._replicator.close(DRAIN_S)
         finally:
-            os._exit(1)  # no other process can end this one
+            os._exit(1)  # no other process can end this process
 
     def _check(self, orders: str) -> None:
-        """Reject the orders of a former supervisor process, whose calls may arrive after the first call of its
+        """Refuse the orders of a former supervisor process. Its calls may arrive after the first call of its
         successor."""
         if orders != self._orders:
             raise EnvironmentFault(f"{self._name} takes its commands from another process")

@@ -1,7 +1,7 @@
-"""The supervisor as a Ray actor: a daemon's flows and HTTP API, in a separate process.
+"""The supervisor as a Ray actor: a separate process with a daemon's flows and HTTP API.
 
-Ray restarts the actor when it dies (`max_restarts`), and then runs only `__init__`. Therefore `__init__` starts all of
-the supervisor's tasks.
+If the process dies, Ray restarts the actor (`max_restarts`), and then calls only `__init__`. Therefore `__init__`
+starts all of the supervisor's tasks.
 """
 
 import asyncio
@@ -27,7 +27,8 @@ from mirrord.supervision.upgrade.protocol import Predecessor
 
 BEAT_S = 0.1
 PAUSE_S = 1.0
-"""Pause between two attempts to start while the HTTP port of the previous process is still in use."""
+"""Pause between two attempts to start. An attempt fails, for example, while the previous process still uses the HTTP
+port."""
 
 LINGER_S = 5.0
 
@@ -35,10 +36,12 @@ log = structlog.get_logger()
 
 
 class SupervisorActor:
-    """Hosts `mirrord.daemon.daemon.Supervisor`."""
+    """The Ray actor that runs `mirrord.daemon.daemon.Supervisor`. Arguments and results are msgpack or plain values."""
 
     def __init__(self, name: str, config: bytes, log_directory: str, identity: bytes, predecessor: bytes) -> None:
-        """`predecessor` is the daemon that this one replaces, as msgpack, or empty."""
+        """`name` is the name of this actor. `config` and `identity` are msgpack: the configuration, and the `Identity`
+        of this daemon. `predecessor` is the daemon that this one replaces, as msgpack, or empty bytes if there is
+        none."""
         who = msgspec.msgpack.decode(identity, type=Identity)
         replaced = msgspec.msgpack.decode(predecessor, type=Predecessor) if predecessor else None
         self._name = name
@@ -53,7 +56,8 @@ class SupervisorActor:
         self._address = ""
         self._ended = False
         self._came_round = time.monotonic()
-        # Ray runs this on the main event loop (Ray treats the constructor of an async actor as a coroutine).
+        # Tasks can be created here, because Ray runs the constructor of an async actor as a coroutine on the main event
+        # loop.
         metrics = RayMetrics().run(self._supervisor.status)
         works = (self._run(), self._beat(), self._yield(), engine.follow_nodes(), metrics)
         self._tasks = [asyncio.create_task(work) for work in works]
@@ -64,19 +68,19 @@ class SupervisorActor:
         return f"mirrord {program()} supervisor of {self._config.instance}"
 
     async def address(self) -> str:
-        """Return the address of the HTTP API, or an empty string until it is open. Raises EnvironmentFault if it cannot
-        be opened."""
+        """Return the address of the HTTP API, or an empty string until the API is open. Raises EnvironmentFault if the
+        supervisor cannot start."""
         if self._fault:
             raise EnvironmentFault(self._fault)
         return self._address
 
     async def status(self) -> bytes:
-        """Return the status document."""
+        """Return the current status document, encoded."""
         return self._supervisor.status().encode()
 
     async def apply(self, config: bytes) -> bytes:
-        """Continue with another version of the daemon's own configuration file. Return the changes, as `ConfigChanges`
-        in msgpack."""
+        """Switch to another version of the daemon's own configuration file. Return the changes, as `ConfigChanges` in
+        msgpack."""
         wanted = msgspec.msgpack.decode(config, type=Config)
         return msgspec.msgpack.encode(await self._supervisor.apply(wanted, own_file=True, dry_run=False))
 
@@ -89,7 +93,8 @@ class SupervisorActor:
         return self._ended
 
     async def replaced_by(self) -> bytes:
-        """Return the daemon that has taken over all flows of this one, or empty bytes if there is none."""
+        """Return the daemon that has taken over all flows of this one, as `Successor` in msgpack, or empty bytes if
+        there is none."""
         by = self._supervisor.replaced_by
         return b"" if by is None else msgspec.msgpack.encode(by)
 
@@ -111,12 +116,14 @@ class SupervisorActor:
         await self._supervisor.wait()
         await forget_config(self._daemon)
         self._ended = True
-        # The foreground process ends this one. If it was killed on a cluster that keeps running, no other process does.
+        # Usually the foreground process ends this process. The actor must end itself if the foreground process was
+        # killed and the Ray cluster keeps running.
         await asyncio.sleep(LINGER_S)
         await kill(await find(self._name))
 
     async def _yield(self) -> None:
-        """Exit when Ray has started another process in place of this one, and that process has taken over."""
+        """Exit when Ray has started another supervisor process in place of this one, and that process has taken over
+        the flows."""
         await self._supervisor.superseded.wait()
         log.error("supervisor_superseded", daemon=self._daemon)
         os._exit(1)

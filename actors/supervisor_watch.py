@@ -1,4 +1,4 @@
-"""The part of a daemon on Ray that runs in the foreground process: it starts, watches and ends the supervisor actor."""
+"""The part of a daemon on Ray that runs in the foreground process. It starts, watches and ends the supervisor actor."""
 
 import asyncio
 import uuid
@@ -26,10 +26,11 @@ START_S = 60.0
 APPLY_S = 15.0
 POLL_S = 0.2
 SWEEP_S = 60.0
-"""How often the folder of a Ray that this process started is cleared of the files of processes that ended long ago."""
+"""How often old log files are removed from the folder of a Ray cluster that this process started."""
 LOOK_S = 2.0
 SILENT_S = 30.0
-"""`LOOK_S`: how often the supervisor's event loop is checked. `SILENT_S`: how long the loop may be unresponsive."""
+"""`LOOK_S` is the interval between two checks of the supervisor's event loop. `SILENT_S` is how long the loop may be
+unresponsive."""
 
 log = structlog.get_logger()
 
@@ -43,24 +44,25 @@ class RayDaemon:
         self._ray = RayConnection(config.ray)
         self._actor: Any = None
         self.replaced_by: Successor | None = None
-        """The daemon that has taken over all flows of this one, once there is one."""
+        """The daemon that has taken over all flows of this daemon, or None if there is none."""
         self._stop_before = float("inf")
         self._looked = self._heard = float("inf")
         self._unsure = ""
-        """Why the supervisor had not started at the last check."""
+        """Why the last call for the supervisor's address failed."""
 
     @property
     def dashboard(self) -> str:
-        """Return the address of Ray's dashboard, or an empty string."""
+        """Return the address of Ray's dashboard, or an empty string if there is none."""
         return self._ray.dashboard
 
     async def start(self, predecessor: Predecessor | None = None) -> str:
-        """Bring up Ray and the supervisor, and return the address of its HTTP API. Raises EnvironmentFault.
+        """Connect to Ray, start the supervisor, and return the address of its HTTP API. Raises EnvironmentFault if the
+        supervisor does not start.
 
-        If the predecessor's supervisor runs on the same Ray cluster, both supervisors exist there until the predecessor
+        If the predecessor's supervisor runs on the same Ray cluster, both supervisors run there until the predecessor
         ends.
         """
-        self._ray.connect()  # must run on the main thread (see `connect`); nothing else runs yet
+        self._ray.connect()  # must run on the main thread (see `connect`); no other task runs yet
         name = options.supervisor_name(self._config.instance)
         others = any(each.startswith(name) for each in await names())
         if others and predecessor is not None:
@@ -77,7 +79,7 @@ class RayDaemon:
             replaced = msgspec.msgpack.encode(predecessor) if predecessor else b""
             config, who = msgspec.msgpack.encode(self._config), msgspec.msgpack.encode(identity)
             arguments = (name, config, self._log_directory, who, replaced)
-            # Operators look for the HTTP API on the machine where they started the daemon.
+            # The supervisor runs on this node, because operators look for the HTTP API where they started the daemon.
             node = this_node()
             self._actor = await create(SupervisorActor, options.SUPERVISOR, name, *arguments, node=node)
             async with asyncio.timeout(START_S):
@@ -91,15 +93,15 @@ class RayDaemon:
             raise
 
     async def status(self) -> Status | None:
-        """Return the current status, or None while the supervisor does not answer."""
+        """Return the supervisor's current status, or None while the supervisor does not answer."""
         try:
             return Status.decode(await call(self._actor.status.remote(), CALL_S))
         except (ReplicatorDead, ReplicatorUnsure):
             return None
 
     async def apply(self, config: Config) -> ConfigChanges:
-        """Let the supervisor continue with another configuration, and return the changes. Raises EnvironmentFault if
-        the supervisor does not answer."""
+        """Make the supervisor switch to another configuration, and return the changes. Raises EnvironmentFault if the
+        supervisor does not answer."""
         answer = await call(self._actor.apply.remote(msgspec.msgpack.encode(config)), APPLY_S)
         return msgspec.msgpack.decode(answer, type=ConfigChanges)
 
@@ -109,11 +111,11 @@ class RayDaemon:
         try:
             await call(self._actor.stop.remote(), CALL_S)
         except (ReplicatorDead, ReplicatorUnsure):
-            return  # another signal repeats the request, and `wait` notices how the supervisor ends
+            return  # another signal repeats the request, and `wait` detects the end of the supervisor
 
     async def wait(self) -> None:
-        """Wait until the supervisor has drained all flows, then disconnect from Ray. Raises EnvironmentFault if the
-        supervisor vanishes before that."""
+        """Wait until the supervisor has drained all flows, then end it and disconnect from Ray. After `stop`, the wait
+        is limited. Raises EnvironmentFault if the supervisor dies before it has drained the flows."""
         self._looked = self._heard = asyncio.get_running_loop().time()
         swept = 0.0
         try:
@@ -132,8 +134,8 @@ class RayDaemon:
             await self._end()
 
     async def _check_loop(self) -> None:
-        """Kill a supervisor whose event loop hangs or whose process is stopped, so that Ray restarts it. Lanes continue
-        to copy in the meantime."""
+        """Kill the supervisor process if its event loop hangs, or if the process is stopped. Ray then restarts the
+        supervisor. In the meantime, the replicators continue to copy."""
         now = asyncio.get_running_loop().time()
         if now - self._looked < LOOK_S:
             return
@@ -142,7 +144,7 @@ class RayDaemon:
             if await call(self._actor.loop_age_s.remote(), CALL_S) < SILENT_S:
                 self._heard = now
         except (ReplicatorDead, ReplicatorUnsure):
-            pass  # `_stopped` notices the end of the supervisor; a restarted one answers soon
+            pass  # `_stopped` detects the end of the supervisor; a restarted supervisor answers soon
         if now - self._heard > SILENT_S:
             log.error("supervisor_silent", silent_s=round(now - self._heard, 1))
             self._heard = now

@@ -1,4 +1,4 @@
-"""What the actors of replicators and of group followers have in common: a process that hosts one `LeasedWorker`."""
+"""The common base of the actors of replicators and of group followers: a process that runs one `LeasedWorker`."""
 
 import asyncio
 
@@ -12,12 +12,14 @@ from mirrord.runtime import logs
 
 
 class WorkerActor:
-    """Base class of the actors that host a worker. Ray calls methods by name, so the methods of a subclass are the
-    actor's interface."""
+    """Base class of the actors that run a `LeasedWorker`. Ray calls methods by name, so the methods of a subclass are
+    the actor's interface."""
 
     def __init__(self, name: str, setup: bytes, log_directory: str) -> None:
-        """`setup` is a `FlowSetup` as msgpack."""
-        # The file name omits the generation: a replacement appends to the log file of its predecessor.
+        """`name` is the name of this actor. `setup` is a `FlowSetup` as msgpack. Log files are written to
+        `log_directory`."""
+        # The name of the log file omits the actor's generation, so that a replacement appends to its predecessor's
+        # file.
         logs.set_up(log_directory, name.rpartition(".g")[0].replace("/", "-"), on_stderr=False)
         self._name = name
         self._setup = setup
@@ -26,15 +28,15 @@ class WorkerActor:
 
     @in_health_group
     async def watch(self, orders: str) -> None:
-        """Block until another supervisor process calls this method. If the call fails, the process of this actor has
-        ended."""
+        """Return when another supervisor process calls this method. If a call fails with ActorDiedError, the process of
+        this actor has ended."""
         await self._watches.wait(orders)
 
     def _decoded(self) -> tuple[FlowSetup, KafkaLog]:
-        """Return the setup, and a new connection to the flow's ledger."""
+        """Decode the setup. Return it together with a new connection to the flow's ledger."""
         setup = msgspec.msgpack.decode(self._setup, type=FlowSetup)
         return setup, KafkaLog(setup.flow.name, setup.target)
 
     def _end_when_lost(self, worker: LeasedWorker) -> None:
-        """End this process when the worker's lease is lost."""
+        """Start a task that ends this process when the worker's lease is lost."""
         self._ending = end_when(worker.until_lost(), self._name)

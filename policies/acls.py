@@ -1,9 +1,10 @@
-"""Decides which ACLs of the source are synced to the target, and to which resources there.
+"""Decides which ACLs of the source are synced, and to which resources at the target they apply.
 
-`read-only` is the policy of MirrorMaker 2 (MirrorSourceConnector.shouldReplicateAcl and targetAclBinding): it syncs
-ACLs on single topics, without write permissions. An ACL that is removed at the source remains at the target. `exact`
-syncs what a failover needs: ACLs on groups are included, principals that may write at the source may also write at the
-target, and ACLs that are removed at the source are removed at the target.
+`read-only` is the policy of MirrorMaker 2 (MirrorSourceConnector.shouldReplicateAcl and targetAclBinding). It syncs
+ACLs on single topics, without write permissions. An ACL that is deleted at the source remains at the target.
+
+`exact` syncs all ACLs that a failover needs. It includes ACLs on consumer groups. Principals that may write at the
+source may also write at the target. ACLs that are deleted at the source are deleted at the target.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,21 +18,21 @@ from mirrord.model.errors import ConfigError
 
 
 class TopicNames(NamedTuple):
-    """What an ACL policy must know about a flow's topics and their names at the target."""
+    """The facts about a flow's topics and their names at the target that an ACL policy needs."""
 
     selects: Callable[[str], bool]
     """Returns whether the flow copies a topic of this name."""
     selects_below: Callable[[str], bool]
-    """Returns whether the flow copies any topic whose name begins with this prefix."""
+    """Returns whether the flow copies any topic with a name that begins with this prefix."""
     target_topic: Callable[[str], str]
     target_prefix: Callable[[str], str | None]
     """The method `policies.naming.Naming.target_prefix` of the flow's naming."""
     beside: Callable[[str], Iterable[str]] = lambda _: ()
-    """Returns the separate target topics of source topics of this name that were deleted and created again."""
+    """Returns the separate target topics of source topics with this name that were deleted and created again."""
 
 
 class Untold(NamedTuple):
-    """The answer for an ACL that cannot be synced, with the reason."""
+    """The result for an ACL that cannot be synced, with the reason."""
 
     reason: str
 
@@ -40,18 +41,19 @@ class AclPolicy(Protocol):
     """The policy that decides which ACLs a flow syncs."""
 
     resources: tuple[ResourceKind, ...]
-    """The kinds of resources whose ACLs are synced."""
+    """The kinds of resources for which ACLs are synced."""
     removes: bool
-    """Whether ACLs that were removed at the source are removed at the target, if mirrord has added them."""
+    """Whether mirrord deletes an ACL at the target after it was deleted at the source. Only ACLs that mirrord has
+    created are deleted."""
 
     def gives(self, rule: AclRule) -> bool:
-        """Return whether this policy could have added such an ACL at the target. Other ACLs that mirrord has added come
-        from a former policy and are removed."""
+        """Return whether this policy could have created such an ACL at the target. An ACL that mirrord has created
+        under a former policy, and that the current policy could not have created, is deleted."""
         ...
 
     def carried(self, rule: AclRule, names: TopicNames) -> AclRule | Untold | None:
-        """Return the ACL that the target gets for an ACL of the source, or None if the ACL is not about this flow's
-        topics."""
+        """Return the ACL for the target that corresponds to an ACL of the source. Return None if the ACL is not about
+        this flow's topics."""
         ...
 
 
@@ -76,12 +78,12 @@ class ReadOnly:
 
 
 class Exact:
-    """Syncs all ACLs on the flow's topics and on groups."""
+    """Syncs all ACLs on the flow's topics and on consumer groups."""
 
     resources: tuple[ResourceKind, ...] = ("TOPIC", "GROUP")
     removes = True
 
-    def gives(self, rule: AclRule) -> bool:  # noqa: ARG002 - it gives everything
+    def gives(self, rule: AclRule) -> bool:  # noqa: ARG002 - every ACL is synced
         return True
 
     def carried(self, rule: AclRule, names: TopicNames) -> AclRule | Untold | None:
@@ -91,7 +93,7 @@ class Exact:
             if not names.selects(rule.name):
                 return None
             return msgspec.structs.replace(rule, name=names.target_topic(rule.name))
-        # An ACL on all topics (`*`) is the same as one on the empty prefix.
+        # An ACL on all topics (`*`) is equivalent to an ACL on the empty prefix.
         prefix = "" if rule.pattern == "LITERAL" else rule.name
         if not names.selects_below(prefix):
             return None
@@ -107,7 +109,7 @@ ACLS: dict[str, Callable[[], AclPolicy]] = {"read-only": ReadOnly, "exact": Exac
 
 
 def acl_policy(name: str) -> AclPolicy:
-    """Return the policy of this name. Raises ConfigError if the name is unknown."""
+    """Return the ACL policy of this name. Raises ConfigError if the name is unknown."""
     try:
         return ACLS[choice(*ACLS)(name)]()
     except ValueError as rule:

@@ -1,9 +1,9 @@
-"""Loads policies that a user provides: finds the class that the configuration names, checks its interface and creates
-an object.
+"""Loads policies that a user provides: finds the class that the configuration names, checks its interface, and creates
+an object of the class.
 
-A class is named by its dotted path (`module:Class`), or by the name of an entry point of an installed package. Python
-must be able to find the module, because it is installed with mirrord or its folder is in PYTHONPATH. Every fault raises
-a ConfigError that says what was found and what is allowed.
+The configuration names a class by its dotted path (`module:Class`), or by the name of an entry point of an installed
+package. Python must be able to find the module: either it is installed together with mirrord, or its folder is in
+PYTHONPATH. Every fault raises a ConfigError that says what was found and what is allowed.
 """
 
 import importlib
@@ -23,18 +23,18 @@ LONGEST_LINE = 200
 
 
 class PolicyRequirements(NamedTuple):
-    """What a class must provide to be used as the value of one configuration key."""
+    """The requirements for a class that is the value of one configuration key."""
 
     key: str
     """The configuration key, relative to the flow."""
     group: str
-    """The entry point group under which packages offer such classes."""
+    """The entry point group under which packages can offer such classes."""
     methods: tuple[str, ...]
-    """The required methods. Each of them takes one argument."""
+    """The names of the required methods. Each method takes one argument."""
     may: tuple[str, ...] = ()
-    """The optional methods."""
+    """The names of the optional methods."""
     takes: str = "text"
-    """What the methods take as argument, for messages."""
+    """The kind of argument that the methods take, for error messages."""
 
 
 NAMING = PolicyRequirements("naming", "mirrord.naming", ("target_topic", "source_topic"), ("hops", "target_prefix"))
@@ -52,10 +52,9 @@ def make(
     settings: PolicySettings,
     built_in: str | None = None,
 ) -> object:
-    """Return an object of the class that `text` names, after checking it against `policies.contracts`. Raises
-    ConfigError.
+    """Return an object of the class that `text` names. The class must meet the requirements `kind`. Raises ConfigError.
 
-    `built_in` is the dotted path of the class if `text` is the name of a built-in policy.
+    If `text` is the name of a built-in policy, `built_in` is the dotted path of its class.
     """
     found = _class(kind, built_in or text)
     if built_in:
@@ -78,7 +77,7 @@ def make(
 def _make_own(
     text: str, found: Callable[..., object], source: Alias, target: Alias, settings: PolicySettings
 ) -> object:
-    """Return an object of a built-in class. Only its settings are checked. Raises ConfigError."""
+    """Return an object of the built-in class `found`. Only the settings are checked. Raises ConfigError."""
     known = [name for name in inspect.signature(found).parameters if name not in {"source", "target"}]
     strange = next((name for name in settings if name not in known), "")
     if strange:
@@ -91,7 +90,7 @@ def _make_own(
 
 
 def line_of(error: BaseException) -> str:
-    """Return the type and message of an exception as one short line."""
+    """Return the type and the message of an exception as one short line."""
     lines = f"{type(error).__name__}: {error}".strip().splitlines()
     return lines[0].removesuffix(": ")[:LONGEST_LINE]
 
@@ -134,7 +133,8 @@ def _entry_point(kind: PolicyRequirements, name: str) -> str:
 def _check_settings(
     text: str, found: Callable[..., object], source: Alias, target: Alias, settings: Mapping[str, object]
 ) -> None:
-    """Check that the class can be called with these arguments. The call itself may still fail. Raises ConfigError."""
+    """Check that the class accepts the two aliases and these settings as arguments. Creating the object may still fail.
+    Raises ConfigError."""
     try:
         signature = inspect.signature(found)
     except (TypeError, ValueError):
@@ -182,7 +182,8 @@ def _meant(name: str, known: Iterable[str]) -> str:
 
 
 def _meant_module(name: str) -> str:
-    """Return a hint with the closest module name in the same package or at the top level, or an empty string."""
+    """Return a hint with the most similar module name in the same package or at the top level. Return an empty string
+    if there is none."""
     parent, _, last = name.rpartition(".")
     path = getattr(importlib.import_module(parent), "__path__", []) if parent else None
     return _meant(last, [module.name for module in pkgutil.iter_modules(path)])

@@ -1,8 +1,8 @@
-"""Creates the policies of a flow from its configuration: built-in ones, and those that the user provides.
+"""Creates the policies of a flow from its configuration. A policy is either built in or provided by the user.
 
-A naming or selection policy that the user provides is created only once, and later calls return the same object,
-because it remembers its answers. If such a policy is unusable, the first call raises ConfigError.
-`policies.policy_trial` detects this in advance.
+A naming or selection policy that the user provides is created only once, because it caches its results. Later calls
+return the same object. If such a policy is unusable, the first call raises ConfigError. `policies.policy_trial` detects
+unusable policies in advance.
 """
 
 from typing import cast
@@ -60,7 +60,7 @@ def properties_of(flow: FlowConfig) -> Properties:
 
 
 def record_filter_of(flow: FlowConfig) -> GuardedFilter | None:
-    """Return the filter of the flow's records, or None if all are copied. Raises ConfigError."""
+    """Return the filter for the flow's records, or None if all records are copied. Raises ConfigError."""
     text, settings = flow.records.filter, flow.records.filter_settings
     if not text:
         return None
@@ -69,7 +69,7 @@ def record_filter_of(flow: FlowConfig) -> GuardedFilter | None:
 
 
 def record_transform_of(flow: FlowConfig) -> GuardedTransform | None:
-    """Return the transform of the flow's records, or None if they are not changed. Raises ConfigError."""
+    """Return the transform for the flow's records, or None if records are not changed. Raises ConfigError."""
     text, settings = flow.records.transform, flow.records.transform_settings
     if not text:
         return None
@@ -78,8 +78,8 @@ def record_transform_of(flow: FlowConfig) -> GuardedTransform | None:
 
 
 def leaving_of(flow: FlowConfig) -> GuardedSelection:
-    """Return the user's policy that skips some of the topics that the flow's lists accept (`select`). Raises
-    ConfigError."""
+    """Return the user's selection policy (`select`), which skips some of the topics that the flow's lists accept.
+    Raises ConfigError."""
     key = ("select", flow.select, flow.source, flow.target, repr(flow.select_settings))
     if key not in _made:
         made = make(SELECTION, flow.select, flow.source, flow.target, flow.select_settings)

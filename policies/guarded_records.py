@@ -1,5 +1,5 @@
-"""Wrappers around a user's filters and transforms. They check every result. An exception or a wrong result raises
-PolicyFault for the record in question."""
+"""Wraps a user's filters and transforms, and checks every result. If the user's code raises an exception or returns an
+invalid result, PolicyFault is raised for the record in question."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
@@ -11,7 +11,7 @@ from policies.contracts import Record, RecordFilter, RecordTransform
 
 
 class Changed(NamedTuple):
-    """What the target gets of a record that a transform has returned."""
+    """The fields of a record that a transform has returned, as the target gets them."""
 
     time_ms: int
     key: bytes | None
@@ -27,7 +27,7 @@ class GuardedFilter:
         self._policy = policy
 
     def keeps(self, record: Record) -> bool:
-        """Return whether the record is copied. Raises PolicyFault if the filter fails."""
+        """Return whether the record is copied. Raises PolicyFault if the filter fails or returns an invalid result."""
         try:
             answer = cast(object, self._policy.keeps(record))
         except (Exception, SystemExit) as error:
@@ -45,7 +45,7 @@ class GuardedTransform:
         self._policy = policy
 
     def changed(self, record: Record) -> Changed:
-        """Return the changed record. Raises PolicyFault if the transform fails."""
+        """Return the changed record. Raises PolicyFault if the transform fails or returns an invalid result."""
         try:
             answer: Any = self._policy.changed(record)
         except (Exception, SystemExit) as error:
@@ -82,7 +82,7 @@ def _is_header(found: Any) -> bool:
 
 
 def _is_text(name: str) -> bool:
-    """Return whether a str can be encoded as UTF-8. A str may contain a lone surrogate, which cannot be encoded."""
+    """Return whether a str can be encoded as UTF-8. A str with a lone surrogate cannot be encoded."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -1,8 +1,9 @@
-"""Wrappers around a user's policies for topic names, topic selection and configs. They have the interfaces of the
-built-in policies and check every result.
+"""Wraps a user's policies for topic names, topic selection and configs. The wrappers have the interfaces of the
+built-in policies, and check every result.
 
-An exception or a wrong result raises PolicyFault for the name in question. A correct result is remembered and used from
-then on. Otherwise a topic could move to another target topic because the policy returns another result later.
+If the user's code raises an exception or returns an invalid result, PolicyFault is raised for the name in question. A
+valid result is cached and always used from then on. Otherwise a topic could move to another target topic, because the
+policy might return another result later.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from policies.selecting import is_internal
 
 
 class _Asked:
-    """A user's policy, with its label for messages."""
+    """A user's policy, with a label for error messages."""
 
     def __init__(self, label: str, policy: object) -> None:
         self._label = label
@@ -42,8 +43,8 @@ class _Asked:
 
 
 class GuardedNaming:
-    """A `policies.naming.Naming` that calls a user's policy and checks its results. Heartbeats topics get the source's
-    alias as a prefix, as with every naming."""
+    """A `policies.naming.Naming` that calls a user's policy and checks the results. As with every naming, heartbeats
+    topics get the source's alias as a prefix."""
 
     def __init__(
         self, label: str, policy: NamingPolicy, source: Alias, separator: str, internal_separator: str
@@ -65,8 +66,8 @@ class GuardedNaming:
         return known
 
     def source_topic(self, target_topic: str) -> str | None:
-        """Return the topic's name at the source, or None if it is not a copy of this flow. Raises PolicyFault if the
-        policy fails."""
+        """Return the topic's name at the source, or None if the topic does not belong to this flow. Raises PolicyFault
+        if the policy fails."""
         if is_heartbeats(target_topic, self._separator):
             return self._heartbeats.source_topic(target_topic)
         answer = self._asked.ask("source_topic", target_topic)
@@ -75,8 +76,8 @@ class GuardedNaming:
         return answer
 
     def target_prefix(self, prefix: str) -> str | None:
-        """Return the prefix that the target topics of exactly those source topics have whose names begin with `prefix`,
-        or None. Raises PolicyFault if the policy fails."""
+        """Return the common prefix of the target topics of all source topics that begin with `prefix`. Return None if
+        there is no prefix that only these target topics have. Raises PolicyFault if the policy fails."""
         if not self._asked.has("target_prefix"):
             return None
         answer = self._asked.ask("target_prefix", prefix)
@@ -84,7 +85,7 @@ class GuardedNaming:
             return None
         if not isinstance(answer, str):
             raise self._asked.wrong("target_prefix", prefix, answer, "a text, or None")
-        # ACLs on prefixes are derived from the result, so a wrong result would permit access to other topics.
+        # ACLs on prefixes are derived from the result. A wrong result would permit access to other topics.
         for source, target in self._targets.items():
             if source.startswith(prefix) != target.startswith(answer):
                 rule = (
@@ -94,8 +95,8 @@ class GuardedNaming:
         return answer
 
     def hops(self, topic: str) -> tuple[Alias, ...]:
-        """Return the aliases of the clusters that the topic has passed according to its name, the latest first. Raises
-        PolicyFault if the policy fails."""
+        """Return the aliases of the clusters that the topic has passed, according to its name. The latest cluster is
+        the first. Raises PolicyFault if the policy fails."""
         if is_heartbeats(topic, self._separator):
             return self._heartbeats.hops(topic)
         if not self._asked.has("hops"):
@@ -103,7 +104,7 @@ class GuardedNaming:
         known = self._hops.get(topic)
         if known is None:
             answer = self._asked.ask("hops", topic)
-            # Only lists and tuples are accepted, because a str is also a sequence of strings.
+            # Only lists and tuples are valid, because a str would also be a sequence of strings.
             items = cast("Sequence[object]", answer) if isinstance(answer, list | tuple) else [None]
             if not all(isinstance(item, str) for item in items):
                 rule = "a tuple or list of aliases, empty for none"
@@ -130,7 +131,7 @@ class GuardedNaming:
 
 
 class GuardedSelection:
-    """A `policies.selecting.Leaving` that calls a user's policy and checks its results."""
+    """A `policies.selecting.Leaving` that calls a user's policy and checks the results."""
 
     def __init__(self, label: str, policy: SelectionPolicy) -> None:
         self._label = label
@@ -148,8 +149,8 @@ class GuardedSelection:
 
 
 class GuardedProperties:
-    """A `policies.properties.Properties` that calls a user's policy and checks its results. It excludes more configs
-    than the built-in rule `base`."""
+    """A `policies.properties.Properties` that calls a user's policy and checks the results. The user's policy can only
+    exclude further configs, in addition to those that the built-in rule `base` excludes."""
 
     def __init__(self, label: str, policy: PropertyPolicy, base: Properties) -> None:
         self._asked = _Asked(label, policy)
@@ -159,16 +160,16 @@ class GuardedProperties:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """One line about each call for which the policy last gave no usable result."""
+        """One line about each call for which the policy has returned no valid result."""
         return tuple(self._faults.values())
 
     def passes(self, name: str) -> bool:
-        """Return whether the config is synced from the source. If the policy gives no usable result, it is not."""
+        """Return whether the config is synced from the source. Return False if the policy returns no valid result."""
         return self._base.passes(name) and self._answer("passes", name, default=False)
 
     def takes_default(self, name: str) -> bool:
-        """For a config that is not set on the source topic, return whether its effective value there is set at the
-        target. If the policy gives no usable result, it is not."""
+        """For a config that is not set on the source topic, return whether the source topic's effective value is set on
+        the target topic. Return False if the policy returns no valid result."""
         if not self._asked.has("takes_default"):
             return self._base.takes_default(name)
         return self._answer("takes_default", name, default=False)

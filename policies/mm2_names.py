@@ -1,7 +1,7 @@
 """The names of the topics in which MirrorMaker 2 stores records for its clients.
 
-The names are those of org.apache.kafka.connect.mirror.ReplicationPolicy. They contain a separator, which may differ
-from the one in the names of target topics. The name of the heartbeats topic contains none.
+The names are those of org.apache.kafka.connect.mirror.ReplicationPolicy. These names contain a separator, which may
+differ from the separator in the names of target topics. Only the name of the heartbeats topic contains no separator.
 """
 
 from mirrord.model.names import Alias
@@ -10,12 +10,12 @@ HEARTBEATS = "heartbeats"
 
 
 def checkpoints_topic(source: Alias, separator: str = ".") -> str:
-    """Return the name of the topic on the target that holds checkpoints: the positions of the source's consumer groups,
-    and the matching positions at the target."""
+    """Return the name of the checkpoints topic, which is on the target. The topic contains the positions of the
+    source's consumer groups, and the matching positions at the target."""
     return f"{source}{separator}checkpoints{separator}internal"
 
 
 def offset_syncs_topic(other: Alias, separator: str = ".") -> str:
-    """Return the name of the topic that holds pairs of matching source and target offsets. `other` is the alias of the
-    flow's other cluster, on which the topic is not."""
+    """Return the name of the offset-syncs topic, which contains pairs of matching source and target offsets. The topic
+    is on one of the flow's two clusters, and `other` is the alias of the other cluster."""
     return f"mm2-offset-syncs{separator}{other}{separator}internal"

@@ -1,7 +1,7 @@
 """Maps a source topic to its name at the target, and back.
 
-`prefix` names topics like Kafka's DefaultReplicationPolicy, and `identity` like IdentityReplicationPolicy
-(org.apache.kafka.connect.mirror), so that tools for MirrorMaker 2 understand the names. A text with `{topic}` is a
+`prefix` names topics like Kafka's DefaultReplicationPolicy, and `identity` names them like IdentityReplicationPolicy
+(org.apache.kafka.connect.mirror). Tools for MirrorMaker 2 therefore understand the names. A text with `{topic}` is a
 template for names.
 """
 
@@ -15,37 +15,38 @@ from mirrord.model.names import Alias
 SEPARATOR = "."
 HEARTBEATS = "heartbeats"
 PLACE = "{topic}"
-"""The place in a template where the topic name is inserted."""
+"""The text in a template that is replaced by the topic's name."""
 
 
 class Naming(Protocol):
-    """Maps the topic names of one flow. `source_topic` is the exact inverse of `target_topic`."""
+    """Maps the topic names of one flow in both directions. `source_topic` is the exact inverse of `target_topic`."""
 
     def target_topic(self, source_topic: str) -> str:
         """Return the name of the target topic of this source topic."""
         ...
 
     def source_topic(self, target_topic: str) -> str | None:
-        """Return the name of the source topic of this target topic, or None if the flow cannot have created it."""
+        """Return the name of the source topic of this target topic. Return None if the flow cannot have created the
+        target topic."""
         ...
 
     def target_prefix(self, prefix: str) -> str | None:
-        """Return the prefix that the target topics of exactly those source topics have whose names begin with `prefix`.
-        Return None if there is no such prefix.
+        """Return the common prefix of the target topics of all source topics that begin with `prefix`. Return None if
+        there is no prefix that only these target topics have.
 
-        Heartbeats topics are not considered, because they are named differently.
+        Heartbeats topics are ignored, because they are named differently.
         """
         ...
 
     def hops(self, topic: str) -> tuple[Alias, ...]:
-        """Return the aliases of the clusters that the topic has passed according to its name, the latest first.
-        Clusters that are not part of the name are omitted."""
+        """Return the aliases of the clusters that the topic has passed, according to its name. The latest cluster is
+        the first. Clusters that are not part of the name are omitted."""
         ...
 
 
 class PrefixNaming:
-    """Names the target topic of `orders` from cluster `eu` as `eu.orders`. A name shows which clusters the topic has
-    passed, so flows may form rings."""
+    """Adds the source's alias as a prefix. For example, the target topic of `orders` from cluster `eu` is `eu.orders`.
+    A name shows which clusters the topic has passed, so flows can form rings."""
 
     def __init__(self, source: Alias, separator: str = SEPARATOR) -> None:
         self._prefix = source + separator
@@ -63,17 +64,17 @@ class PrefixNaming:
         return self._prefix + prefix
 
     def hops(self, topic: str) -> tuple[Alias, ...]:
-        """Return every part of the name except the last one. As in MirrorMaker 2, a local topic `a.b` is treated as one
+        """Return all parts of the name except the last part. As in MirrorMaker 2, a local topic `a.b` counts as a topic
         that came from a cluster `a`."""
         return tuple(topic.split(self._separator)[:-1])
 
 
 class IdentityNaming:
-    """Gives target topics the names of their source topics, for migrations and for consumers whose configuration must
-    not change.
+    """Gives target topics the names of their source topics. This is useful for migrations, and for consumers with a
+    configuration that must not change.
 
     Only heartbeats topics get the source's alias as a prefix, as in IdentityReplicationPolicy, because each cluster has
-    a heartbeats topic.
+    its own heartbeats topic.
     """
 
     def __init__(self, source: Alias, separator: str = SEPARATOR) -> None:
@@ -98,8 +99,8 @@ class IdentityNaming:
 
 
 class TemplateNaming:
-    """Adds fixed text before or after a topic's name, as in `dr-{topic}`. Such a name does not show which clusters the
-    topic has passed."""
+    """Adds fixed text before or after a topic's name, for example with the template `dr-{topic}`. Such a name does not
+    show which clusters the topic has passed."""
 
     def __init__(self, template: str, source: Alias, separator: str = SEPARATOR) -> None:
         self._before, _, self._behind = template.partition(PLACE)
@@ -125,8 +126,8 @@ class TemplateNaming:
 
 
 def is_heartbeats(topic: str, separator: str = SEPARATOR) -> bool:
-    """Return whether this is the name of MirrorMaker 2's heartbeats topic, either of the same cluster or copied from
-    another one."""
+    """Return whether this is the name of a heartbeats topic of MirrorMaker 2, either a local one or a copy from another
+    cluster."""
     return topic == HEARTBEATS or topic.endswith(separator + HEARTBEATS)
 
 
@@ -134,10 +135,9 @@ NAMINGS: dict[str, Callable[[Alias, str], Naming]] = {"prefix": PrefixNaming, "i
 
 
 def naming(name: str, source: Alias, separator: str = SEPARATOR) -> Naming:
-    """Return the built-in naming with this name, or a `TemplateNaming` for a template, for a flow that copies from
-    `source`.
+    """Return the naming of a flow that copies from `source`. `name` is the name of a built-in naming, or a template.
 
-    Raises ConfigError if it is neither.
+    Raises ConfigError if `name` is neither a built-in naming nor a template.
     """
     if PLACE in name:
         return TemplateNaming(name, source, separator)

@@ -1,7 +1,8 @@
-"""Tries the policies of a configuration before a flow uses them: loads each one, and calls it with a few example names.
+"""Tries the policies of a configuration before a flow uses them. Each policy is loaded and called with a few example
+names.
 
-`LOADING` does this while a configuration file is read. `policy_faults` does it for a configuration that comes from
-elsewhere.
+`LOADING` tries the policies while a configuration file is read. `policy_faults` tries the policies of a configuration
+that another process has read.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +20,7 @@ from policies.guarded_topics import GuardedNaming
 from policies.selecting import is_internal
 
 EXAMPLES = ("orders", "payments.card", "a_b-C.9")
-"""Topic names with which a policy is tried, if the flow's lists accept them."""
+"""Topic names with which a policy is tried. A name is used only if the flow's lists accept it."""
 SETTINGS = (
     "cleanup.policy",
     "compression.type",
@@ -43,7 +44,7 @@ SETTINGS = (
 
 
 class Loading:
-    """A `mirrord.config.policy_checks.PolicyCheck` that loads the policies and tries them."""
+    """A `mirrord.config.policy_checks.PolicyCheck` that loads the policies of a flow and tries them."""
 
     def faults(self, flow: FlowConfig) -> Iterator[tuple[str, str]]:
         yield from needless_settings(flow)
@@ -72,8 +73,8 @@ def policy_faults(config: Config) -> list[str]:
 
 
 def _try(flow: FlowConfig, key: str) -> None:
-    """Load the policy under this key and call it with a few example names. Raises ConfigError if it cannot be loaded,
-    and PolicyFault if a result is wrong."""
+    """Load the policy under this configuration key, and call it with a few example names. Raises ConfigError if the
+    policy cannot be loaded, and PolicyFault if a result is invalid."""
     match key:
         case "naming":
             names = naming_of(flow)
@@ -105,15 +106,15 @@ def _left_out(flow: FlowConfig, topic: str) -> bool:
 
 
 def _examples(flow: FlowConfig) -> Iterable[str]:
-    """Return a few topic names that the flow's lists accept, because a policy is never called with other names."""
+    """Return a few topic names that the flow's lists accept. A policy is never called with other names."""
     begun = [literal_prefix(pattern) for pattern in flow.topics]
     names = [*EXAMPLES, *begun, *(f"{each}orders" for each in begun)]
     return [name for name in dict.fromkeys(names) if name and selects(flow, name) and not is_internal(name)]
 
 
 def _tells_origin(flow: FlowConfig) -> bool:
-    """Return whether the naming shows every cluster that a topic has passed, also after the topic is copied back. This
-    is checked for the flow and for a flow in the opposite direction with the same naming."""
+    """Return whether the naming shows every cluster that a topic has passed, even after the topic is copied back. The
+    check uses this flow and a flow in the opposite direction with the same naming."""
     here = naming_of(flow)
     back = _turned(flow)
     for topic in _examples(flow) or EXAMPLES[:1]:

@@ -1,9 +1,9 @@
-"""Decides which topic configs are synced from the source, and what happens to configs that are not set on the source
-topic.
+"""Decides which topic configs are synced from the source. Also decides what happens to configs that are not set on the
+source topic.
 
-The names of the rules are the values of MirrorMaker 2's `use.defaults.from`. By default, the excluded configs are those
-of its `config.properties.exclude` (org.apache.kafka.connect.mirror.DefaultConfigPropertyFilter). Configs of tiered
-storage are never synced.
+The names of the rules are the values of MirrorMaker 2's `use.defaults.from`. The configs that are excluded by default
+are those of MirrorMaker 2's `config.properties.exclude` (org.apache.kafka.connect.mirror.DefaultConfigPropertyFilter).
+Configs of tiered storage are never synced.
 """
 
 import re
@@ -14,31 +14,32 @@ from mirrord.config.value_parsers import choice
 from mirrord.model.errors import ConfigError
 
 OF_STORAGE = re.compile(r"remote\.storage\.enable|remote\.log\..*|local\.retention\..*")
-"""Configs of tiered storage (KIP-405). They depend on the storage of each cluster. A cluster without tiered storage
-rejects every request that contains one of them, also requests to create a topic."""
+"""Configs of tiered storage (KIP-405). Their values depend on the storage of each cluster. A cluster without tiered
+storage rejects every request with such a config, even a request to create a topic."""
 
 
 class Properties(Protocol):
     """The rule that decides which topic configs a flow syncs."""
 
     def passes(self, name: str) -> bool:
-        """Return whether the config of this name is synced from the source. If not, it is never changed at the
-        target."""
+        """Return whether the config of this name is synced from the source. If it is not synced, mirrord never changes
+        it at the target."""
         ...
 
     def takes_default(self, name: str) -> bool:
-        """For a config that is not set on the source topic, return whether its effective value there is set on the
-        target topic. If not, the config is not set on the target topic either."""
+        """For a config that is not set on the source topic, return whether the source topic's effective value is set on
+        the target topic. If not, the config is not set on the target topic either."""
         ...
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """One line about each config for which a user's policy gave no usable result."""
+        """One line about each config for which a user's policy has returned no valid result."""
         ...
 
 
 class _Excluding:
-    """Syncs all configs except those of tiered storage and those whose whole name matches one of the patterns."""
+    """Syncs all configs except two kinds: configs of tiered storage, and configs with a name that completely matches
+    one of the patterns."""
 
     faults: tuple[str, ...] = ()
 
@@ -55,15 +56,15 @@ class _Excluding:
 
 
 class DefaultsOfTarget(_Excluding):
-    """Leaves configs unset on the target topic that are not set on the source topic, so that the target's defaults
-    apply."""
+    """If a config is not set on the source topic, leaves it unset on the target topic, so that the target's default
+    applies."""
 
     def takes_default(self, name: str) -> bool:  # noqa: ARG002
         return False
 
 
 class DefaultsOfSource(_Excluding):
-    """Sets the effective values of all configs of the source topic on the target topic, including defaults."""
+    """Sets the effective values of all the source topic's configs on the target topic, including defaults."""
 
     def takes_default(self, name: str) -> bool:  # noqa: ARG002
         return True
@@ -73,7 +74,7 @@ PROPERTIES: dict[str, Callable[[Iterable[str]], Properties]] = {"target": Defaul
 
 
 def properties(defaults_from: str, exclude: Iterable[str]) -> Properties:
-    """Return the rule for this value of `use_defaults_from`, with these patterns of excluded configs. Raises
+    """Return the rule for this value of `use_defaults_from`. `exclude` are the patterns of excluded configs. Raises
     ConfigError if the value is unknown."""
     try:
         return PROPERTIES[choice(*PROPERTIES)(defaults_from)](exclude)

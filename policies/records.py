@@ -1,7 +1,7 @@
-"""The built-in filters and transforms for records. They have the same interface as those that a user provides
-(`policies.contracts`)."""
+"""The built-in filters and transforms for records. They have the same interface as filters and transforms that a user
+provides (`policies.contracts`)."""
 
-# ruff: noqa: ARG002 - the contract defines the arguments
+# ruff: noqa: ARG002 - the interface defines the arguments
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ MASK = b"***"
 
 
 class Tombstones:
-    """A filter that skips records without a value (tombstones)."""
+    """A filter that skips tombstones, which are records without a value."""
 
     def __init__(self, source: Alias, target: Alias) -> None:
         pass
@@ -26,11 +26,12 @@ class Tombstones:
 
 
 class Keys:
-    """A filter that copies only records whose whole key matches `match` and does not match `exclude`."""
+    """A filter that copies only some records. The whole key of a copied record matches `match` and does not match
+    `exclude`."""
 
     def __init__(self, source: Alias, target: Alias, *, match: str | None = None, exclude: str = "") -> None:
-        """`match` and `exclude` are regular expressions over the key's bytes. A record without a key is treated as if
-        it had an empty key. Raises ValueError if a setting is wrong."""
+        """`match` and `exclude` are regular expressions for the key's bytes. A record without a key is treated like a
+        record with an empty key. Raises ValueError if a setting is invalid."""
         if match is None and exclude == "":
             raise ValueError("it excludes nothing without a setting; allowed: match, exclude, or both")
         self._match = _key_pattern("match", ".*" if match is None else match)
@@ -43,17 +44,17 @@ class Keys:
 
 
 class Headers:
-    """A transform that removes the headers named in `drop`, and replaces the values of those named in `mask` by
-    `***`."""
+    """A transform that removes headers and masks header values. `drop` contains the names of the headers to remove, and
+    `mask` the names of the headers with values that are replaced by `***`."""
 
     def __init__(self, source: Alias, target: Alias, *, drop: Sequence[str] = (), mask: Sequence[str] = ()) -> None:
-        """`drop` and `mask` are lists of header names. Raises ValueError if a setting is wrong."""
+        """`drop` and `mask` are lists of header names. Raises ValueError if a setting is invalid."""
         self._drop, self._mask = _header_names("drop", drop), _header_names("mask", mask)
         if not (self._drop or self._mask):
             raise ValueError("it changes nothing without the name of a header; allowed: drop, mask, or both")
 
     def changed(self, record: Any) -> Any:
-        """Return the record with changed headers."""
+        """Return a copy of the record with the changed headers."""
         kept = [(name, value) for name, value in record.headers if name not in self._drop]
         return record._replace(headers=[(name, MASK if name in self._mask else value) for name, value in kept])
 
@@ -68,7 +69,7 @@ def _key_pattern(setting: str, found: object) -> re.Pattern[bytes]:
 
 
 def _header_names(setting: str, found: object) -> frozenset[str]:
-    """Return the header names in a setting. A single string is rejected, because it would be read as a list of
+    """Return the header names in a setting. A single string is rejected, because it would be treated as a list of
     letters."""
     names = cast("Sequence[object]", found if isinstance(found, list | tuple) else (None,))
     if not all(isinstance(name, str) for name in names):
@@ -79,5 +80,5 @@ def _header_names(setting: str, found: object) -> frozenset[str]:
 
 FILTERS: Mapping[str, str] = {"tombstones": f"{__name__}:Tombstones", "keys": f"{__name__}:Keys"}
 TRANSFORMS: Mapping[str, str] = {"headers": f"{__name__}:Headers"}
-"""`FILTERS` and `TRANSFORMS`: the dotted path of each built-in filter and transform, by its name in the
-configuration."""
+"""`FILTERS` and `TRANSFORMS` map the names of the built-in filters and transforms in the configuration to the dotted
+paths of their classes."""

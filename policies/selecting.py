@@ -1,10 +1,13 @@
 """Decides which source topics a flow copies, and gives the reason for each topic that it does not copy.
 
-A topic is selected if its whole name matches one of the patterns in `topics` and none of those in `exclude`, and if the
-user's `select` policy does not refuse it. Three kinds of topics are never selected, even if they match: Kafka's
-internal topics, the topics in which mirrord and MirrorMaker 2 store their state, and topics that have passed the target
-cluster according to their names. User topics whose names only end in `.internal` are selected (KIP-1074). A flow can
-also copy certain topics regardless of the patterns and the policy, such as MirrorMaker 2's heartbeats.
+A topic is selected if it meets three conditions. Its whole name matches one of the patterns in `topics`. Its name
+matches none of the patterns in `exclude`. The user's `select` policy does not refuse it.
+
+Three kinds of topics are never selected, even if they match: Kafka's internal topics, topics in which mirrord and
+MirrorMaker 2 store their state, and topics that have already passed the target cluster according to their names. User
+topics with names that only end in `.internal` are selected (KIP-1074).
+
+A flow can copy certain topics regardless of the patterns and the policy, such as MirrorMaker 2's heartbeats.
 """
 
 import functools
@@ -17,23 +20,29 @@ from mirrord.model.names import Alias
 from policies.naming import Naming
 
 Refusal = Literal["internal", "excluded", "not-included", "cycle", "left-out", "fault"]
-"""Why a topic is not copied. "internal": it belongs to Kafka, MirrorMaker 2 or mirrord. "excluded": it matches a
-pattern of `exclude`. "not-included": it matches no pattern of `topics`. "cycle": according to its name, it has passed
-the target. "left-out": the user's policy refuses it. "fault": a user's policy gives no usable result."""
+"""The reason why a topic is not copied:
+
+- "internal": it belongs to Kafka, MirrorMaker 2 or mirrord.
+- "excluded": it matches a pattern of `exclude`.
+- "not-included": it matches no pattern of `topics`.
+- "cycle": according to its name, it has already passed the target.
+- "left-out": the user's policy refuses it.
+- "fault": a user's policy returns no valid result.
+"""
 
 
 class Leaving(Protocol):
-    """The policy that decides which of the topics that the flow's lists accept are not copied."""
+    """A policy that refuses some of the topics that the flow's lists accept."""
 
     def refusal(self, topic: str) -> str | None:
-        """Return one line that says why this topic is not copied, or None if it is copied. Raises PolicyFault if the
-        policy fails."""
+        """Return one line that says why this topic is not copied. Return None if the topic is copied. Raises
+        PolicyFault if the policy fails."""
         ...
 
 
 @functools.cache
 def _internal(separator: str) -> re.Pattern[str]:
-    # MirrorMaker 2 uses "." or "-" in internal names. Another separator may be configured (KIP-949).
+    # MirrorMaker 2 uses "." or "-" as the separator in internal names. Another separator can be configured (KIP-949).
     between = rf"([.-]|{re.escape(separator)})"
     return re.compile(
         r"__.*"  # Kafka: __consumer_offsets, __transaction_state, __share_group_state, ...
@@ -45,7 +54,7 @@ def _internal(separator: str) -> re.Pattern[str]:
 
 
 def is_internal(topic: str, separator: str = ".") -> bool:
-    """Return whether the topic belongs to Kafka, MirrorMaker 2 or mirrord, by its name.
+    """Return whether a topic of this name belongs to Kafka, MirrorMaker 2 or mirrord.
 
     `separator` is the configured separator in the names of MirrorMaker 2's internal topics.
     """
@@ -66,7 +75,7 @@ class Selection:
         always: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """`include` and `exclude` are patterns for whole topic names. `leaving` is the user's policy, if there is one.
-        `always` returns whether a topic is copied regardless of all three."""
+        `always` returns whether a topic is copied even if the patterns or the policy would leave it out."""
         self._include = [re.compile(pattern) for pattern in include]
         self._exclude = [re.compile(pattern) for pattern in exclude]
         self._target = target
@@ -85,8 +94,8 @@ class Selection:
         if not always and any(pattern.fullmatch(topic) for pattern in self._exclude):
             return "excluded"
         try:
-            # All clusters in the name are checked, not only the last one, as in MirrorSourceConnector.isCycle: flows
-            # may also form a ring of several clusters, such as eu -> us -> asia -> eu.
+            # All clusters in the name are checked, not only the last one, as in MirrorSourceConnector.isCycle. Flows
+            # can form a ring of several clusters, such as eu -> us -> asia -> eu.
             if self._target in self._naming.hops(topic):
                 return "cycle"
             if always or self._leaving is None:
@@ -96,8 +105,7 @@ class Selection:
             return "fault"
 
     def reason(self, topic: str) -> str:
-        """Return the reason that a user's policy gives for refusing a topic, or the fault if it gave no usable
-        result."""
+        """Return the reason with which a user's policy refuses the topic. If the policy fails, return the fault."""
         try:
             self._naming.hops(topic)
             return (self._leaving.refusal(topic) if self._leaving is not None else None) or ""
@@ -105,19 +113,19 @@ class Selection:
             return str(fault)
 
     def excluded_by(self, topic: str) -> str | None:
-        """Return the first pattern of `exclude` that matches this name, or None."""
+        """Return the first pattern of `exclude` that matches this topic name, or None if no pattern matches."""
         return next((pattern.pattern for pattern in self._exclude if pattern.fullmatch(topic)), None)
 
     def selects(self, topic: str) -> bool:
-        """Return whether this source topic is copied. Raises PolicyFault if a user's policy gives no usable result."""
+        """Return whether this source topic is copied. Raises PolicyFault if a user's policy returns no valid result."""
         refusal = self.refusal(topic)
         if refusal == "fault":
             raise PolicyFault(self.reason(topic))
         return refusal is None
 
     def copy_of(self, topic: str) -> str | None:
-        """Return the name of the target topic of a source topic that is copied. Return None for all other topics, or if
-        a user's policy gives no usable result."""
+        """Return the name of the target topic of this source topic. Return None if the topic is not copied, or if a
+        user's policy returns no valid result."""
         try:
             return self._naming.target_topic(topic) if self.selects(topic) else None
         except PolicyFault:

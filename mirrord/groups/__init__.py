@@ -1,1 +1,1 @@
-"""Consumer groups: reads their positions at one cluster and commits them at the other, in both directions."""
+"""Syncs the committed offsets of consumer groups between the two clusters of a flow, in both directions."""

@@ -1,9 +1,9 @@
-"""Reads the positions that consumer groups had before this process began, from the checkpoints at the target
-(`mirrord.mm2.checkpoints`).
+"""Reads the positions that consumer groups had before this process began. The positions are in the checkpoints at the
+target (`mirrord.mm2.checkpoints`).
 
-A checkpoint records a group's last known position at the source and the matching position at the target. With it,
-mirrord recognises that a group has gone back while no process followed the group, even if the source's
-`__consumer_offsets` no longer holds the earlier commit.
+A checkpoint records a group's last known position at the source and the matching position at the target. The source's
+`__consumer_offsets` may no longer hold that position. With the checkpoint, mirrord can still detect that a group has
+gone back while no mirrord process was running.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ async def remember(
     """Add the positions in the flow's checkpoints to `pairs`. `copies` maps each target partition to its source
     partition.
 
-    If the flow writes no checkpoints, or they cannot be read, nothing is added.
+    Nothing is added if the flow writes no checkpoints, or if the checkpoints cannot be read.
     """
     if not flow.mm2_records.checkpoints:
         return
@@ -52,7 +52,7 @@ async def remember(
         try:
             checkpoint = Checkpoint.decode(key, value)
         except WireError:
-            continue  # MirrorMaker 2's MirrorCheckpointTask also ignores such records
+            continue  # MirrorMaker 2's MirrorCheckpointTask also ignores records that it cannot decode
         place = copies.get((checkpoint.topic, checkpoint.partition))
         if place is not None:
             pairs.learn(checkpoint.group, place, checkpoint.upstream, checkpoint.downstream)

@@ -1,5 +1,5 @@
-"""Learns which offsets the consumer groups of one cluster commit: from `__consumer_offsets` if mirrord may read that
-topic, otherwise by polling the groups."""
+"""Tracks the offsets that the consumer groups of one cluster commit. If mirrord may read `__consumer_offsets`, it
+follows that topic. Otherwise it polls the groups."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,15 +22,15 @@ from mirrord.replication.host.fetcher import SourceFetcher
 
 RETRY_S = 1.0
 LOG_AGAIN_S = 60.0
-"""How often mirrord tries to read `__consumer_offsets` again while it polls, because the permission may have been
-granted."""
+"""While mirrord polls, it tries at this interval to read `__consumer_offsets` again, because an administrator may have
+granted the permission."""
 LOOK_S = 0.2
 
 log = structlog.get_logger()
 
 
 class GroupSource:
-    """Keeps the newest offset commits of one cluster's groups up to date, in `book`."""
+    """Keeps the newest offset commits of one cluster's groups in `book`, a `GroupBook`."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class GroupSource:
         config: GroupsConfig,
         changed: Callable[[set[str]], None],
     ) -> None:
-        """`changed` is called with the groups that have committed an offset, or whose committed offset was deleted."""
+        """`changed` is called with the names of the groups with a new commit or a deleted committed offset."""
         self.kind: CommitSource = "starting"
         self.note = ""
         self._filter = GroupFilter(config)
@@ -77,7 +77,8 @@ class GroupSource:
                 await asyncio.sleep(RETRY_S)
 
     async def _follow(self) -> None:
-        """Read `__consumer_offsets` for as long as that is possible."""
+        """Read `__consumer_offsets` until reading fails or the topic is gone. Raises MayNotRead if the permission is
+        missing."""
         self._log = groups = GroupLog(self._source, self._asks, self._filter.passes, self._take, self._changed)
         try:
             await groups.open(self._view)
@@ -138,8 +139,8 @@ class GroupSource:
 
 
 def values_of(answer: GroupOffsets) -> dict[TopicAndPartition, OffsetValue]:
-    """Convert the offsets of a polled group into the values of `__consumer_offsets` records. The commit time is 0,
-    because only those records contain it."""
+    """Convert the offsets of a polled group into the values that records of `__consumer_offsets` hold. The commit time
+    is set to 0, because a broker does not return it to a poll."""
     return {
         place: OffsetValue(each.offset, each.leader_epoch, each.metadata, 0) for place, each in answer.offsets.items()
     }

@@ -1,10 +1,10 @@
-"""Finds out whether the last offsets of a compacted partition hold no records. Compaction removes tombstones, and the
-end of the log stays where it was.
+"""Finds out whether the last offsets of a compacted partition hold no records. This is possible because compaction
+removes tombstones without lowering the log end offset.
 
-A fetch response without records proves nothing if the request includes other partitions: their records may have used up
-the response's bytes, and then the broker returns none for the remaining partitions. So this partition is the only one
-in the request, and the request belongs to no fetch session. The broker then returns at least one batch if there is any
-below the end (KIP-74).
+If a fetch request includes several partitions, a response without records for one of them proves nothing. The records
+of the other partitions may have filled the response. Therefore the request of this module includes only one partition
+and belongs to no fetch session. The broker then returns at least one batch, if the partition has a batch below its end
+(KIP-74).
 """
 
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
@@ -13,17 +13,17 @@ from mirrord.kafka.protocol import fetch
 from mirrord.kafka.protocol.api_versions import FETCH, FETCH_BY_TOPIC_ID
 
 ONE_BATCH = 1
-"""Limit of a fetch response, in bytes. The broker returns the first batch completely even if it is larger."""
+"""Limit of a fetch response, in bytes. The broker returns the first batch completely even if the batch is larger."""
 _LIMITS = fetch.FetchLimits(max_wait_ms=0, min_bytes=0, max_bytes=ONE_BATCH)
 _NO_SESSION, _NOT_IN_A_SESSION = 0, -1
 
 
 async def empty_until(view: ClusterView, partition: PartitionId, position: int) -> int:
-    """Return an offset such that the partition has no records from `position` up to it. It is at most the last stable
-    offset, so records of open transactions are never taken for missing ones.
+    """Return an offset up to which the partition has no records from `position` on. The offset is at most the last
+    stable offset, because records of an open transaction above it may not be visible yet.
 
-    Return -1 if there are records at or after `position`, or if the leader's response does not show it. Raises
-    EnvironmentFault, WireError.
+    Return -1 if there are records at or after `position`, or if the leader's response does not show whether there are
+    any. Raises EnvironmentFault, WireError.
     """
     leader = view.leader(partition)
     if leader is None:
@@ -35,12 +35,12 @@ async def empty_until(view: ClusterView, partition: PartitionId, position: int) 
     step = fetch.SessionStep(_NO_SESSION, _NOT_IN_A_SESSION, [((topic, partition.partition), where)], ())
     body = fetch.encode(version, _LIMITS, step)
     response = await ask(connection, FETCH, body, version, lambda reader: fetch.decode(version, reader))
-    # A broker that throttles the connection responds without partitions, or without records (KIP-219).
+    # A broker that throttles the connection leaves out the partitions or the records (KIP-219).
     if response.error or response.throttle_ms or len(response.partitions) != 1:
         return -1
     (fetched,) = response.partitions
     if fetched.error or fetched.records_end > fetched.records_start or fetched.diverging_end >= 0:
         return -1
-    if fetched.preferred_read_replica >= 0:  # this replica returns no records and refers to another one (KIP-392)
+    if fetched.preferred_read_replica >= 0:  # this replica returns no records and refers to another replica (KIP-392)
         return -1
     return min(fetched.high_watermark, fetched.last_stable_offset)

@@ -1,9 +1,10 @@
-"""Syncs the offsets of consumer groups to the target: one flow's follower, which runs alongside its replicators.
+"""The group follower of a flow. It syncs the committed offsets of consumer groups from the source to the target, and
+runs alongside the flow's replicators.
 
-`mirrord.groups.commit_source` learns of commits, and `mirrord.groups.sync_rounds` syncs them under the flow's lease. No
-state needs to be stored: after a restart it is rebuilt from the source's `__consumer_offsets`, the offset map, the
-checkpoints and the offsets committed at the target. With `groups.reverse`, the target's commits are learned in the same
-way and synced back to the source.
+`mirrord.groups.commit_source` tracks the commits at the source, and `mirrord.groups.sync_rounds` commits the translated
+positions at the target under the flow's lease. The follower stores no state. After a restart, it rebuilds its state
+from the source's `__consumer_offsets`, the offset map, the checkpoints and the offsets committed at the target. With
+`groups.reverse`, the follower also tracks the commits at the target and syncs them back to the source.
 """
 
 import asyncio
@@ -41,19 +42,19 @@ from mirrord.runtime.tasks import BackgroundTasks
 
 BUFFER_BYTES = 16 << 20
 ROUND_S = 0.1
-"""Commits that arrive within this time are synced together."""
+"""Commits that arrive within this time of each other are synced together."""
 RETRY_S = 1.0
 COUNT_S = 5.0
-"""How often the result of `news` contains the number of positions in each state."""
+"""Interval at which the result of `news` contains the number of positions in each state."""
 CHECK_S = 60.0
-"""How often all positions are compared even if no group has committed, because the target may have deleted committed
-offsets."""
+"""Interval at which all positions are compared, even if no group has committed. The target may have deleted committed
+offsets in the meantime."""
 FRESH_S = 2.0
-"""Maximum age of the positions in a report, and the longest time for which a report waits for a slow cluster."""
+"""Maximum age of the positions in a report. Also the maximum time for which a report waits for a slow cluster."""
 
 
 class GroupSync(LeasedWorker):
-    """The group follower of one flow. All methods must be called on the event loop on which it was opened."""
+    """The group follower of one flow. All methods must be called on the event loop on which `open` was called."""
 
     def __init__(self, name: str, setup: FlowSetup, topics: LedgerLog, clock: Clock | None = None) -> None:
         tasks = BackgroundTasks("groups_task_failed", follower=name)
@@ -61,17 +62,17 @@ class GroupSync(LeasedWorker):
         self._setup = setup
         self._wanted = asyncio.Event()
         self._done = asyncio.Event()
-        """Set when every group that had to be examined has been examined. `_check_again` clears it and waits for it."""
+        """Set when every group that had to be examined has been examined. `_check_again` clears this event and waits
+        for it."""
         self._checked = self._clock.monotonic()
-        """When the last comparison of all positions began."""
+        """The monotonic time at which the last comparison of all positions began."""
         self._lanes = Lanes()
         self._troubles = Troubles("groups_not_in_step", flow=setup.flow.name)
         self._counted = float("-inf")
         self._parts: _Parts | None = None
 
     async def open(self) -> None:
-        """Read the ledger, and then start to follow the groups. Raises the errors of opening a ledger
-        (`LedgerStore.open`)."""
+        """Read the ledger, and then start to follow the groups. Raises the same errors as `LedgerStore.open`."""
         await self._join(self._setup.lease_epoch)
         self._parts = parts = _Parts(self._setup, self._chart, self._may_write, self._want, self._clock)
         self._store.on_record(self._see_progress)
@@ -82,8 +83,8 @@ class GroupSync(LeasedWorker):
             self._tasks.start(each)
 
     async def report(self, *, reverse: bool = False) -> GroupsReport:
-        """Return the current positions of all groups with their lags at the target. With `reverse`, return the
-        positions that are synced from the target to the source."""
+        """Return the current positions of all groups, with the lags of these positions at the target. If `reverse` is
+        set, return instead the positions that are synced from the target to the source, without lags."""
         flow = self._setup.flow.name
         if self._parts is None:
             return GroupsReport(flow=flow, at_ms=self._clock.wall_ms(), reverse=reverse, source="starting")
@@ -102,10 +103,10 @@ class GroupSync(LeasedWorker):
         )
 
     async def _check_again(self, rounds: GroupRounds) -> None:
-        """Compare all positions again before a report, unless that was done a moment ago.
+        """Compare all positions at the two clusters again, unless the last comparison began less than `FRESH_S` ago.
 
-        This is necessary because a group that reads at the target changes its position there without any commit at the
-        source.
+        A report needs this comparison, because a group that consumes at the target changes its position there without
+        any commit at the source.
         """
         if self._clock.monotonic() - self._checked < FRESH_S:
             return
@@ -137,8 +138,8 @@ class GroupSync(LeasedWorker):
         )
 
     def news(self) -> GroupsNews:
-        """Return the translated positions that have changed since the last call, and from time to time the number of
-        positions in each state."""
+        """Return the translated positions that have changed since the last call. Every `COUNT_S`, the result also
+        contains the number of positions in each state."""
         if self._parts is None:
             return GroupsNews(self.note)
         now, states = self._clock.monotonic(), None
@@ -147,22 +148,23 @@ class GroupSync(LeasedWorker):
         return GroupsNews(self.note, tuple(self._parts.rounds.take_translated()), states)
 
     def report_all(self) -> None:
-        """Report every position again, because a new caller of `news` does not know what was returned to the previous
-        one."""
+        """Let `news` return every position again. A new caller of `news` does not know what was returned to the
+        previous caller."""
         if self._parts is not None:
             self._parts.rounds.want_all()
             self._wanted.set()
 
     @property
     def note(self) -> str:
-        """One line for operators that says why groups are not followed, or only partly. Empty if they are."""
+        """One line for operators that says why the groups, or some of them, are not followed. Empty if all groups are
+        followed."""
         sources = (self._parts.source, self._parts.target_groups) if self._parts is not None else ()
         lines = [*self._troubles.lines, *(each.note for each in sources if each is not None)]
         return next(filter(None, lines), "")
 
     async def close(self) -> None:
-        """Stop following the groups, and close all connections. The next follower decides again about commits that were
-        planned but not made."""
+        """Stop following the groups, and close all connections. Commits that were planned but not made are dropped. The
+        next follower plans them again."""
         await self._leave(self._close_connections)
 
     async def _close_connections(self) -> None:
@@ -170,10 +172,11 @@ class GroupSync(LeasedWorker):
             await self._parts.close()
 
     async def _chart(self, furthest: Mapping[TopicAndPartition, int]) -> Atlas:
-        """Return the offset maps of all lanes as of now.
+        """Return the offset maps of all lanes as of now. `furthest` holds the highest position of any group in each
+        source partition.
 
-        The resume positions and log ends are taken first. The ledger is read after that, so that it explains everything
-        below them.
+        The resume positions and log ends are taken before the ledger is read. The ledger then explains every record
+        below these positions and log ends.
         """
         if self._parts is not None and self._parts.crossings is not None:
             return await self._crossed(self._parts.crossings, furthest)
@@ -242,7 +245,7 @@ class GroupSync(LeasedWorker):
 
 
 class _Parts:
-    """The parts of a follower that use connections to the two clusters."""
+    """The parts of a group follower that use connections to the two clusters."""
 
     def __init__(
         self,
@@ -265,7 +268,7 @@ class _Parts:
         self.pairs = PositionPairs()
         self.back: GroupBack | None = None
         self.target_groups: GroupSource | None = None
-        """Learns of the commits at the target, if `groups.reverse` is set."""
+        """Tracks the commits at the target, if `groups.reverse` is set. Otherwise None."""
         closing = [self._fetches.close, self._asks.close]
         if flow.groups.reverse:
             asks, bounds = Asks(self._to, read_committed=True), LaneEnds(self._from, "source")
@@ -280,8 +283,8 @@ class _Parts:
         self.ends = LaneEnds(self._to, "target")
         self._closing = [*closing, self.ends.close]
         self.crossings: Crossings | None = None
-        """Reads the state of the flow in the opposite direction, if `groups.both_ways` is set: another flow copies the
-        same topics back under the same names."""
+        """Reads the state of the opposite flow, if `groups.both_ways` is set. The opposite flow copies the same topics
+        from the target back to the source, under the same names."""
         if flow.groups.both_ways:
             here = LaneEnds(self._from, "source")
             self._closing.append(here.close)

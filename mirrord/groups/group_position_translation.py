@@ -1,5 +1,5 @@
-"""Translates a group's position at the source into its position at the target, and back, with the offset maps in the
-ledger."""
+"""Translates a group's position at the source into its position at the target, and a position at the target into one at
+the source. The translation uses the offset maps in the ledger."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -16,11 +16,11 @@ from mirrord.model.names import LaneId
 NOT_COPIED = "the topic is not copied"
 NOT_BACK = "the flow back does not copy this partition yet (groups.both_ways)"
 NOT_YET = frozenset({NOTHING, NOT_BACK})
-"""Reasons for which a translation is missing now but may exist soon."""
+"""Reasons why a translation does not exist now but may exist soon."""
 
 
 class Lanes:
-    """Finds the newest lane of each source partition, and remembers the result until there are other lanes."""
+    """Finds the newest lane of each source partition. The result is cached until the ledger contains other lanes."""
 
     def __init__(self) -> None:
         self._of: object = None
@@ -28,8 +28,8 @@ class Lanes:
         self._lanes: dict[TopicAndPartition, LaneState] = {}
 
     def of(self, state: FlowState) -> Mapping[TopicAndPartition, LaneState]:
-        """Return the newest lane of each source topic and partition. A topic that was deleted and created again has new
-        lanes."""
+        """Return the newest lane of each source topic and partition. If a topic was deleted and created again, the
+        ledger also contains the lanes of the deleted topic."""
         if state is not self._of or len(state.lanes) != self._count:
             self._of, self._count = state, len(state.lanes)
             self._lanes = {
@@ -40,7 +40,7 @@ class Lanes:
 
 
 class SourcePosition(NamedTuple):
-    """A position at the source that must be translated, and the id of its topic if it is known."""
+    """A position at the source that must be translated, and the id of the topic if the id is known."""
 
     offset: int
     topic_id: str | None = None
@@ -51,11 +51,11 @@ def ahead_of(
     progress_by_lane: Mapping[LaneId, Progress],
     positions: Mapping[TopicAndPartition, int],
 ) -> list[LaneState]:
-    """Return the lanes whose resume positions are below these source positions, although more records may already be
-    copied.
+    """Return the lanes that may have copied up to these source positions although their resume positions are lower.
 
-    The caller requests the ends of their target partitions to find out how far they are copied. The end shows that only
-    for a `protected` lane, because its target broker refuses gaps. So other lanes are not returned.
+    The caller requests the end of each lane's target partition to find out how far the lane has copied. The end is
+    conclusive only if the lane is `protected`, because the target broker then refuses batches that leave a gap. Lanes
+    that are not protected are omitted.
     """
     found: list[LaneState] = []
     for place, offset in positions.items():
@@ -75,11 +75,13 @@ def ahead_of(
 class Atlas:
     """The offset maps of all lanes at one moment.
 
-    `progress_by_lane` and `ends` must be taken before the ledger is read to its end. Then the intents in the ledger
-    explain everything below these positions, because an intent is written before its records. Resume positions are at
-    most one second old. `ends` are the high watermarks of some target partitions, up to which their lanes are copied.
-    If other clients also write to such a partition, a translated position may be slightly too low until the next
-    progress record, but it is never too high.
+    `progress_by_lane` and `ends` must be taken before the ledger is read to its end. The intents in the ledger then
+    explain every record below these positions, because an intent is written before its records. Resume positions are at
+    most one second old.
+
+    `ends` holds the high watermarks of some target partitions, by lane. Each of these lanes has copied up to the high
+    watermark of its target partition. If other clients also write to such a partition, a translated position may be
+    slightly too low until the lane's next progress record. A translated position is never too high.
     """
 
     def __init__(
@@ -99,7 +101,7 @@ class Atlas:
 
     @cached_property
     def copies(self) -> Mapping[TopicAndPartition, TopicAndPartition]:
-        """The source partition of each target partition that mirrord writes to."""
+        """Maps the target partition of each lane to the lane's source partition."""
         return {(lane.target_topic, lane.partition): place for place, lane in self._lanes.items()}
 
     def mapped(self, place: TopicAndPartition, position: SourcePosition) -> Mapped:
@@ -125,8 +127,8 @@ class Atlas:
     def back(self, place: TopicAndPartition, offset: int) -> Mapped:
         """Return the position in this source partition that matches an offset in its target partition.
 
-        Only records below the resume position count as copied. After it, the target partition may hold records of other
-        writers. If these counted as copied, a group would skip records at the source.
+        Only records below the resume position count as copied. The target partition may hold records of other writers
+        above the resume position. If these records counted as copied, a group would skip records at the source.
         """
         lane = self._lanes.get(place)
         if lane is None:
@@ -150,8 +152,8 @@ class Atlas:
 
 
 def _by_end(lane: LaneState, progress: Progress, end: int) -> CopiedPosition | None:
-    """Return how far a lane is copied according to the end of its target partition, or None if that is no further than
-    its progress record says."""
+    """Return how far a lane has copied, according to the end of its target partition. Return None if the end is no
+    further than the lane's progress record."""
     run = lane.target_runs.last
     if run is None or end <= progress.target_offset or end < run.offset:
         return None
@@ -161,7 +163,8 @@ def _by_end(lane: LaneState, progress: Progress, end: int) -> CopiedPosition | N
 
 
 def line_of(translation: Translation) -> str:
-    """Return one line for operators that says why a translation does not lead to the same record. Empty if it does."""
+    """Return one line for operators that explains why a translation does not lead to the same record. Return an empty
+    string if the translation leads to the same record."""
     match translation.kind:
         case "before_map" if translation.reason == "inherited":
             return "MirrorMaker 2 copied the record there, and its target offset was not recorded"

@@ -1,5 +1,4 @@
-"""Determines, on request, how far committed positions are behind the end of their partitions, in records and in
-time."""
+"""Determines, on request, the lag of committed offsets in records and in time."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -21,14 +20,14 @@ from mirrord.model.names import TopicPartition
 from mirrord.runtime.clock import Clock
 
 MOST_TIMES = 500
-"""Maximum number of positions in one answer whose lag in time is determined. Each of them needs a fetch to read a
-record's timestamp."""
+"""Maximum number of positions in one request for which the lag in time is determined. Each position needs a separate
+fetch, because its lag in time follows from a record's timestamp."""
 PATIENCE_S = 3.0
 POLL_S = 0.05
 
 
 class Lag(NamedTuple):
-    """The distance between one position and the end of its partition."""
+    """The distance between a position and the end of its partition."""
 
     records: int
     first_ms: int | None
@@ -37,7 +36,7 @@ class Lag(NamedTuple):
 
 
 class TargetLags:
-    """Determines the lag of positions at one cluster."""
+    """Determines the lag of positions at the target cluster."""
 
     def __init__(self, view: ClusterView, cluster: ClusterConfig) -> None:
         self._view = view
@@ -46,7 +45,7 @@ class TargetLags:
         self._watched = WatchedTopics(view)
 
     async def ask(self, positions: Mapping[PartitionId, set[int]]) -> dict[tuple[PartitionId, int], Lag]:
-        """Return the lag of each of these offsets; offsets whose lag is unknown are omitted."""
+        """Return the lag of each of these offsets. Offsets are omitted if their lag is unknown."""
         partitions = {TopicPartition(each.topic, each.partition) for each in positions}
         try:
             ends = await log_offsets(self._cluster, partitions, "end")
@@ -93,8 +92,8 @@ class TargetLags:
 async def with_lags(
     statuses: Sequence[GroupStatus], lanes: Mapping[tuple[str, int], LaneState], lags: TargetLags, clock: Clock
 ) -> tuple[GroupStatus, ...]:
-    """Return the statuses with the lags of their positions at the target. `lanes` holds the lane of each source
-    partition."""
+    """Return copies of the statuses that also contain the lags of their positions at the target. `lanes` holds the lane
+    of each source partition. If a lag is unknown, the status is returned unchanged."""
     places: dict[int, tuple[PartitionId, int]] = {}
     wanted: dict[PartitionId, set[int]] = {}
     for at, each in enumerate(statuses):

@@ -1,7 +1,7 @@
 """Requests the log start offset and the high watermark of partitions.
 
-At the target, the high watermark shows how far a lane is copied since its last progress record. At the source, it is
-the highest offset to which a group's position may be set.
+At the target, the high watermark shows how much a lane has copied since its last progress record. At the source, the
+high watermark is the highest offset to which a group's position may be set.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from mirrord.ledger.state import LaneState
 from mirrord.model.names import LaneId, Side
 
 ANSWER_S = 0.5
-"""How long a caller waits for the answers. It then continues without the missing ones."""
+"""How long a caller waits for the answers. Partitions without an answer by then are omitted."""
 
 
 class LaneEnds:
-    """Requests the bounds of the lanes' partitions on one side, at one cluster."""
+    """Requests the bounds of the lanes' partitions at one of the two clusters, the source or the target."""
 
     def __init__(self, view: ClusterView, side: Side, answer_s: float = ANSWER_S) -> None:
         self._side = side
@@ -28,13 +28,13 @@ class LaneEnds:
         self._watched = WatchedTopics(view)
 
     async def ask(self, lanes: Iterable[LaneState]) -> dict[LaneId, int]:
-        """Return the high watermark of each lane's partition. Lanes whose partition is not answered in time are
-        omitted."""
+        """Return the high watermark of each lane's partition. Lanes are omitted if no answer for their partition
+        arrives in time."""
         return {lane: end for lane, (_, end) in (await self.bounds(lanes)).items()}
 
     async def bounds(self, lanes: Iterable[LaneState]) -> Mapping[LaneId, tuple[int, int]]:
-        """Return the log start offset and the high watermark of each lane's partition. Lanes whose partition is not
-        answered in time are omitted."""
+        """Return the log start offset and the high watermark of each lane's partition. Lanes are omitted if no answer
+        for their partition arrives in time."""
         found: dict[LaneId, tuple[int, int]] = {}
         waiting: set[asyncio.Future[None]] = set()
         for lane in lanes:
@@ -48,7 +48,7 @@ class LaneEnds:
         return dict(found)
 
     def close(self) -> None:
-        """Stop sending requests."""
+        """Stop sending requests to the cluster."""
         self._asks.close()
 
     def _partition(self, lane: LaneState) -> PartitionId:

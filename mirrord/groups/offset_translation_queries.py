@@ -1,8 +1,8 @@
-"""Translates offsets of one cluster of a flow into offsets of the other cluster, for operators and programs, with the
-offset maps in the flow's ledger.
+"""Translates offsets between the two clusters of a flow, for operators and programs. The translation uses the offset
+maps in the flow's ledger.
 
-If the question gives a time instead of an offset, the cluster that the time refers to is asked for the offset. No other
-request is sent.
+If a question gives a time instead of an offset, the cluster of the question is asked for the matching offset. If it
+gives an offset, no cluster is asked.
 """
 
 from datetime import UTC, datetime
@@ -22,17 +22,16 @@ from mirrord.model.names import Alias, LaneId, TopicPartition
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """A question for the offset at which a reader of one cluster continues on the other cluster. Exactly one of
-    `offset` and `time_ms` is given."""
+    """Asks where a reader of one cluster resumes on the other cluster. Exactly one of `offset` and `time_ms` is set."""
 
     flow: str
     topic: str
-    """Name of the topic at the source, or with `reverse` at the target."""
+    """Name of the topic at the source. If `reverse` is set, name of the topic at the target."""
     partition: int
     offset: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] | None = None
     """The offset that the reader would read next."""
     time_ms: Annotated[int, msgspec.Meta(ge=0, le=(1 << 53) - 1)] | None = None
-    """Time in milliseconds since 1970. It selects the offset of the first record with this or a later timestamp."""
+    """Time in milliseconds since 1970. It selects the offset of the first record with this timestamp or a later one."""
     reverse: bool = False
     """Whether to translate from the target back to the source."""
 
@@ -49,9 +48,11 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """The offset at which a reader continues on the other cluster. `here` is the partition in the question, and `there`
-    is the one on the other cluster. `kind`, `record`, `reason` and `ahead` are explained in
-    `mirrord.ledger.offset_map.Translation`."""
+    """The offset at which a reader resumes on the other cluster.
+
+    `here` is the partition in the question, and `there` is the partition on the other cluster. `kind`, `record`,
+    `reason` and `ahead` are explained in `mirrord.ledger.offset_map.Translation`.
+    """
 
     flow: str
     here: Place
@@ -65,23 +66,24 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     ahead: int = 0
     time_ms: int | None = None
     """Timestamp of the record that was found for the time in the question. None if the question gives an offset, or if
-    all records are older."""
+    all records are older than the time in the question."""
     line: str = ""
-    """The answer as a readable sentence."""
+    """The answer as a sentence for operators."""
 
 
 class Chart(NamedTuple):
-    """The state of a ledger, and for each lane the resume position up to which the lane is known to be copied."""
+    """The state that a ledger describes, and the progress record of each lane. Each lane is known to be copied up to
+    the resume position in its progress record."""
 
     state: FlowState
     progress_by_lane: dict[LaneId, Progress]
 
 
 async def chart(store: LedgerStore) -> Chart:
-    """Return the current state and resume positions of an open ledger store. Raises LedgerUnavailable.
+    """Return the current state and the progress records from an open ledger store. Raises LedgerUnavailable.
 
-    The resume positions are taken before the ledger is read to its end. So the entries read from it explain everything
-    below these positions.
+    The progress records are taken before the ledger is read to its end. The ledger then explains every record below
+    their resume positions.
     """
     progress_by_lane = dict(store.state.progress)
     await store.read_to_end()
@@ -89,8 +91,8 @@ async def chart(store: LedgerStore) -> Chart:
 
 
 async def answer(config: Config, known: Chart, question: Question) -> Answer:
-    """Answer a question with the ledger of its flow. Raises ConfigError, and EnvironmentFault if the question gives a
-    time and the cluster does not answer."""
+    """Answer a question from the state of its flow's ledger. Raises ConfigError. Raises EnvironmentFault if the
+    question gives a time and the cluster does not answer."""
     flow = config.flow(question.flow)
     lane = _lane(known.state, question)
     source = Place(flow.source, lane.source_topic, lane.partition)
@@ -116,7 +118,7 @@ async def answer(config: Config, known: Chart, question: Question) -> Answer:
 
 
 def describe(translation: Translation, there: Place) -> str:
-    """Return a translation as a sentence for operators."""
+    """Return a translation as a sentence for operators. `there` is the partition on the other cluster."""
     goes_on = f"resume at offset {translation.offset} of {there}"
     match translation.kind:
         case "exact":
@@ -156,8 +158,8 @@ def _verdict(reason: str) -> str:
 
 
 def _lane(state: FlowState, question: Question) -> LaneState:
-    """Return the newest lane of the partition in the question. A topic that was deleted and created again also has
-    older lanes."""
+    """Return the newest lane of the partition in the question. If the topic was deleted and created again, the ledger
+    also contains older lanes of the partition."""
 
     def name(lane: LaneState, *, reverse: bool) -> str:
         return lane.target_topic if reverse else lane.source_topic

@@ -1,10 +1,11 @@
 """Reads `__consumer_offsets` of one cluster: every partition from its log start offset to its end, and then each new
 record.
 
-A commit made in a transaction is used once the transaction is committed. A partition's commits are reported only after
-the partition was read up to the end that it had when reading began, because until then a newer commit may follow. The
-topic is compacted, so the last offsets of a partition may hold no records. This is checked when no records have arrived
-for a while (`mirrord.groups.empty_tail`).
+A commit inside a transaction is used once the transaction is committed. The commits of a partition are reported only
+after the partition was read up to the end that it had when reading began. Before that end, a newer commit may follow.
+
+The topic is compacted, so the last offsets of a partition may hold no records. If no records have arrived for a while,
+the reader checks whether this is the case (`mirrord.groups.empty_tail`).
 """
 
 import asyncio
@@ -35,12 +36,12 @@ from mirrord.replication.host.partition_fetch import PartitionFetch
 from mirrord.replication.lane.signals import Chunk, FetchFrom
 
 PARTITION_BYTES = 256 << 10
-"""Maximum number of bytes that a fetch returns for one partition. They are decoded without a pause for other tasks, so
-the number is small."""
+"""Maximum number of bytes that a fetch returns for one partition. The number is small, because decoding these bytes
+blocks the event loop."""
 AGAIN_S = 0.5
 TAIL_S = 2.0
-"""After this time without records, a partition that has not been read to its end is checked for an end without
-records."""
+"""If no records of a partition arrive for this time before its end is reached, the reader checks whether the last
+offsets hold no records."""
 
 log = structlog.get_logger()
 
@@ -54,7 +55,7 @@ class NoSuchTopic(EnvironmentFault):
 
 
 class GroupLog:
-    """Reads the topic, and reports the commits of the selected groups."""
+    """Reads `__consumer_offsets` of one cluster, and reports the commits of the selected groups."""
 
     def __init__(
         self,
@@ -64,12 +65,12 @@ class GroupLog:
         take: Callable[[OffsetKey, OffsetValue | None], None],
         changed: Callable[[set[str]], None],
     ) -> None:
-        """`passes` selects the groups. `take` is called with each record of a selected group, and `changed` with the
-        groups whose newest commits have then been taken."""
+        """`passes` selects groups by name. `take` is called with the key and value of each record of a selected group;
+        the value is None for a tombstone. After that, `changed` is called with the names of the groups."""
         self.skipped = 0
         """Number of records and batches that could not be decoded."""
         self.lost = ""
-        """Why reading has stopped; empty while it continues."""
+        """Why reading has stopped. Empty while reading continues."""
         self._source = source
         self._asks = asks
         self._passes = passes
@@ -83,7 +84,7 @@ class GroupLog:
         return all(each.ready for each in self._followed)
 
     async def check_tails(self, view: ClusterView) -> None:
-        """Check, for each partition from which no records arrive, whether its last offsets hold no records."""
+        """For each partition from which no records arrive, check whether its last offsets hold no records."""
         for each in self._followed:
             await each.check_tail(view)
 
@@ -116,7 +117,7 @@ class GroupLog:
         self._followed = []
 
     def records(self, records: list[DecodedRecord], position: int) -> set[str]:
-        """Pass the records at or after `position` to `take`, and return the groups that they belong to."""
+        """Pass the commits at or after `position` to `take`, and return the names of their groups."""
         groups: set[str] = set()
         for record in records:
             if record.offset < position or record.key is None:
@@ -134,12 +135,12 @@ class GroupLog:
         return groups
 
     def changed(self, groups: set[str]) -> None:
-        """Report the groups whose newest commits have been taken."""
+        """Report that the newest commits of these groups have been passed to `take`."""
         if groups:
             self._changed(groups)
 
     def skip(self, reason: str) -> None:
-        """Count a record or batch that cannot be decoded, and log the first one."""
+        """Count a record or batch that cannot be decoded. Only the first one is logged."""
         if not self.skipped:
             log.warning("group_records_skipped", reason=reason)
         self.skipped += 1
@@ -153,17 +154,17 @@ class _Partition:
         self.ready = False
         self._owner = owner
         self._end = -1
-        """The high watermark of the partition when reading began; -1 until it is known."""
+        """The high watermark that the partition had when reading began, or -1 until it is known."""
         self._position = 0
         self._behind = 0
-        """The offset after the last batch in the newest fetched chunk."""
+        """The offset after the last batch in the chunk that was fetched last."""
         self._empty_until = -1
-        """The partition has no records from `_position` up to this offset; -1 if that is not known."""
+        """The partition has no records from `_position` up to this offset. -1 if no such offset is known."""
         self._moved_at = time.monotonic()
-        """When records last arrived, or `check_tail` last sent a request."""
+        """When records arrived last, or when `check_tail` sent its last request, whichever is later."""
         self._waiting: set[str] = set()
-        """Groups whose records were read before the partition was read to its first end. They are reported together
-        then."""
+        """Groups with commits before `_end`. These groups are reported when the partition has been read up to
+        `_end`."""
         self._stopped = False
         self._tap = PartitionFetch(partition, PARTITION_BYTES, self._deliver)
 
@@ -209,8 +210,8 @@ class _Partition:
         if self._stopped:
             return
         if chunk.error == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # The log was truncated. The remaining records are read again from the log start, and the last commit of a
-            # group replaces the earlier ones.
+            # The log was truncated. The remaining records are read again from the log start. Reading a commit again
+            # does no harm, because the last commit of a group replaces earlier commits.
             self._position, self._empty_until = max(chunk.log_start, 0), -1
             self._want(AGAIN_S)
         elif chunk.error in {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID}:
@@ -238,7 +239,7 @@ class _Partition:
             self._waiting |= groups
 
     def _batches(self, chunk: Chunk) -> Iterator[list[DecodedRecord]]:
-        """Yield the records of each batch that is neither a control batch nor aborted."""
+        """Yield the records of each batch that is neither a control batch nor part of an aborted transaction."""
         start = chunk.start
         while start < chunk.end:
             batches, start, is_old = _scan(chunk, start)
@@ -270,8 +271,8 @@ class _Partition:
 
 
 def _scan(chunk: Chunk, start: int) -> tuple[list[ScannedBatch], int, bool]:
-    """Return the batches from `start` on, the buffer position after them, and whether messages of an old format follow
-    there."""
+    """Return the batches from the buffer position `start` on, and the buffer position after them. Also return whether
+    messages of format 0 or 1 follow at that position."""
     try:
         batches, behind = scan(chunk.buffer, start, chunk.end)
     except OldMagic as old:

@@ -1,5 +1,5 @@
-"""Explains why nothing is committed for a group, from the group's state in a cluster's list of groups and from the
-broker's answer to a commit."""
+"""Explains why nothing is committed for a group. The reason follows from the group's state in a cluster's list of
+groups, or from a broker's answer to a commit."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -11,13 +11,13 @@ from mirrord.model.group_status import GroupState
 from mirrord.model.names import Side
 
 SHARE = "Share"
-"""The type of a share group in org.apache.kafka.common.GroupType. A share group has no committed offsets; its positions
-are stored elsewhere (KIP-932)."""
+"""The type of a share group in org.apache.kafka.common.GroupType. A share group has no committed offsets, because
+brokers store its positions separately (KIP-932)."""
 WITHOUT_MEMBERS = frozenset({"Empty", "Dead"})
-"""The states without members in org.apache.kafka.common.GroupState. They are the same for classic groups, KIP-848
-groups and Kafka Streams groups."""
+"""The states in org.apache.kafka.common.GroupState in which a group has no members. These states are the same for
+classic groups, KIP-848 groups and Kafka Streams groups."""
 MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS})
-"""Errors with which a broker refuses a commit from outside a group that has members."""
+"""Errors with which a broker refuses a commit for a group with members, if the commit does not come from a member."""
 
 
 def kept(listed: Mapping[str, ListedGroup]) -> dict[str, ListedGroup]:
@@ -39,7 +39,7 @@ class CommitRefusal(NamedTuple):
     state: GroupState
     why: str
     is_later: bool
-    """Whether the commit is tried again, because the broker may accept it later."""
+    """Whether mirrord tries the commit again, because the broker may accept it later."""
     has_members: bool
 
 
@@ -51,7 +51,7 @@ def refusal(error: int, side: Side) -> CommitRefusal:
         why = f"the group has members at the {side}, and is left alone"
         return CommitRefusal(name, "active", why, is_later=False, has_members=True)
     if error == ErrorCode.GROUP_ID_NOT_FOUND:
-        # Brokers return this if the group is not a consumer group
+        # Brokers return this error if the group is not a consumer group
         # (org.apache.kafka.coordinator.group.modern.share.ShareGroup).
         why = f"there is a group of another kind of this name at the {side}: {name}"
         return CommitRefusal(name, "refused", why, is_later=False, has_members=False)

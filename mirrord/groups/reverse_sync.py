@@ -1,9 +1,9 @@
-"""Syncs positions from the target back to the source: where groups that consume at the target would resume at the
-source.
+"""Syncs the positions of consumer groups from the target back to the source. A group that consumes at the target can
+then resume at the source.
 
-`mirrord.groups.sync_rounds` calls this for a flow with `groups.reverse`, and `mirrord groups --reverse` consists of
-this alone. Both clusters are asked for the committed offsets right before any decision. No position is set beyond the
-end of the source's log, and a position before the log start offset is set to the log start offset.
+`mirrord.groups.sync_rounds` calls this module for a flow with `groups.reverse`. The command `mirrord groups --reverse`
+uses this module alone. Before each decision, both clusters are asked for the committed offsets. No position is set
+beyond the end of the source's log. A position before the log start offset is replaced by the log start offset.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -27,7 +27,8 @@ log = structlog.get_logger()
 
 
 class GroupRequests(Protocol):
-    """The requests that are sent to one cluster (`mirrord.kafka.client.group_admin.GroupAdmin`)."""
+    """The group requests that can be sent to one cluster. `mirrord.kafka.client.group_admin.GroupAdmin` implements
+    them."""
 
     async def listed(self) -> Mapping[str, ListedGroup]:
         """Return all groups that the cluster lists, by name."""
@@ -45,11 +46,12 @@ class GroupRequests(Protocol):
 
 
 class Bounds(Protocol):
-    """Returns the log start offset and high watermark of source partitions (`mirrord.groups.lane_bounds`)."""
+    """Returns the log start offset and high watermark of source partitions. `mirrord.groups.lane_bounds.LaneEnds`
+    implements it."""
 
     async def bounds(self, lanes: Collection[LaneState]) -> Mapping[LaneId, tuple[int, int]]:
-        """Return the log start offset and the high watermark of each lane's source partition. Lanes without an answer
-        are omitted."""
+        """Return the log start offset and the high watermark of each lane's source partition. Lanes are omitted if no
+        answer for their partition arrives in time."""
         ...
 
 
@@ -60,24 +62,25 @@ class BackWrite(NamedTuple):
     place: TopicAndPartition
     lane: LaneState
     newest: CommittedOffset
-    """The committed offset at the target."""
+    """The group's committed offset at the target."""
     write: Write
     mapped: Mapped
 
 
 Settled = Callable[[str, TopicAndPartition, int, int | None], None]
-"""Called after a commit at the source, with the group, the source partition, the offset committed at the source, and
-the offset committed at the target. The latter is None if the two do not match yet."""
+"""Called after a commit at the source, with the group, the source partition, and the offset committed at the source.
+The last argument is the offset committed at the target, or None if the offset committed at the source does not match it
+yet."""
 
 
 class GroupBack:
-    """Syncs the groups of one flow back to the source."""
+    """Syncs the positions of one flow's groups from the target back to the source."""
 
     def __init__(self, source: GroupRequests, bounds: Bounds, pairs: PositionPairs, asked: Asked) -> None:
         self.statuses: dict[str, dict[TopicAndPartition, GroupStatus]] = {}
         """Statuses by group and source partition, as of the last time that the group was examined."""
         self.waiting: set[str] = set()
-        """Groups with a position at the target that the offset map does not contain yet."""
+        """Groups with a position at the target that the offset map cannot translate completely yet."""
         self.without_log_ends: set[str] = set()
         """Groups with a planned commit for which the source did not return the end of the partition."""
         self._source = source
@@ -95,17 +98,18 @@ class GroupBack:
         return bool(self._writes)
 
     def sorted_statuses(self) -> list[GroupStatus]:
-        """Return the statuses, sorted by group, topic and partition."""
+        """Return all statuses, sorted by group, topic and partition."""
         return [each for group in sorted(self.statuses) for _, each in sorted(self.statuses[group].items())]
 
     def take_due(self) -> set[str]:
-        """Return the groups that must be examined again, and clear that set."""
+        """Return the groups that must be examined again, because the source did not answer a commit, or may accept it
+        later. The next call does not return these groups."""
         due, self._due = self._due, set()
         return due
 
     async def read_members(self) -> set[str]:
-        """Find out which groups have members at the source. Return the groups for which the answer differs from the
-        previous one.
+        """Ask the source which groups may not be changed: groups with members, and share groups. Return the groups that
+        were added to or removed from this set since the previous call.
 
         Raises EnvironmentFault, WireError.
         """
@@ -119,7 +123,7 @@ class GroupBack:
         return await self._source.offsets(groups)
 
     def begin(self) -> None:
-        """Discard planned commits, before the groups are examined again."""
+        """Discard the planned commits. The caller does so before it examines groups again."""
         self._writes = []
 
     def decide(
@@ -127,8 +131,9 @@ class GroupBack:
     ) -> None:
         """Plan the commits of one group at the source, and update its statuses.
 
-        `there` holds the offsets committed at the target, and `here` those committed at the source. `moves` are the
-        partitions for which the target is about to be set to the source's position. Nothing is synced back for them.
+        `there` holds the offsets committed at the target, and `here` holds the offsets committed at the source. `moves`
+        are the partitions in which the target is about to be set to the source's position. In these partitions, nothing
+        is synced back.
         """
         self.waiting.discard(group)
         self.without_log_ends.discard(group)
@@ -178,8 +183,8 @@ class GroupBack:
         return step
 
     async def weigh(self) -> None:
-        """Compare the planned commits with the log start offset and the end of their source partitions, and drop or
-        change those that are outside."""
+        """Compare each planned commit with the bounds of its source partition. A commit below the log start offset is
+        raised to the log start offset. A commit is dropped if it is beyond the end, or if the end is unknown."""
         if not self._writes:
             return
         lanes = {each.lane.key.id: each.lane for each in self._writes}
@@ -201,7 +206,7 @@ class GroupBack:
         self._writes = kept
 
     async def commit(self, settled: Settled) -> None:
-        """Make the planned commits. `settled` is called for each commit that the source accepts. Raises
+        """Commit the planned offsets at the source. `settled` is called for each commit that the source accepts. Raises
         EnvironmentFault."""
         writes, self._writes = self._writes, []
         if not writes:
@@ -236,8 +241,8 @@ class GroupBack:
                 self._replace(each, state="in step", why=each.mapped.why, source_offset=offset)
 
     def followed(self, group: str, place: TopicAndPartition, source: int, target: int) -> None:
-        """Update the status of a position after the target was set to the offset `target`, which matches the source's
-        offset `source`."""
+        """Update the status of a group's position after the target was set to the offset `target`. This offset matches
+        the source's offset `source`."""
         known = self.statuses.get(group, {}).get(place)
         if known is not None and known.state == "ahead":
             self.statuses[group][place] = msgspec.structs.replace(

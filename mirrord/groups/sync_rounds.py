@@ -1,10 +1,10 @@
-"""Syncs the groups of one flow that have changed: translates their positions, compares them with the target's, and
-commits them there.
+"""Syncs the changed groups of one flow: translates their source positions, compares the results with the target's
+committed offsets, and commits the new offsets at the target.
 
-The target's committed offsets are read right before each commit, and the broker refuses commits for a group with
-members. So another client's commit can be overwritten only if it arrives in the few milliseconds between. With
-`groups.reverse`, the source's committed offsets are read in the same way, and `mirrord.groups.reverse_sync` syncs back
-the positions that have moved only at the target.
+The target's committed offsets are read right before each commit, and the broker refuses a commit for a group with
+members. Therefore a commit of another client is overwritten only if it arrives in the few milliseconds between the read
+and the commit. With `groups.reverse`, the source's committed offsets are read in the same way, and
+`mirrord.groups.reverse_sync` syncs back the positions that have moved only at the target.
 """
 
 import asyncio
@@ -42,7 +42,8 @@ class _Planned(NamedTuple):
 
 
 class GroupRounds:
-    """Syncs the groups of one flow. The caller keeps `book` up to date and reports changed groups with `want`."""
+    """Syncs the groups of one flow. The caller keeps `book` up to date, and passes the names of changed groups to
+    `want`."""
 
     def __init__(
         self,
@@ -54,15 +55,15 @@ class GroupRounds:
         pairs: PositionPairs | None = None,
         back: GroupBack | None = None,
     ) -> None:
-        """`chart` returns the offset maps as of the time of the call.
+        """`chart` returns the offset maps as of the time of the call. Its argument is the highest position in each
+        source partition that will be translated.
 
-        It is given the highest position that will be translated for each source partition. With `back`, positions are
-        also synced from the target to the source. `back` uses the same `pairs`.
+        If `back` is given, positions are also synced from the target to the source. `back` must use the same `pairs`.
         """
         self.statuses: dict[str, dict[TopicAndPartition, GroupStatus]] = {}
         """Statuses by group and source partition, as of the last time that the group was examined."""
         self._translated: dict[tuple[str, TopicAndPartition], TranslatedPosition] = {}
-        """The newest translation of each group and partition, until `take_translated` returns it."""
+        """The newest translation for each group and partition, until `take_translated` returns it."""
         self._book = book
         self._target = target
         self._mode: GroupsMode = mode
@@ -73,7 +74,7 @@ class GroupRounds:
         self._due: set[str] = set()
         self._waiting: set[str] = set()
         self._members: dict[str, ListedGroup] = {}
-        """Groups with members at the target."""
+        """Groups at the target for which nothing may be committed: those with members, and share groups."""
 
     @property
     def due(self) -> bool:
@@ -81,12 +82,12 @@ class GroupRounds:
         return bool(self._due)
 
     def sorted_statuses(self) -> list[GroupStatus]:
-        """Return the statuses, sorted by group, topic and partition."""
+        """Return all statuses, sorted by group, topic and partition."""
         return [each for group in sorted(self.statuses) for _, each in sorted(self.statuses[group].items())]
 
     def states(self) -> dict[str, int]:
-        """Return the number of positions in each state. Empty if `groups.mode` is "off", so that nothing is
-        committed."""
+        """Return the number of positions in each state. The result is empty if `groups.mode` is "off", because mirrord
+        then commits nothing."""
         if self._mode == "off":
             return {}
         return Counter(each.state for places in self.statuses.values() for each in places.values())
@@ -102,21 +103,22 @@ class GroupRounds:
             self._due.update(self._back.statuses)
 
     def forget_expired(self) -> None:
-        """Forget groups that have no committed offset at the source any more, except for the newest of them."""
+        """Forget groups that have no committed offset at the source any more. The newest of these groups are kept."""
         for group in self._book.forget_expired():
             self.statuses.pop(group, None)
             self._due.discard(group)
             self._waiting.discard(group)
 
     def want_waiting(self) -> None:
-        """Let the next call of `round` examine the groups that wait for records to be copied, because some have been
-        copied."""
+        """Let the next call of `round` examine the groups that wait for records to be copied. The caller does so when
+        some records have been copied."""
         self._due |= self._waiting
         if self._back is not None:
             self._due |= self._back.waiting
 
     async def read_members(self) -> None:
-        """Find out which groups have members at the target. Raises EnvironmentFault, WireError."""
+        """Ask the target which groups may not be changed: groups with members, and share groups. Raises
+        EnvironmentFault, WireError."""
         listed = await self._target.listed()
         before = self._members
         self._members = kept(listed)
@@ -125,9 +127,9 @@ class GroupRounds:
             self._due |= self._back.without_log_ends | await self._back.read_members()
 
     async def round(self) -> None:
-        """Examine all groups that are due, and commit their positions.
+        """Examine all groups that are due, and commit their translated positions.
 
-        Raises EnvironmentFault, WireError. In that case the groups are still due.
+        Raises EnvironmentFault, WireError. After an error, the same groups are still due.
         """
         groups, self._due = self._due, set()
         try:
@@ -145,7 +147,7 @@ class GroupRounds:
 
     def _settled_back(self, group: str, place: TopicAndPartition, source: int, target: int | None) -> None:
         """Record that the source was set to the offset `source`. `target` is the matching position at the target, or
-        None if they do not match yet."""
+        None if the source does not match the target yet."""
         self._book.settled(group, place, source)
         known = self.statuses.get(group, {}).get(place)
         if target is not None and known is not None and known.state == "ahead":
@@ -195,8 +197,8 @@ class GroupRounds:
     ) -> list[_Planned]:
         """Return the commits to make at the target for one group, and update the group's statuses.
 
-        `there` holds the offsets committed at the target. `asked` holds those committed at the source, if the source
-        was asked for them right now.
+        `there` holds the offsets committed at the target. If the source was also asked for its committed offsets,
+        `asked` holds its answer. Otherwise `asked` is None.
         """
         self._waiting.discard(group)
         if there.error in LATER:
@@ -317,8 +319,8 @@ class GroupRounds:
             log.info("group_went_back", group=group, topic=status.target_topic, partition=planned.place[1], to=offset)
         if planned.write.waits or planned.mapped.provisional:
             self._waiting.add(group)
-        # If a newer commit has arrived at the source in the meantime, the group is already due again, and that commit
-        # is compared with this one.
+        # If the group has committed again at the source in the meantime, the group is already due again. The next call
+        # of `round` then compares the newer commit with this one.
         is_newest = any(
             place == planned.place and course.newest is not None and course.newest.offset == planned.value.offset
             for place, course in self._book.courses(group)
@@ -333,7 +335,7 @@ class GroupRounds:
 
 
 def _as_asked(course: Course, commit: CommittedOffset | None) -> Course:
-    """Return the group's history with the source's answer as its newest commit, because `GroupBook` may not contain
+    """Return the group's history with `commit`, the source's answer, as the newest commit. `GroupBook` may not contain
     that commit yet."""
     if commit is None:
         return Course(None, course.peak)

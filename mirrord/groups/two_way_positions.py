@@ -1,14 +1,15 @@
 """Translates group positions of topics that two flows copy in opposite directions under the same names.
 
 The logs on both clusters hold the records of both clusters, each in a different order. A reader that has read one log
-up to a position resumes in the other log before the first record that it has not read. That record was either produced
-in the first log and has a copy in the other one, or it was produced in the other log, and its copy in the first log is
-after the position or does not exist yet. So no record is skipped, and only records whose order differs between the logs
-are read again. Two lanes provide the translation: the flow's own lane, and the lane of the opposite flow.
+up to a position resumes in the other log before the first record that it has not read. There are two kinds of such
+records. The first kind was produced to the first log and has a copy in the other log. The second kind was produced to
+the other log, and its copy in the first log is after the position or does not exist yet. So no record is skipped. Only
+records with a different order in the two logs are read again. The translation uses two lanes: the flow's own lane, and
+the lane of the opposite flow.
 
-If the reader has read all records that a lane has copied, the first record that it has not read does not exist yet. Log
-ends that were requested earlier (`Sight`) show the lowest offset that it can have. Without them, a position could never
-advance past the last record that was produced on a side to which clients no longer write.
+If the reader has read all records that a lane has copied, the next record to read does not exist yet. Log ends that
+were requested earlier (`Sight`) show the lowest offset that this record can have. Without such log ends, a position
+could never advance past the last record of a cluster to which clients no longer produce.
 """
 
 from collections import deque
@@ -32,12 +33,13 @@ from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.runtime.clock import Clock
 
 ROUND_S = 1.0
-"""Time between two passes over the groups of such a flow. It is longer than for other flows, because each pass looks
-for all ledgers on both clusters."""
+"""Time between two passes over the groups of a flow, if another flow copies the same topics back. The time is longer
+than for other flows, because each pass looks for all ledgers on both clusters."""
 LOOK_TIMEOUT_S = 10.0
 SIGHTS = 32
 SIGHT_S = 60.0
-"""`SIGHTS`: maximum number of log ends that are remembered for a lane. `SIGHT_S`: how long they are remembered."""
+"""`SIGHTS` is the maximum number of log ends that are kept for a lane, and `SIGHT_S` is the maximum age of these log
+ends."""
 OPEN = "it is not known yet whether the records after it were read: they were just written or copied"
 THIRD = (
     "a third cluster's records are copied into it, by the flow {}: a position among three clusters is not determined"
@@ -46,14 +48,14 @@ THIRD = (
 
 class Sight(NamedTuple):
     """The ends of a lane's two partitions at about the same time. The end of the partition that the lane writes to is
-    requested first, then the end of the partition that it reads."""
+    requested first, and then the end of the partition that the lane reads."""
 
     written: int
     read: int
 
 
 class Way(NamedTuple):
-    """A lane in one of the two directions, with its progress and the recent log ends of its partitions."""
+    """A lane in one of the two directions, with its progress record and the recent log ends of its partitions."""
 
     lane: LaneState
     progress: Progress | None
@@ -61,10 +63,10 @@ class Way(NamedTuple):
 
 
 def across(position: int, own: Way, back: Way) -> Mapped:
-    """Return where a reader of one log resumes in the other one.
+    """Return the position at which a reader of one log resumes in the other log.
 
-    The reader has read the log that the lane `own` reads and the lane `back` writes to, up to `position`. It resumes in
-    the log that `own` writes to and `back` reads.
+    The first log is read by the lane `own` and written by the lane `back`. The reader has read it up to `position`. The
+    other log is written by `own` and read by `back`.
     """
     if own.progress is None or back.progress is None:
         return Mapped(None, 0, NOTHING)
@@ -83,19 +85,19 @@ def across(position: int, own: Way, back: Way) -> Mapped:
 
 
 def _copied_from(translation: Translation, way: Way, progress: Progress) -> int:
-    """Return an offset of the log that the lane writes to. The reader has already read all records before it that the
-    lane has copied or will copy."""
+    """Return an offset of the log that the lane writes to. The reader has already read every record before this offset
+    that the lane has copied or will copy."""
     offset = translation.offset or 0
     if translation.kind != "at_end" or not _is_all(way.lane, progress):
         return offset
-    # The lane has not read the records that were written after its source log ended at `read`. Their copies are
-    # therefore after the end that the other log had before that, `written`.
+    # `written` is an end of the log that the lane writes to, and was requested before `read`, the end of the log that
+    # the lane reads. A record after `read` is copied later, so its copy is after `written`.
     return max([offset, *(each.written for each in way.sights if each.read <= progress.source_offset)])
 
 
 def _read_from(translation: Translation, way: Way, progress: Progress) -> int:
-    """Return an offset of the log that the lane reads. The reader has already read all records before it that the lane
-    has copied or will copy."""
+    """Return an offset of the log that the lane reads. The reader has already read every record before this offset that
+    the lane has copied or will copy."""
     offset = translation.offset or 0
     return (
         max(offset, progress.source_offset) if translation.kind == "at_end" and _is_all(way.lane, progress) else offset
@@ -103,15 +105,15 @@ def _read_from(translation: Translation, way: Way, progress: Progress) -> int:
 
 
 def _is_all(lane: LaneState, progress: Progress) -> bool:
-    """Return whether the lane has copied every record before the source offset of its resume position, and must copy
-    none of them again."""
+    """Return whether the lane has copied every record below the source offset of its resume position, and has none of
+    these records to copy again."""
     last = lane.source_runs.last
     is_last = last is not None and last.ordinal <= progress.ordinal
     return progress.settled and is_last and not any(ordinal >= progress.ordinal for ordinal, _ in lane.truncations)
 
 
 class CrossedAtlas(Atlas):
-    """The offset maps of all lanes of a flow whose topics another flow copies back under the same names."""
+    """The offset maps of all lanes of a flow, if another flow copies the same topics back under the same names."""
 
     def __init__(
         self,
@@ -119,11 +121,11 @@ class CrossedAtlas(Atlas):
         progress_by_lane: Mapping[LaneId, Progress],
         backs: Mapping[TopicAndPartition, tuple[Way, Way] | str],
     ) -> None:
-        """`backs` holds the lanes of each partition in both directions, or the reason why its positions cannot be
-        translated.
+        """`backs` holds, for each partition, the lanes in both directions, or the reason why positions in the partition
+        cannot be translated.
 
-        Lanes of heartbeats topics are not in `backs`. These topics have different names on the two clusters, so their
-        positions are translated with one lane.
+        Lanes of heartbeats topics are not in `backs`. Heartbeats topics have different names on the two clusters, so a
+        single lane is enough to translate their positions.
         """
         super().__init__(lanes, progress_by_lane)
         self._backs = backs
@@ -150,7 +152,7 @@ class CrossedAtlas(Atlas):
 
 
 class RecentLogEnds:
-    """The ends of the source and target partitions of lanes, as requested within the last minute."""
+    """The log ends of the lanes' source and target partitions, as requested within the last minute."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -158,17 +160,17 @@ class RecentLogEnds:
         self._back: dict[LaneId, deque[tuple[float, Sight]]] = {}
 
     def note(self, lane: LaneId, target: int, source: int, target_again: int) -> None:
-        """Record the ends of a lane's partitions, which were requested in this order: target, source, and target
-        again."""
+        """Record the log ends of a lane's partitions. The log ends were requested in the order of the arguments: at the
+        target, at the source, and again at the target."""
         _note(self._forth.setdefault(lane, deque(maxlen=SIGHTS)), self._clock.monotonic(), Sight(target, source))
         _note(self._back.setdefault(lane, deque(maxlen=SIGHTS)), self._clock.monotonic(), Sight(source, target_again))
 
     def forth(self, lane: LaneId) -> tuple[Sight, ...]:
-        """Return the recent log ends for this lane."""
+        """Return the recent log ends in the direction of this lane, from source to target."""
         return self._fresh(self._forth.get(lane))
 
     def back(self, lane: LaneId) -> tuple[Sight, ...]:
-        """Return the recent log ends for the lane that copies the same partitions in the opposite direction."""
+        """Return the recent log ends in the direction of the lane that copies this lane's partitions back."""
         return self._fresh(self._back.get(lane))
 
     def _fresh(self, known: Iterable[tuple[float, Sight]] | None) -> tuple[Sight, ...]:
@@ -178,13 +180,13 @@ class RecentLogEnds:
 
 def _note(known: deque[tuple[float, Sight]], now: float, sight: Sight) -> None:
     if known and (sight.written < known[-1][1].written or sight.read < known[-1][1].read):
-        known.clear()  # one of the logs was truncated
+        known.clear()  # one of the two logs was truncated
     known.append((now, sight))
 
 
 class Crossings:
-    """Reads what a group follower must know of both clusters for topics that are copied in both directions: log ends,
-    and the ledgers of other flows."""
+    """Reads data about topics that are copied in both directions: log ends, and the ledgers of other flows. A group
+    follower needs these data from both clusters."""
 
     def __init__(self, setup: FlowSetup, source: LaneEnds, target: LaneEnds, clock: Clock) -> None:
         def ledgers(alias: str, is_source: bool) -> ClusterLedgers:
@@ -202,7 +204,7 @@ class Crossings:
         self._ends = RecentLogEnds(clock)
 
     async def read_ends(self, lanes: Sequence[LaneState]) -> None:
-        """Request the log ends of the source and target partitions of these lanes."""
+        """Request the log ends of these lanes' source and target partitions, and record them."""
         first = await self._target_ends.ask(lanes)
         source = await self._source_ends.ask(lanes)
         again = await self._target_ends.ask(lanes)
@@ -214,10 +216,11 @@ class Crossings:
     async def ways(
         self, lanes: Mapping[TopicAndPartition, LaneState], progress_by_lane: Mapping[LaneId, Progress]
     ) -> dict[TopicAndPartition, tuple[Way, Way] | str]:
-        """Return the lanes in both directions of each partition, or the reason why its positions cannot be translated.
+        """Return the lanes in both directions for each partition, or the reason why positions in the partition cannot
+        be translated.
 
-        Before this call, the caller must call `read_ends`, then take the resume positions, and then read the ledger of
-        these lanes to its end. Raises MirrordError.
+        Before this call, the caller must call `read_ends`, then take the resume positions, and then read this flow's
+        own ledger to its end. Raises MirrordError.
         """
         there = await self._at_source.read()
         await self._at_target.read()
@@ -254,17 +257,18 @@ _Place = tuple[TopicId, int]
 
 
 class Backs(NamedTuple):
-    """The lanes of other flows that write to the partitions of a flow, according to the ledgers of these flows."""
+    """The lanes of other flows that write to the source and target partitions of one flow, according to the ledgers of
+    those other flows."""
 
     newest: dict[tuple[TopicId, TopicId, int], tuple[str, LaneState]]
-    """The newest lane of each partition from this flow's target to its source, with the name of its flow. The key is
-    the topic id at the target, the topic id at the source, and the partition."""
+    """The newest lane that copies each partition from this flow's target back to its source, with the name of that
+    lane's flow. The key is the topic id at the target, the topic id at the source, and the partition."""
     third: dict[_Place, str]
-    """Partitions that contain records of a third cluster, with the name of the flow that copies them."""
+    """Partitions that also contain records of a third cluster, with the name of the flow that copies these records."""
 
     def of(self, lane: LaneState) -> tuple[str, LaneState] | str:
-        """Return the flow and the lane that copy this lane's partitions in the opposite direction, or the reason why
-        positions cannot be translated."""
+        """Return the lane that copies this lane's partitions in the opposite direction, with the name of its flow. If
+        there is no such lane, return the reason why positions cannot be translated."""
         key = lane.key
         for topic in (key.source_topic_id, key.target_topic_id):
             if (flow := self.third.get((topic, key.partition))) is not None:
@@ -273,9 +277,11 @@ class Backs(NamedTuple):
 
 
 def backs(ids: tuple[ClusterId, ClusterId], at_source: Iterable[FoundLane], at_target: Iterable[FoundLane]) -> Backs:
-    """Return the lanes of other flows that write to the partitions of a flow. `ids` are the cluster ids of the flow's
-    source and target. `at_source` and `at_target` are the lanes in the ledgers on these clusters, without the flow's
-    own ledger."""
+    """Return the lanes of other flows that write to the source and target partitions of one flow.
+
+    `ids` are the cluster ids of the flow's source and target. `at_source` and `at_target` are the lanes in the ledgers
+    on these two clusters. The flow's own ledger is omitted.
+    """
     source, target = ids
     known = Backs({}, {})
     for flow, state, lane in at_source:

@@ -1,1 +1,1 @@
-"""Access to Kafka: the bytes of its protocol, clients for brokers, and rules about brokers and topics."""
+"""Access to Kafka: the encoding of its protocol, clients for brokers, and rules about brokers and topics."""

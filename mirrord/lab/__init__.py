@@ -1,10 +1,11 @@
-"""Real Kafka brokers on this machine, for the demo, the tests and the benchmarks. They need only Java.
+"""Starts real Kafka brokers on this machine, for the demo, the tests and the benchmarks. The brokers need only Java.
 
-The input is the number of brokers, the Kafka version, and how clients authenticate. The output is a `Cluster`, whose
+The input is the number of brokers, the Kafka version, and how clients authenticate. The output is a `Cluster`. Its
 brokers listen on 127.0.0.1 and can be killed, paused and restarted one by one.
 
-`cluster` starts all processes of a cluster. It uses these modules: `jars` finds the programs to run, `ports` chooses
-where to listen, `server_properties` and `security` define the configuration, `storage` creates data folders, `node`
-runs one process, and `broker_readiness` checks whether a broker is ready. `cluster_pair` manages the two clusters of
-`mirrord lab up`. `copy_checker` compares a topic with its copy.
+`cluster` starts all processes of a cluster, and uses the following modules. `jars` finds the programs to run, and
+`ports` chooses the ports. `server_properties` and `security` define the configuration. `storage` creates data folders,
+`node` runs one process, and `broker_readiness` checks whether a broker is ready.
+
+`cluster_pair` manages the two clusters of `mirrord lab up`. `copy_checker` compares a topic with its copy.
 """

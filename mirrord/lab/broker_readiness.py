@@ -1,4 +1,4 @@
-"""Checks whether a broker is ready, by sending it a metadata request as a client does."""
+"""Checks whether a broker is ready. The check sends a metadata request, like any client."""
 
 import socket
 import struct
@@ -11,10 +11,11 @@ _SECONDS = 5
 
 
 def brokers_seen(port: int) -> set[int]:
-    """Return the ids of the live brokers that the plaintext listener at this port knows (Metadata v1, KIP-4).
+    """Return the ids of the live brokers that the broker with a plaintext listener at this port knows (Metadata v1,
+    KIP-4).
 
-    A broker that is still starting, or that the controller has not admitted yet, refuses the connection or omits
-    itself. Raises OSError if there is no valid answer.
+    A broker may still be starting, or the controller may not have admitted it yet. Such a broker refuses the
+    connection, or does not include itself in the answer. Raises OSError if there is no valid answer.
     """
     head = struct.pack(">hhih", _METADATA, _VERSION, 0, len(_CLIENT_ID)) + _CLIENT_ID
     request = head + struct.pack(">i", 0)

@@ -1,4 +1,4 @@
-"""One Kafka cluster on this machine, which can be started, disturbed and closed."""
+"""One Kafka cluster on this machine. Its brokers can be started, killed, paused and stopped."""
 
 import shutil
 import tempfile
@@ -38,15 +38,15 @@ _PORT_TAKEN = "Address already in use"
 class Cluster:
     """A cluster of brokers with the ids 1, 2, and so on. Each broker has a separate process, log and data folder.
 
-    All methods block; a coroutine must call them with `asyncio.to_thread`. Anything that is impossible in this
-    environment (no Java, no jars, a broker that does not start) raises EnvironmentFault.
+    All methods block. A coroutine must call them with `asyncio.to_thread`. The methods raise EnvironmentFault if Java
+    or the jars are missing, or if a broker does not start.
     """
 
     def __init__(
         self, options: LabOptions | None = None, folder: Path | None = None, *, detached: bool = False
     ) -> None:
-        """Create a cluster without starting it. `folder` must be empty or new. Without it, the cluster uses a temporary
-        folder, which `close` removes."""
+        """Create a cluster without starting it. `folder` must be empty or new. If `folder` is None, the cluster uses a
+        temporary folder, which `close` removes. The processes of a detached cluster outlive this process."""
         self.options = options or LabOptions()
         self._detached = detached
         self._temporary = folder is None
@@ -62,12 +62,12 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        """Return the host:port of every broker, separated by commas."""
+        """Return the addresses (host:port) of all brokers, separated by commas."""
         return ",".join(f"{LOOPBACK}:{self._ports[broker].client}" for broker in self.options.broker_ids)
 
     @property
     def pids(self) -> list[int]:
-        """Return the ids of the running processes, the controller first."""
+        """Return the ids of the running processes. The controller is the first."""
         return [node.pid for node in self._nodes.values() if node.running]
 
     def security(self, user: str = ADMIN, mechanism: Mechanism = "SCRAM-SHA-512") -> dict[str, str]:
@@ -75,7 +75,7 @@ class Cluster:
         return security_table(self.options, self.folder, user, mechanism)
 
     def start(self) -> Self:
-        """Format and start all nodes. Return when every broker serves clients and knows every other broker."""
+        """Format and start all nodes. Return when every broker serves clients and knows all other brokers."""
         try:
             java, jars = find_java(), kafka_jars(self.options.version)
             for attempt in range(1, _TRIES + 1):
@@ -94,8 +94,8 @@ class Cluster:
         return self
 
     def kill(self, broker: int = 1) -> None:
-        """Kill a broker with kill -9. Data that it has not yet written to disk is not lost, because the machine's
-        memory still holds it."""
+        """Kill a broker with `kill -9`. Data that the broker has written but not flushed to disk is not lost, because
+        it is still in the page cache of this machine."""
         self._nodes[broker].kill()
 
     def stop(self, broker: int = 1) -> None:
@@ -103,13 +103,14 @@ class Cluster:
         self._nodes[broker].stop()
 
     def restart(self, broker: int = 1) -> None:
-        """Start a killed or stopped broker again, with the same ports and data. Return when it serves clients."""
+        """Start a killed or stopped broker again, with the same ports and data. Return when the broker serves
+        clients."""
         node = self._nodes[broker]
         node.start()
         self._await_ready(broker, {broker}, [node])
 
     def pause(self, broker: int = 1) -> None:
-        """Pause a broker with SIGSTOP: connections stay open, and requests get no answer."""
+        """Pause a broker with SIGSTOP. Its connections stay open, and requests to it get no answer."""
         self._nodes[broker].pause()
 
     def resume(self, broker: int = 1) -> None:
@@ -119,7 +120,7 @@ class Cluster:
         return self._nodes[broker].pid
 
     def mend(self) -> None:
-        """Restart every broker that is not running, and resume every other one, in case it is paused."""
+        """Restart every broker that is not running, and resume every broker that is paused."""
         for broker in self.options.broker_ids:
             if self._nodes[broker].running:
                 self.resume(broker)
@@ -130,8 +131,7 @@ class Cluster:
         return self._nodes[broker].log_tail(lines)
 
     def close(self) -> None:
-        """End all processes at once, and remove the temporary folder, if there is one. It is safe to call this
-        again."""
+        """End all processes at once, and remove the temporary folder, if there is one. A second call does no harm."""
         self._kill_all()
         if self._temporary:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -141,7 +141,7 @@ class Cluster:
             node.kill()
 
     def _prepare(self, java: str, jars: Path) -> None:
-        """Create an empty cluster: its files, formatted data folders, and nodes whose processes are not started yet."""
+        """Create an empty cluster: its files, formatted data folders, and nodes. The nodes are not started."""
         options = self.options
         free = iter(free_ports(3 * len(options.node_ids)))
         self._ports = {node_id: Ports(next(free), next(free), next(free)) for node_id in options.node_ids}
@@ -173,7 +173,7 @@ class Cluster:
 
     def _await_ready(self, broker: int, expected: set[int], needed: Sequence[Node]) -> None:
         """Wait until the broker serves clients and knows the expected brokers. Raises EnvironmentFault if one of the
-        needed nodes ends."""
+        `needed` nodes ends, or if the wait takes too long."""
         deadline = time.monotonic() + _START_SECONDS
         while not self._sees(broker, expected):
             for node in needed:
@@ -185,7 +185,8 @@ class Cluster:
 
     def _sees(self, broker: int, expected: set[int]) -> bool:
         ports = self._ports[broker]
-        # Listeners open one after the other: when the last one finds its port taken, the first has already answered.
+        # A broker opens its listeners one after the other. If the port of the last listener is taken, the first
+        # listener may already have answered. Therefore all listeners must be open.
         if not self._nodes[broker].listens_on({ports.client, ports.internal}):
             return False
         try:
@@ -199,8 +200,8 @@ class Cluster:
 
 
 def start_together(clusters: Iterable[Cluster]) -> None:
-    """Start several clusters in parallel, because most of a start is waiting. If one of them fails, close all of
-    them."""
+    """Start several clusters in parallel, because a start consists mostly of waiting. If one of the clusters does not
+    start, close all of them."""
     clusters = list(clusters)
     try:
         with ThreadPoolExecutor(max(1, len(clusters))) as starters:
@@ -212,4 +213,4 @@ def start_together(clusters: Iterable[Cluster]) -> None:
 
 
 class _PortTakenError(EnvironmentFault):
-    """Another process took a port after it was found to be free and before the broker opened it."""
+    """Raised when another process took a port after it was found to be free, but before the broker opened it."""

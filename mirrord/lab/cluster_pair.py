@@ -1,5 +1,5 @@
-"""The pair of clusters of `mirrord lab up`. It outlives the command, and a small file records its addresses and
-processes."""
+"""Manages the pair of clusters of `mirrord lab up`. The clusters outlive the command. A small file stores their
+addresses and process ids."""
 
 import fcntl
 import shutil
@@ -29,7 +29,7 @@ class LabCluster(msgspec.Struct, frozen=True):
 
 
 class LabState(msgspec.Struct, frozen=True):
-    """The contents of `lab.json`: the Kafka version and the clusters by name (`source`, `target`)."""
+    """The contents of `lab.json`: the Kafka version, and the two clusters by name (`source`, `target`)."""
 
     version: str
     clusters: dict[str, LabCluster]
@@ -40,13 +40,14 @@ def default_folder() -> Path:
 
 
 def up(folder: Path, options: LabOptions) -> LabState:
-    """Start the pair and return its state. If it is already running, change nothing. Raises EnvironmentFault."""
+    """Start the pair of clusters and return its state. If both clusters are already running, change nothing. Raises
+    EnvironmentFault."""
     with _locked(folder):
         state = status(folder)
         if state is not None:
             if all(is_running(cluster) for cluster in state.clusters.values()):
                 return state
-            _end(state)  # both clusters are needed: start again if one has ended
+            _end(state)  # both clusters are needed, so both are started again if one has ended
         clusters: dict[str, Cluster] = {}
         for name in NAMES:
             home = folder / name
@@ -65,7 +66,8 @@ def up(folder: Path, options: LabOptions) -> LabState:
 
 
 def down(folder: Path) -> LabState | None:
-    """End the pair, remove its data, and return its former state. Return None if there is no pair."""
+    """End both clusters, remove their data, and return the former state of the pair. Return None if there is no
+    pair."""
     if not (folder / _STATE).exists():
         return None
     with _locked(folder):
@@ -80,7 +82,7 @@ def down(folder: Path) -> LabState | None:
 
 def status(folder: Path) -> LabState | None:
     """Return the state that `up` wrote to this folder, or None if there is none. Raises EnvironmentFault if the file
-    cannot be read as such a state."""
+    does not contain a valid state."""
     try:
         return msgspec.json.decode((folder / _STATE).read_bytes(), type=LabState)
     except FileNotFoundError:
@@ -94,8 +96,8 @@ def is_running(cluster: LabCluster) -> bool:
 
 
 def _process(cluster: LabCluster) -> psutil.Process | None:
-    """Return the cluster's process if it is still the one that `up` started. The process id may belong to another
-    program by now."""
+    """Return the cluster's process, or None if the process that `up` started has ended. Another program may have the
+    same process id by now."""
     try:
         process = psutil.Process(cluster.pid)
         ours = any(part.startswith(cluster.folder) for part in process.cmdline())
@@ -123,7 +125,7 @@ def _signal(processes: list[psutil.Process], send: Callable[[psutil.Process], No
 
 @contextmanager
 def _locked(folder: Path) -> Generator[None]:
-    """Hold a lock, so that only one command at a time changes the pair."""
+    """Hold the lock of this folder, so that only one command at a time can change the pair."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "lab.lock").open("w")

@@ -1,8 +1,9 @@
-"""Compares a topic with its copy record by record: no record may be missing, doubled, altered, foreign or out of order.
+"""Compares a topic with its copy record by record. In the copy, no record may be missing, duplicated, altered, foreign
+or out of order.
 
-librdkafka, which shares no code with mirrord, reads both sides from the first offset to the end: the source as
-`read_committed`, the target as `read_uncommitted`. A record consists of its key, value, headers and time. In the copy,
-all of them must be the same, in every partition and in the same order.
+The checker reads both topics with librdkafka, which shares no code with mirrord. It reads from the first offset to the
+end, the source as `read_committed` and the target as `read_uncommitted`. The comparison covers key, value, headers and
+timestamp of each record, and the order of the records in each partition.
 """
 
 import multiprocessing
@@ -16,24 +17,25 @@ from typing import Any, NamedTuple
 from mirrord.model.errors import EnvironmentFault
 
 PATIENCE_S = 60.0
-"""How long a partition may return neither records nor its end before the comparison fails."""
+"""How long a partition may return neither records nor its end before the comparison fails, in seconds."""
 _AT_ONCE = 10_000
 _WAIT_MS, _REMOTE_WAIT_MS = 10, 5_000
 _REMOTE_S = 3.0
-"""A partition that returns nothing for this long is assumed to be in remote storage."""
+"""A partition that returns nothing for this number of seconds is assumed to be in remote storage."""
 _LOOK_S = 0.2
 _BEGINNING = 0
 
 
 class TopicPair(NamedTuple):
-    """A source topic and the target topic that it is copied into."""
+    """The name of a source topic and the name of its target topic."""
 
     source: str
     target: str
 
 
 class DifferenceCounts(NamedTuple):
-    """How a sequence of records differs from the expected one: the number of records by kind of difference."""
+    """How a sequence of records differs from the expected sequence: the number of records for each kind of
+    difference."""
 
     missing: int = 0
     doubled: int = 0
@@ -42,14 +44,15 @@ class DifferenceCounts(NamedTuple):
     out_of_order: int = 0
 
     def __add__(self, other: object) -> "DifferenceCounts":
-        """Return the sums, field by field."""
+        """Return the sum of both counts, field by field."""
         if not isinstance(other, DifferenceCounts):
             return NotImplemented
         return DifferenceCounts(*(mine + others for mine, others in zip(self, other, strict=True)))
 
 
 class PartitionResult(NamedTuple):
-    """The result for one partition of a pair. `payload_bytes` is the size of the source's keys, values and headers."""
+    """The result for one partition of a topic pair. `payload_bytes` is the total size of the keys, values and headers
+    in the source."""
 
     pair: TopicPair
     partition: int
@@ -57,11 +60,11 @@ class PartitionResult(NamedTuple):
     payload_bytes: int
     difference: DifferenceCounts
     where: str
-    """The first place where the two logs differ, for people. Empty if they are the same."""
+    """The first place where the two logs differ, as a readable text. Empty if the logs are the same."""
 
 
 class CopyComparison(NamedTuple):
-    """The results for all partitions of all pairs, in order."""
+    """The results for all partitions of all topic pairs, in order."""
 
     partitions: tuple[PartitionResult, ...]
 
@@ -72,7 +75,7 @@ class CopyComparison(NamedTuple):
 
     @property
     def payload_bytes(self) -> int:
-        """Return the size of the payload in the source."""
+        """Return the total size of the keys, values and headers in the source."""
         return sum(result.payload_bytes for result in self.partitions)
 
     @property
@@ -82,7 +85,7 @@ class CopyComparison(NamedTuple):
 
     @property
     def is_exact(self) -> bool:
-        """Return whether the copy is exact."""
+        """Return whether all copies are exact."""
         return not any(self.difference)
 
     def describe(self) -> str:
@@ -102,11 +105,11 @@ def compare(
     processes: int = 2,
     report: Callable[[PartitionResult], None] = lambda _: None,
 ) -> CopyComparison:
-    """Compare topics. `source` and `target` are bootstrap addresses of plaintext listeners. No client may write in the
-    meantime.
+    """Compare topics with their copies. `source` and `target` are bootstrap addresses of plaintext listeners. No client
+    may write to the topics in the meantime.
 
-    `report` is called with the result of each partition as soon as it is known. With one process, the comparison runs
-    in the calling process. Raises EnvironmentFault if a cluster does not answer.
+    `report` is called with each partition's result as soon as the result is known. If `processes` is 1, the comparison
+    runs in the calling process. Raises EnvironmentFault if a cluster does not answer.
     """
     work = [(pair, partition) for pair in pairs for partition in range(_partitions(source, pair.source))]
     results: dict[tuple[TopicPair, int], PartitionResult] = {}
@@ -115,7 +118,7 @@ def compare(
             results[each] = compare_partition(source, target, *each)
             report(results[each])
         return CopyComparison(tuple(results.values()))
-    # librdkafka's threads do not survive a fork.
+    # Processes are spawned, because the threads of librdkafka do not survive a fork.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max(1, min(processes, len(work))), context) as pool:
         running = {pool.submit(compare_partition, source, target, *each): each for each in work}
@@ -126,7 +129,7 @@ def compare(
 
 
 def compare_partition(source: str, target: str, pair: TopicPair, partition: int) -> PartitionResult:
-    """Compare one partition of a pair, and return the result. Raises EnvironmentFault."""
+    """Compare one partition of a topic pair, and return the result. Raises EnvironmentFault."""
     wanted = _read(source, pair.source, partition, isolation="read_committed")
     found = _read(target, pair.target, partition, isolation="read_uncommitted")
     return PartitionResult(
@@ -140,11 +143,11 @@ def compare_partition(source: str, target: str, pair: TopicPair, partition: int)
 
 
 def difference(wanted: Sequence[int], found: Sequence[int]) -> DifferenceCounts:
-    """Return how `found` differs from `wanted`. Both hold digests of records; equal digests mean equal records, which
-    may occur several times.
+    """Return how `found` differs from `wanted`. `wanted` and `found` are sequences of digests. Equal digests mean equal
+    records, and a record may occur several times.
 
-    A missing record and a foreign record together count as one altered record. A record counts as out of order if a
-    record that belongs after it came earlier.
+    One missing record and one foreign record count together as one altered record. A record is out of order if a record
+    that belongs after it comes earlier.
     """
     if wanted == found:
         return DifferenceCounts()
@@ -158,7 +161,7 @@ def difference(wanted: Sequence[int], found: Sequence[int]) -> DifferenceCounts:
 
 
 class _Records(NamedTuple):
-    """The records of one partition: the digest and the offset of each."""
+    """The digests and the offsets of the records in one partition."""
 
     digests: "array[int]"
     offsets: "array[int]"
@@ -216,7 +219,7 @@ def _read(bootstrap: str, topic: str, partition: int, *, isolation: str) -> _Rec
         consumer.assign([TopicPartition(topic, partition, _BEGINNING)])
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            # `consume` alone would wait for the full number of records, even if there are fewer.
+            # `consume` alone would wait until it has the full number of records, even if the partition has fewer.
             first = consumer.poll(_LOOK_S)
             messages = [first, *consumer.consume(_AT_ONCE, timeout=0)] if first is not None else []
             for message in messages:
@@ -235,7 +238,8 @@ def _read(bootstrap: str, topic: str, partition: int, *, isolation: str) -> _Rec
             if messages:
                 deadline = time.monotonic() + PATIENCE_S
             elif wait_ms == _WAIT_MS and time.monotonic() > deadline - PATIENCE_S + _REMOTE_S:
-                # Before Kafka 3.8, a broker stops reading remote storage when the wait time of the request has passed.
+                # Before Kafka 3.8, a broker cancels a read from remote storage when the wait time of the request has
+                # passed. Therefore the reader continues with a longer wait time.
                 wait_ms = _REMOTE_WAIT_MS
                 consumer.close()
                 consumer = _consumer(bootstrap, isolation, wait_ms)
@@ -258,10 +262,11 @@ def _consumer(bootstrap: str, isolation: str, wait_ms: int = _WAIT_MS) -> Any:
             "isolation.level": isolation,
             "enable.partition.eof": True,
             "check.crcs": True,
-            # The consumer learns of the end from a response without records. Otherwise the broker would wait for some.
+            # The consumer detects the end of the partition by a response without records. A short wait time makes the
+            # broker send such a response soon.
             "fetch.wait.max.ms": wait_ms,
             "queued.max.messages.kbytes": 65_536,
-            # Errors are handled where the records are read; the other output of librdkafka is noise.
+            # Errors are handled where the records are read. The other log output of librdkafka is not needed.
             "log_level": 2,
         }
     )

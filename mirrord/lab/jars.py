@@ -1,7 +1,8 @@
-"""Downloads the jars of Apache Kafka, by name and version, with the Ivy jar that pyspark includes.
+"""Downloads the jars of Apache Kafka by name and version. The download uses the Ivy jar in the package pyspark.
 
-Ivy's default settings decide where the jars come from. In a network that uses another repository, MIRRORD_IVY_SETTINGS
-names an Ivy settings file. A proxy or a trust store is configured in Java (JAVA_TOOL_OPTIONS).
+By default, Ivy's own settings decide from which repository the jars are downloaded. In a network with another
+repository, MIRRORD_IVY_SETTINGS names a file with Ivy settings. A proxy or a trust store is configured in Java
+(JAVA_TOOL_OPTIONS).
 """
 
 import fcntl
@@ -21,20 +22,21 @@ from mirrord.runtime.java import find_java
 
 KAFKA_VERSION = "4.3.0"
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
-# Kafka logs through slf4j, and its libraries name no backend. Without one, a failing broker logs nothing.
+# Kafka logs through slf4j, and Kafka's libraries include no logging backend. Without a backend, a failing broker would
+# log nothing.
 _LOGGING = ("org.slf4j", "slf4j-simple", "1.7.36")
 
 
 class Bundle(NamedTuple):
-    """Jars that are downloaded together."""
+    """A set of jars that is downloaded in one step."""
 
     folder: str
-    """Name of the folder in the cache, to which the version is appended."""
+    """Name of the folder in the cache. The version is appended to the name."""
     module: str
-    """The module of `org.apache.kafka` that depends on all others."""
+    """The module of `org.apache.kafka` that is downloaded with its dependencies."""
     what: str
     classifier: str = ""
-    """Classifier of the jar. If it is set, only this jar is downloaded, without its dependencies."""
+    """Classifier of the jar. If it is set, only the jar with this classifier is downloaded, without dependencies."""
 
     def jar(self, version: str) -> str:
         """Return the file name of the module's own jar."""
@@ -44,11 +46,12 @@ class Bundle(NamedTuple):
 BROKER = Bundle("kafka", "kafka_2.13", "Apache Kafka")
 MIRROR_MAKER = Bundle("mirror-maker", "connect-mirror", "MirrorMaker 2 of Apache Kafka")
 TIERED_STORAGE = Bundle("tiered-storage", "kafka-storage", "the storage tests of Apache Kafka", "test")
-"""LocalTieredStorage: remote storage in a local folder (0.6 MB). It runs inside a broker."""
+"""LocalTieredStorage: remote storage in a local folder, for use inside a broker (0.6 MB)."""
 
 
 def cache_folder() -> Path:
-    """Return the folder for the lab's downloads: MIRRORD_CACHE, else `mirrord` in the user's cache folder."""
+    """Return the folder for the lab's downloads: MIRRORD_CACHE if it is set, and otherwise `mirrord` in the user's
+    cache folder."""
     override = os.environ.get("MIRRORD_CACHE")
     if override:
         return Path(override).absolute()
@@ -57,11 +60,11 @@ def cache_folder() -> Path:
 
 
 def kafka_jars(version: str = KAFKA_VERSION, bundle: Bundle = BROKER) -> Path:
-    """Return the folder with all jars of a bundle of this version. They are downloaded if they are missing (a broker is
-    44 MB, MirrorMaker 2 is 35 MB).
+    """Return the folder with all jars of a bundle in this version. Missing jars are downloaded (44 MB for a broker, 35
+    MB for MirrorMaker 2).
 
-    It is safe for several processes to call this at once: one downloads, the others wait. Raises EnvironmentFault, and
-    ConfigError if the version is not valid.
+    Several processes may call this function at once. One of them downloads, and the others wait. Raises
+    EnvironmentFault. Raises ConfigError if the version is not valid.
     """
     if not _VERSION.fullmatch(version):
         raise ConfigError(f'"{version}" is not a version of Apache Kafka; one looks like {KAFKA_VERSION}')
@@ -81,14 +84,14 @@ def kafka_jars(version: str = KAFKA_VERSION, bundle: Bundle = BROKER) -> Path:
 
 @contextmanager
 def locked(path: Path) -> Generator[None]:
-    """Hold a lock that only one process at a time can hold."""
+    """Hold a file lock that only one process at a time can hold."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def _download(version: str, bundle: Bundle, jars: Path) -> None:
-    """Download into a temporary folder, and move it into place in one step once it is complete."""
+    """Download into a temporary folder. When the download is complete, rename the folder to `jars`."""
     java, ivy = find_java(), find_ivy()
     with tempfile.TemporaryDirectory(prefix="download-", dir=jars.parent) as name:
         folder = Path(name)
@@ -106,7 +109,8 @@ def _download(version: str, bundle: Bundle, jars: Path) -> None:
 
 
 def find_ivy() -> Path:
-    """Return the Ivy jar inside the installed pyspark, without importing pyspark. Raises EnvironmentFault."""
+    """Return the path of the Ivy jar inside the installed pyspark, without importing pyspark. Raises
+    EnvironmentFault."""
     spec = importlib.util.find_spec("pyspark")
     folders = (spec.submodule_search_locations if spec else None) or []
     for folder in folders:
@@ -116,7 +120,7 @@ def find_ivy() -> Path:
 
 
 def ivy_module(version: str, bundle: Bundle = BROKER) -> str:
-    """Return the Ivy file that requests a bundle of this version and all its runtime dependencies."""
+    """Return the text of an Ivy file that requests a bundle in this version, with all its runtime dependencies."""
     modules = [("org.apache.kafka", bundle.module, version), _LOGGING]
     wanted = "".join(_dependency(*module, "default->master,runtime(default)") for module in modules)
     if bundle.classifier:
@@ -136,7 +140,7 @@ def _dependency(organisation: str, name: str, revision: str, conf: str, artifact
 
 
 def ivy_complaint(output: str) -> str:
-    """Return the line of Ivy's output that best describes why it failed."""
+    """Return the line of Ivy's output that best describes why Ivy failed."""
     lines = [line.strip(" :\t") for line in output.splitlines()]
     for phrase in ("Exception", "Server access error", "not found", "FAILED", "rror"):
         for line in lines:

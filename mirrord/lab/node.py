@@ -1,4 +1,4 @@
-"""One process of a cluster: a broker, a controller or both."""
+"""One process of a lab cluster: a broker, a controller, or both in one process."""
 
 import os
 import signal
@@ -16,15 +16,16 @@ from mirrord.runtime.leash import leashed
 _STOP_SECONDS = 30
 _TAIL_BYTES = 16_384
 
-# A node ends together with the thread that started its process (`leashed`). This thread lives until the interpreter
-# exits.
+# A node that is not detached ends when the thread that started its process ends (`leashed`). This thread runs until the
+# interpreter exits.
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lab-starter")
 
 
 class Node:
-    """A Kafka process that can be killed, paused and started again. Its folder and its ports stay the same.
+    """A Kafka process that can be killed, paused and started again. The folder and the ports of a node never change.
 
-    A detached node outlives the process that starts it. Any other node ends with that process, however it ends.
+    A detached node outlives the process that starts it. Any other node ends when that process ends, for whatever
+    reason.
     """
 
     def __init__(self, node_id: int, folder: Path, command: list[str], *, detached: bool) -> None:
@@ -43,13 +44,13 @@ class Node:
 
     @property
     def pid(self) -> int:
-        """Return the id of the running process. Raises RuntimeError if there is none."""
+        """Return the id of the running process. Raises RuntimeError if the node is not running."""
         if self._process is None or self._process.poll() is not None:
             raise RuntimeError(f"node {self.node_id} does not run")
         return self._process.pid
 
     def listens_on(self, ports: Collection[int]) -> bool:
-        """Return whether this node's process listens on all these ports. Listeners of other processes do not count."""
+        """Return whether this node's process listens on all these ports. Listeners of other processes are ignored."""
         if not self.running:
             return False
         try:
@@ -64,19 +65,20 @@ class Node:
         self._process = _starter.submit(self._spawn).result()
 
     def kill(self) -> None:
-        """Send SIGKILL and wait until the process has ended, so that its ports are free again."""
+        """Send SIGKILL and wait until the process has ended. The node's ports are then free again."""
         self._end(lambda process: process.kill())
 
     def stop(self) -> None:
-        """Send SIGTERM, as an operator stops a broker, and SIGKILL if it has not ended after 30 s."""
+        """Send SIGTERM, as an operator does to stop a broker. Send SIGKILL if the process has not ended after 30 s."""
         if self.running:
             self.resume()
         self._end(lambda process: process.terminate())
 
     def pause(self) -> None:
-        """Send SIGSTOP: the node hangs, and its connections stay open. Return when none of its threads runs any more.
+        """Send SIGSTOP. The node hangs, and its connections stay open. Return when none of its threads is running any
+        more.
 
-        Threads that run on other cores receive a signal only when they next enter the kernel. A broker can therefore
+        Threads on other cores receive the signal only when they next enter the kernel. Without the wait, a broker could
         still answer a request that is sent right after the signal.
         """
         os.kill(self.pid, signal.SIGSTOP)
@@ -86,8 +88,8 @@ class Node:
                 raise EnvironmentFault(f"node {self.node_id} does not stop within {_STOP_SECONDS:g} s of a SIGSTOP")
 
     def _running_threads(self) -> bool:
-        """Return whether any thread of the process is not stopped yet, according to /proc. Return False if /proc does
-        not exist."""
+        """Return whether any thread of the process is still running, according to /proc. Return False if /proc does not
+        exist."""
         for stat in Path(f"/proc/{self.pid}/task").glob("*/stat"):
             try:
                 state = stat.read_text().rpartition(")")[2].split()[0]
@@ -101,7 +103,7 @@ class Node:
         os.kill(self.pid, signal.SIGCONT)
 
     def log_tail(self, lines: int = 20) -> str:
-        """Return the last lines of what the node has printed since it was created."""
+        """Return the last lines of the node's log, which contains the output of all its processes."""
         try:
             with self.log.open("rb") as log:
                 log.seek(max(0, self.log.stat().st_size - _TAIL_BYTES))
@@ -112,7 +114,7 @@ class Node:
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
-            # A new session: Ctrl-C on the terminal reaches this process, but not the brokers.
+            # The process gets a new session, so that Ctrl-C on the terminal ends this process but not the brokers.
             return subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )

@@ -1,4 +1,4 @@
-"""Finds free ports on 127.0.0.1 for brokers that are killed and come back on the same port."""
+"""Finds free ports on 127.0.0.1 for brokers. A broker that was killed starts again on the same port."""
 
 import random
 import socket
@@ -8,16 +8,17 @@ LOOPBACK = "127.0.0.1"
 LOWEST, HIGHEST = 10_000, 65_535
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _TRIES = 1_000
-# The port of a broker that is briefly down is free, but this process must not assign it to another broker.
+# Ports that this process has already returned. While a broker is down, its port is free, but the port must not be
+# assigned to another broker.
 _given: set[int] = set()
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that no process listens on and that this process has not been given before. Raises OSError if there
-    are not enough of them.
+    """Return ports on which no process listens, and which this function has not returned before. Raises OSError if
+    there are not enough such ports.
 
-    The ports are outside the range that the kernel uses for outgoing connections. Otherwise, a client that keeps trying
-    to reach a killed broker would sooner or later get the broker's port for its connection, or even connect to itself.
+    The ports are outside the range that the kernel uses for outgoing connections. Otherwise a client that tries to
+    reach a killed broker could get the broker's port as its own port, or even connect to itself.
     """
     low, high = widest_gap(*_ephemeral_range())
     chance = random.SystemRandom()
@@ -33,10 +34,11 @@ def free_ports(count: int) -> list[int]:
 
 
 def widest_gap(first: int, last: int) -> tuple[int, int]:
-    """Return the larger of the two port ranges (both ends included) below and above the range [first, last]."""
+    """Return the larger one of two port ranges: the range below `first`, and the range above `last`. The result
+    includes both ends of the range."""
     below, above = (LOWEST, first - 1), (last + 1, HIGHEST)
     low, high = max(below, above, key=lambda gap: gap[1] - gap[0])
-    # If the kernel uses nearly every port, there is no better choice than all of them.
+    # If the kernel uses nearly all ports for outgoing connections, the range consists of all ports.
     return (low, high) if high - low >= _TRIES else (LOWEST, HIGHEST)
 
 
@@ -50,7 +52,8 @@ def _ephemeral_range() -> tuple[int, int]:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # Java's server sockets set this option, too. With it, old connections in TIME_WAIT do not block the port.
+        # Java's server sockets also set this option. With the option, old connections in TIME_WAIT do not block the
+        # port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))

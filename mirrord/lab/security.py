@@ -1,4 +1,5 @@
-"""Certificates and credentials of a lab cluster, as files that a conf.toml can name."""
+"""Writes the certificates and credentials of a lab cluster to files. The `security` table of a conf.toml can name these
+files."""
 
 import base64
 import json
@@ -15,10 +16,10 @@ _TOKEN_SECONDS = 86_400
 
 
 def write_certificates(options: LabOptions, folder: Path) -> None:
-    """Write the certificate of a CA (`ca.pem`), the brokers' key and certificate (`store.pem`) and, if clients need
-    them, a client's key and certificate (`client.key`, `client.pem`)."""
+    """Write the certificate of a CA (`ca.pem`), and the key and certificate of the brokers (`store.pem`). If clients
+    need certificates, also write the key and certificate of a client (`client.key`, `client.pem`)."""
     try:
-        import trustme  # noqa: PLC0415 - a development dependency: `mirrord lab up` works without it
+        import trustme  # noqa: PLC0415 - a development dependency; `mirrord lab up` works without trustme
     except ImportError:
         raise EnvironmentFault("a lab cluster with TLS needs trustme, which is not installed") from None
     authority = trustme.CA()
@@ -32,14 +33,15 @@ def write_certificates(options: LabOptions, folder: Path) -> None:
 
 
 def write_passwords(options: LabOptions, folder: Path) -> None:
-    """Write each user's password (`NAME.password`) and unsigned token (`NAME.token`)."""
+    """Write the password (`NAME.password`) and an unsigned token (`NAME.token`) of each user."""
     for name, password in options.users.items():
         _write_secret(folder / f"{name}.password", password.encode())
         _write_secret(folder / f"{name}.token", unsigned_token(name, time.time()).encode())
 
 
 def security_table(options: LabOptions, folder: Path, user: str, mechanism: Mechanism) -> dict[str, str]:
-    """Return the `security` table of conf.toml with which this user can log in."""
+    """Return the `security` table of a conf.toml with which this user can log in. `mechanism` has an effect only with
+    SASL."""
     table: dict[str, str] = {"protocol": options.protocol}
     if options.sasl:
         table["mechanism"] = mechanism
@@ -55,7 +57,7 @@ def security_table(options: LabOptions, folder: Path, user: str, mechanism: Mech
 
 
 def unsigned_token(user: str, now_seconds: float) -> str:
-    """Return a JSON web token without a signature, valid for a day (RFC 7519 §6)."""
+    """Return a JSON web token without a signature, which is valid for a day (RFC 7519 §6)."""
     claims = {"sub": user, "iat": int(now_seconds), "exp": int(now_seconds) + _TOKEN_SECONDS}
     return f"{_base64url({'alg': 'none'})}.{_base64url(claims)}."
 
@@ -65,8 +67,8 @@ def _base64url(value: dict[str, Any]) -> str:
 
 
 def _pkcs8(certificate: Any) -> bytes:
-    """Return the private key in the only form that Kafka's PEM stores can read (DefaultSslEngineFactory)."""
-    from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415 - comes with trustme
+    """Return the private key in PKCS8, the only format that Kafka's PEM stores can read (DefaultSslEngineFactory)."""
+    from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415 - installed together with trustme
 
     key = form.load_pem_private_key(certificate.private_key_pem.bytes(), password=None)
     return key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())

@@ -1,4 +1,4 @@
-"""The options of a lab cluster, and the server.properties of its nodes. Pure: options are turned into text."""
+"""Defines the options of a lab cluster, and turns them into the server.properties of its nodes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,27 +21,28 @@ class LabOptions:
 
     version: str = KAFKA_VERSION
     brokers: int = 1
-    """Number of brokers. A single broker is its own controller. Several brokers get a separate controller process, so
-    that each of them can be killed."""
+    """Number of brokers. A single broker is also the controller. Several brokers get a separate controller process, so
+    that each broker can be killed."""
     protocol: Protocol = "PLAINTEXT"
-    """Protocol of the listener for clients. With SASL, every mechanism of `Mechanism` is enabled."""
+    """Protocol of the listener for clients. If it is a SASL protocol, every mechanism of `Mechanism` is enabled."""
     users: Mapping[str, str] = field(default_factory=lambda: DEFAULT_USERS)
-    """Passwords by user name. `admin` has all permissions."""
+    """Passwords by user name. The user `admin` has all permissions."""
     authorizer: bool = False
-    """Whether every user other than `admin` needs ACLs. Only useful with SASL or `client_certificates`."""
+    """Whether all users except `admin` need ACLs. This is useful only with SASL or `client_certificates`."""
     client_certificates: bool = False
-    """Whether clients must present a certificate of the cluster's CA. Only useful with TLS."""
+    """Whether clients must present a certificate of the cluster's CA. This is useful only with TLS."""
     relayed: tuple[int, int] | None = None
-    """The port of an additional plaintext listener, and the port that this listener advertises, which is that of a
-    relay between client and broker. Only for a cluster of one broker."""
+    """The port of an additional plaintext listener, and the port that this listener advertises. The advertised port
+    belongs to a relay between clients and the broker. This is possible only in a cluster of one broker."""
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Properties that override the nodes' server.properties."""
+    """Properties that replace or extend those in the nodes' server.properties."""
     heap_mb: int = 384
     quick_start: bool = True
-    """Whether Java starts fast: it then compiles with few optimizations and collects garbage with one thread. This
-    suits tests. Without it, Java runs with the options of Kafka's start script, which benchmarks need."""
+    """Whether Java starts with few optimizations of the compiler and a garbage collector with one thread. Such a start
+    is fast, and is enough for tests. Otherwise Java runs with the options of Kafka's start script, which benchmarks
+    need."""
     java_options: tuple[str, ...] = ()
-    """Further options of Java. They apply only to the nodes, not to Kafka's tools."""
+    """Additional options of Java. They apply only to the nodes, not to Kafka's tools."""
 
     @property
     def tls(self) -> bool:
@@ -57,13 +58,13 @@ class LabOptions:
 
     @property
     def node_ids(self) -> tuple[int, ...]:
-        """Return the ids of all processes of the cluster, the controller first."""
+        """Return the ids of all processes of the cluster. The controller is the first."""
         return self.broker_ids if self.brokers == 1 else (CONTROLLER_ID, *self.broker_ids)
 
 
 @dataclass(frozen=True)
 class Ports:
-    """The ports that one node listens on. A node that is not a broker uses only `controller`."""
+    """The ports that one node listens on. A node that is only a controller uses only the port `controller`."""
 
     client: int
     internal: int
@@ -71,8 +72,8 @@ class Ports:
 
 
 def node_properties(options: LabOptions, node_id: int, ports: Mapping[int, Ports], folder: Path) -> dict[str, str]:
-    """Return the server.properties of one node. `folder` is the folder of the cluster; with TLS it holds `store.pem`
-    and `ca.pem`."""
+    """Return the server.properties of one node. `folder` is the folder of the cluster. With TLS, it contains
+    `store.pem` and `ca.pem`."""
     controller_id = options.node_ids[0]
     roles = [
         role for role, has in (("broker", node_id != CONTROLLER_ID), ("controller", node_id == controller_id)) if has
@@ -110,7 +111,8 @@ def render(properties: Mapping[str, str]) -> str:
 
 
 def scram_credentials(options: LabOptions) -> list[str]:
-    """Return the values of the option --add-scram that let every user log in with both SCRAM mechanisms."""
+    """Return values for the option --add-scram of Kafka's storage tool. With them, every user can log in with both
+    SCRAM mechanisms."""
     if not options.sasl:
         return []
     return [
@@ -123,18 +125,18 @@ def scram_credentials(options: LabOptions) -> list[str]:
 
 _QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _AS_KAFKA_STARTS = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
-"""The performance options of Kafka's start script (KAFKA_JVM_PERFORMANCE_OPTS in kafka-run-class.sh)."""
+"""The performance options in Kafka's start script (KAFKA_JVM_PERFORMANCE_OPTS in kafka-run-class.sh)."""
 
 
 def class_archive(java: str, jars: Path) -> Path:
-    """Return the path of the archive of loaded classes for these jars and this Java (class data sharing).
-    `tests.fixtures.class_archive` creates it."""
+    """Return the path of Java's archive of loaded classes (class data sharing) for these jars and this Java.
+    `tests.fixtures.class_archive` creates the archive."""
     changed = Path(java).resolve().stat()
     return jars.parent / f"{jars.name}-classes-{changed.st_size:x}-{int(changed.st_mtime):x}.jsa"
 
 
 def archive_options(java: str, jars: Path) -> list[str]:
-    """Return the options with which Java uses the class archive; an empty list if the archive does not exist."""
+    """Return the options with which Java uses the class archive, or an empty list if the archive does not exist."""
     archive = class_archive(java, jars)
     return [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
 
@@ -172,8 +174,8 @@ def _common(options: LabOptions) -> dict[str, str]:
         "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
         "log.cleaner.dedupe.buffer.size": "2097152",
-        # A broker killed with -9 may register again only after its old session has expired. It retries after about 0.2,
-        # 0.6, 1.4 and 3 s (BrokerLifecycleManager).
+        # A broker that was killed with `kill -9` can register again only after its old session has expired. The broker
+        # retries after about 0.2, 0.6, 1.4 and 3 s (BrokerLifecycleManager).
         "broker.session.timeout.ms": "1300" if options.brokers == 1 else "3000",
         "broker.heartbeat.interval.ms": "200",
     }
@@ -195,8 +197,8 @@ def _sasl(options: LabOptions) -> dict[str, str]:
         "plain": f"{_LOGIN}.plain.PlainLoginModule required {plain};",
         "scram-sha-256": f"{_LOGIN}.scram.ScramLoginModule required;",
         "scram-sha-512": f"{_LOGIN}.scram.ScramLoginModule required;",
-        # Without a configured validator, the broker accepts unsigned tokens, which is enough to test that a client
-        # sends one.
+        # Without a configured validator, the broker accepts unsigned tokens. Such tokens are enough to test that a
+        # client sends a token.
         "oauthbearer": f'{_LOGIN}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="{ADMIN}";',
     }
     return {
@@ -219,5 +221,5 @@ def _quoted(text: str) -> str:
 
 def _escaped(text: str) -> str:
     text = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
-    # Java reads the file as Latin-1.
+    # Java reads properties files as Latin-1.
     return "".join(letter if " " <= letter <= "~" else f"\\u{ord(letter):04x}" for letter in text)

@@ -1,8 +1,8 @@
-"""Creates the data folders of new nodes, with the contents that Kafka's storage tool gives them.
+"""Creates the data folders of new nodes, with the same contents as Kafka's storage tool creates.
 
-The tool is a Java program that takes seconds of CPU time. Its output differs between nodes and clusters only in three
-ids. Within one process it therefore runs once for each version and set of users, and further folders are copies of its
-output with other ids.
+The storage tool is a Java program that takes seconds of CPU time. Its output for different nodes and clusters differs
+only in three ids. Therefore each process runs the tool only once for each version and set of users. Further folders are
+copies of the tool's output with other ids.
 """
 
 import base64
@@ -20,7 +20,7 @@ _made: dict[tuple[str, ...], dict[str, bytes]] = {}
 
 
 def new_id() -> str:
-    """Return a new id for a cluster or a folder in Kafka's format: 16 bytes in base64, without a leading dash."""
+    """Return a new id for a cluster or a data folder in Kafka's format: 16 bytes in base64, without a leading dash."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         if not text.startswith("-"):
@@ -30,10 +30,10 @@ def new_id() -> str:
 def format_folder(
     tool: Sequence[str], credentials: Sequence[str], config: Path, data: Path, ids: tuple[str, int]
 ) -> None:
-    """Create the data folder of a node; `ids` are those of the cluster and the node.
+    """Create the data folder `data` of a node. `ids` are the id of the cluster and the id of the node.
 
-    `tool` is the command of the storage tool, `credentials` are its values for --add-scram, and `config` is the node's
-    server.properties, which names `data`. Raises EnvironmentFault if the tool fails.
+    `tool` is the command of the storage tool, and `credentials` are its values for --add-scram. `config` is the path of
+    the node's server.properties, in which log.dirs is `data`. Raises EnvironmentFault if the tool fails.
     """
     with _lock:
         key = (*tool, "", *credentials)
@@ -48,7 +48,7 @@ def format_folder(
 
 
 def _with_ids(meta: bytes, ids: dict[str, str]) -> bytes:
-    """Return the contents of a properties file in which these ids are replaced."""
+    """Return the contents of a properties file with these ids in place of the former ones."""
     lines: list[str] = []
     for line in meta.decode("latin-1").splitlines():
         name = line.partition("=")[0]

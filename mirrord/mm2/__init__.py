@@ -1,1 +1,1 @@
-"""Records that MirrorMaker 2's clients read: heartbeats, checkpoints and offset syncs."""
+"""Writes the records that MirrorMaker 2's clients read: heartbeats, checkpoints and offset syncs."""

@@ -1,9 +1,10 @@
-"""Writes the positions of consumer groups to MirrorMaker 2's checkpoints topic on the target. Which of them are written
-is decided in `mirrord.mm2.rules.checkpoints`.
+"""Writes the positions of consumer groups to MirrorMaker 2's checkpoints topic on the target. The module
+`mirrord.mm2.rules.checkpoints` decides which positions are written.
 
-A caller that knows the positions of groups passes them to `record`, as often as it likes. Only new positions are
-written, once per interval. A position is written only after the target has acknowledged the records before it. The
-topic is read before the first write, because a checkpoint must not be lower than the previous one.
+A caller that knows the positions of groups passes them to `record`, as often as necessary. Once per interval, the
+changed positions are written. A position is written only after the target has acknowledged the records before it. The
+topic is read before the first write, because a new checkpoint must not be lower than the previous checkpoint of its
+group and partition.
 """
 
 import asyncio
@@ -34,17 +35,18 @@ class Checkpoints:
         self._troubles = Troubles("checkpoints", flow=flow.name)
 
     def record(self, positions: Iterable[TranslatedPosition]) -> None:
-        """Add the current positions of groups. The target must have acknowledged all records before these positions."""
+        """Add the current positions of groups. The caller ensures that the target has acknowledged all records before
+        these positions."""
         for position in positions:
             self._book.record(position)
 
     def forget(self, target_topic: str) -> None:
-        """Forget the checkpoints of a target topic that was replaced by another one of the same name."""
+        """Forget the checkpoints of a target topic that was deleted and created again under the same name."""
         self._book.forget(target_topic)
 
     @property
     def remarks(self) -> list[str]:
-        """The operations that currently fail, one line each."""
+        """One line for each operation that currently fails."""
         return self._troubles.lines
 
     async def run(self) -> None:
@@ -67,7 +69,7 @@ class Checkpoints:
             try:
                 self._book.learn(Checkpoint.decode(key, value))
             except WireError:
-                continue  # MirrorMaker 2's MirrorCheckpointTask also ignores such records
+                continue  # MirrorMaker 2's MirrorCheckpointTask also ignores records that it cannot decode
         self._troubles.report("")
 
     async def _write(self, topic: Mm2Topic) -> None:
@@ -81,8 +83,8 @@ class Checkpoints:
 
 
 def _encoded(due: Iterable[Checkpoint]) -> tuple[list[tuple[Checkpoint, bytes, bytes]], str]:
-    """Return each checkpoint with its encoded key and value, and the name of one group whose checkpoint cannot be
-    encoded, or an empty string."""
+    """Return each checkpoint with its encoded key and value. Also return the name of one group with a checkpoint that
+    cannot be encoded, or an empty string if there is none."""
     encoded: list[tuple[Checkpoint, bytes, bytes]] = []
     unfit = ""
     for checkpoint in due:

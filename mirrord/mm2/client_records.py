@@ -1,10 +1,12 @@
 """Writes the records that MirrorMaker 2's clients read: heartbeats, checkpoints and offset syncs. The daemon that holds
-a flow's lease writes them.
+a flow's lease writes the records of that flow.
 
-Each kind of record has a separate loop. A loop that fails reports a remark and tries again, and stops neither the other
-loops nor the copying. No checkpoints and offset syncs are written for a target topic whose name does not follow the
-flow's naming rule (`mirrord.topics.rules.recreated_topic_names`). MirrorMaker 2's clients derive the name of a target
-topic from its source topic, so they would apply the offsets to another topic.
+Each kind of record has a separate loop. A loop that fails reports a remark and tries again. The failure stops neither
+the other loops nor the copying.
+
+A target topic gets no checkpoints and offset syncs if its name does not follow the flow's naming rule
+(`mirrord.topics.rules.recreated_topic_names`). MirrorMaker 2's clients derive the name of a target topic from the name
+of its source topic, so they would apply the offsets to another topic.
 """
 
 import asyncio
@@ -29,7 +31,7 @@ from policies.mm2_names import HEARTBEATS
 
 LONGEST_TRY_S = 10.0
 AGAIN_S = 30.0
-"""Pause before a loop runs again after it has ended because of an internal error."""
+"""Pause before a loop starts again after an internal error, in seconds."""
 
 log = structlog.get_logger()
 
@@ -49,11 +51,11 @@ class Mm2Upkeep:
         self._topics: dict[str, TopicId] = {}
         self._naming = naming_of(flow)
         self._apart: tuple[str, ...] = ()
-        """Target topics whose names do not follow the flow's naming rule."""
+        """Target topics with names that do not follow the flow's naming rule."""
         self._failed: dict[str, str] = {}
 
     def see(self, discovered: Discovered) -> None:
-        """Update the topics and lanes that records are written for, from the newest result of discovery."""
+        """Update the topics and lanes for which records are written, from the newest result of discovery."""
         apart = {copy for topic, copy in discovered.names.items() if not self._is_named(topic, copy)}
         self._apart = tuple(sorted(apart))
         lanes = [lane for lane in discovered.lanes if lane.target_topic not in apart] if apart else discovered.lanes
@@ -68,8 +70,8 @@ class Mm2Upkeep:
         self._topics |= topics
 
     def record(self, positions: Iterable[TranslatedPosition]) -> None:
-        """Add the current positions of groups, for checkpoints. The target must have acknowledged all records before
-        these positions."""
+        """Add the current positions of groups, so that checkpoints are written. The caller ensures that the target has
+        acknowledged all records before these positions."""
         if self._checkpoints is not None:
             self._checkpoints.record(each for each in positions if self._is_named(each.topic, each.target_topic))
 
@@ -81,12 +83,12 @@ class Mm2Upkeep:
 
     @property
     def latency(self) -> LatencyStatus | None:
-        """The time that records take from the source to the target. None while the flow copies no heartbeats."""
+        """The time that records take from the source to the target. None if the flow does not copy heartbeats."""
         return self._heartbeats.status()
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """The operations that currently fail, one line each."""
+        """One line for each operation that currently fails."""
         parts = (self._heartbeats, self._checkpoints, self._syncs)
         apart = () if self._checkpoints is self._syncs is None else self._apart
         misread = [f"{topic}: no mm2_records, because their readers would misread its name" for topic in apart]
@@ -97,7 +99,8 @@ class Mm2Upkeep:
         )
 
     async def run(self, ledger: Callable[[], FlowState]) -> None:
-        """Write the configured kinds of records until cancelled."""
+        """Write the configured kinds of records until cancelled. `ledger` returns the current state from the flow's
+        ledger."""
         self._failed.clear()
         work = [self._keep("heartbeats", self._heartbeats.run)]
         if self._checkpoints is not None:

@@ -1,8 +1,8 @@
 """Creates, writes and reads one of the topics that MirrorMaker 2's clients use.
 
-Such a topic has one partition and is compacted. MirrorMaker 2 and other daemons of mirrord may write to the same topic.
-The records are written by an idempotent producer without transactions, because the Java clients also read uncommitted
-records.
+Such a topic has one partition and is compacted. MirrorMaker 2 and other daemons of mirrord may also write to it. The
+records are written by an idempotent producer without transactions. The Java clients do not need transactions, because
+they also read uncommitted records.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -20,7 +20,8 @@ from mirrord.model.errors import EnvironmentFault
 
 COMPACT = {"cleanup.policy": "compact"}
 SMALL = COMPACT | {
-    # Readers read the whole topic within a time limit, so it must stay small, and only closed segments are compacted.
+    # The topic must stay small, because clients read the whole topic within a time limit. The segments are small,
+    # because only closed segments are compacted.
     "segment.bytes": str(4 << 20),
     "min.cleanable.dirty.ratio": "0.1",
     "max.compaction.lag.ms": str(10 * 60_000),
@@ -28,7 +29,7 @@ SMALL = COMPACT | {
 
 
 class Mm2Topic(LedgerTopics):
-    """One topic for MirrorMaker 2's clients on one cluster. Every operation that fails raises EnvironmentFault."""
+    """One topic for MirrorMaker 2's clients on one cluster. An operation that fails raises EnvironmentFault."""
 
     def __init__(self, name: str, cluster: ClusterConfig, timeout_s: float) -> None:
         super().__init__("", cluster, timeout_s)
@@ -56,18 +57,19 @@ class Mm2Topic(LedgerTopics):
         return True
 
     async def exists(self) -> bool:
-        """Return whether the topic exists and mirrord may see it."""
+        """Return whether the topic exists and mirrord may describe it."""
         return self._name in (await self._admin.describe([self._name])).topics
 
     async def write(self, records: Sequence[KeyValue]) -> None:
         """Append records, and return when all of them are replicated.
 
-        After an error, the topic may contain none, the first few or all of the records.
+        After an error, the topic may contain none of the records, only the first of them, or all of them.
         """
         try:
             await self._writer.write(records)
         except EnvironmentFault:
-            # The topic may have been created again under the same name. A new writer writes to it in the same way.
+            # The topic may have been deleted and created again under the same name. A new writer can write to the new
+            # topic.
             self._writer = self._new_writer()
             raise
 
@@ -89,7 +91,8 @@ class Mm2Topic(LedgerTopics):
     async def follow(self) -> AsyncGenerator[list[KeyValue]]:
         """Yield the records that are appended from now on.
 
-        The first list is empty. It shows that the current end is known, so that no later record is missed.
+        The first list is empty, and is yielded when the current end of the topic is known. All records that are
+        appended later are yielded.
         """
         _, end = await self._bounds()
         reader = PartitionReader(self, self._name, compacted=True)
@@ -104,7 +107,7 @@ class Mm2Topic(LedgerTopics):
             reader.stop()
 
     async def end(self) -> None:
-        """Close the connections."""
+        """Close the connections to the cluster."""
         self.close()
         await self._admin.close()
 

@@ -1,7 +1,6 @@
 """Reads the time of a cluster from its active controller (`mirrord.kafka.protocol.quorum`).
 
-No broker except the controller reports its time. The clocks of the other brokers are assumed to agree with the
-controller's clock.
+Only the controller reports its time. The clocks of the other brokers are assumed to agree with the controller's clock.
 """
 
 from mirrord.config.schema import ClusterConfig
@@ -21,7 +20,7 @@ class ClusterClock:
 
     def __init__(self, alias: Alias, config: ClusterConfig, timeout_s: float, clock: Clock) -> None:
         self.why_unknown = ""
-        """One line for operators that says why the cluster's time is unknown. Empty if it is known."""
+        """One line for operators that says why the cluster's time is unknown. Empty if the time is known."""
         self._alias = alias
         self._asker = Asker(config, timeout_s)
         self._clock = clock
@@ -29,7 +28,7 @@ class ClusterClock:
 
     @property
     def ahead(self) -> ClockSample | None:
-        """How far the cluster's clock is ahead of this machine's clock. None if that is unknown."""
+        """How far the cluster's clock is ahead of this machine's clock. None if the difference is unknown."""
         return self._estimate.best
 
     async def measure(self) -> None:
@@ -37,7 +36,7 @@ class ClusterClock:
         asked_ms: list[int] = []
 
         def encode(_: int) -> bytes:
-            asked_ms.append(self._clock.wall_ms())  # the connection exists by now, so connecting is not measured
+            asked_ms.append(self._clock.wall_ms())  # the connection is already open, so connecting is not measured
             return encode_describe_quorum()
 
         def decode(_: int, reader: Reader) -> tuple[QuorumTime, int]:

@@ -1,7 +1,8 @@
-"""Writes one flow's heartbeats once per interval, and reads their copies at the target if the flow copies them.
+"""Writes one flow's heartbeats once per interval, and reads the copies of heartbeats at the target if the flow copies
+them.
 
-MirrorMaker 2's clients recognize a flow by a topic named `heartbeats`. Heartbeats on the source are copied like all
-other records, so their copies show how long replication takes (`mirrord.mm2.rules.heartbeat_latency`).
+A client of MirrorMaker 2 detects a flow by its topic `heartbeats`. Heartbeats on the source are copied like all other
+records. Their copies therefore show how long replication takes (`mirrord.mm2.rules.heartbeat_latency`).
 """
 
 import asyncio
@@ -21,11 +22,11 @@ from policies.mm2_names import HEARTBEATS
 
 RETRY_S = 5.0
 CLOCKS_S = 10.0
-"""Interval between two requests for the time of each cluster."""
+"""Interval between two requests for the time of each cluster, in seconds."""
 
 
 class Heartbeats:
-    """Writes the heartbeats of one flow, and measures the flow's latency with them."""
+    """Writes the heartbeats of one flow, and measures the flow's latency with copied heartbeats."""
 
     def __init__(
         self, flow: FlowConfig, clusters: dict[Alias, ClusterConfig], timeout_s: float, clock: Clock, sent: SentBeats
@@ -42,8 +43,8 @@ class Heartbeats:
         self._troubles = Troubles("heartbeats", flow=flow.name)
 
     def carry(self, copy: str | None) -> None:
-        """Set the target topic into which the flow copies the source's heartbeats. None means that the flow copies no
-        heartbeats."""
+        """Set the target topic into which the flow copies the source's heartbeats. The argument is None if the flow
+        does not copy heartbeats."""
         if copy is None:
             self._carried.clear()
         else:
@@ -52,11 +53,12 @@ class Heartbeats:
 
     @property
     def remarks(self) -> list[str]:
-        """The operations that currently fail, one line each."""
+        """One line for each operation that currently fails."""
         return self._troubles.lines
 
     def status(self) -> LatencyStatus | None:
-        """Return the flow's current latency as measured by heartbeats, or None while the flow copies no heartbeats."""
+        """Return the flow's current latency as measured with heartbeats, or None if the flow does not copy
+        heartbeats."""
         if not self._carried.is_set() or self._latency is None:
             return None
         source, target = (self._clocks.get(alias) for alias in (self._flow.source, self._flow.target))
@@ -71,14 +73,14 @@ class Heartbeats:
         )
 
     async def run(self) -> None:
-        """Write heartbeats, and read copied ones at the target, until cancelled."""
+        """Write heartbeats, and read the copied heartbeats at the target, until cancelled."""
         flow = self._flow
         writers: list[tuple[Alias, Alias, Alias]] = []
         if flow.heartbeats.emit in {"target", "both"}:
             writers.append((flow.target, flow.source, flow.target))
         if flow.heartbeats.emit in {"source", "both"}:
-            # Heartbeats on the source name the opposite direction, like those of MirrorMaker 2's connector for that
-            # direction.
+            # Heartbeats on the source contain the cluster names in the opposite order. MirrorMaker 2's connector for
+            # the opposite direction writes the same heartbeats.
             writers.append((flow.source, flow.target, flow.source))
         await asyncio.gather(*(self._write(*each) for each in writers), self._follow())
 
@@ -136,7 +138,7 @@ class Heartbeats:
                     try:
                         beat = Heartbeat.decode(key, value)
                     except WireError:
-                        continue  # other clients may write to the topic, too
+                        continue  # other clients may also write to the topic
                     clock = self._clocks.get(self._flow.source)
                     self._latency.arrived(beat, now_s, now_ms, clock.ahead if clock else None)
         finally:

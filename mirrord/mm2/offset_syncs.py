@@ -1,7 +1,7 @@
-"""Writes pairs of matching source and target offsets to MirrorMaker 2's offset-syncs topic, for MirrorMaker 2's
-checkpoint tasks that run in addition to mirrord.
+"""Writes pairs of matching source and target offsets to MirrorMaker 2's offset-syncs topic. The pairs are for
+checkpoint tasks of MirrorMaker 2 that run in addition to mirrord.
 
-The pairs come only from the ledger (`mirrord.ledger.mm2_offset_pairs`), so the target has acknowledged the record of
+All pairs come from the ledger (`mirrord.ledger.mm2_offset_pairs`). Therefore the target has acknowledged the record of
 each pair.
 """
 
@@ -19,7 +19,7 @@ from mirrord.runtime.current_failures import Troubles
 from policies.mm2_names import offset_syncs_topic
 
 EVERY_S = 1.0
-"""Interval between two writes. Lanes save their resume positions at the same interval."""
+"""Interval between two writes, in seconds. Lanes store their progress records at the same interval."""
 RETRY_S = 5.0
 
 
@@ -45,14 +45,14 @@ class OffsetSyncs:
 
     @property
     def remarks(self) -> list[str]:
-        """The operations that currently fail, one line each."""
+        """One line for each operation that currently fails."""
         return self._troubles.lines
 
     async def run(self, ledger: Callable[[], FlowState]) -> None:
-        """Write offset syncs until cancelled."""
+        """Write offset syncs until cancelled. `ledger` returns the current state from the flow's ledger."""
         topic = Mm2Topic(self._name, self._config, self._timeout_s)
         self._published.clear()
-        # The topic can contain offset syncs only of lanes that have copied records before this process writes any.
+        # When this process starts, the topic can contain offset syncs only for lanes that have already copied records.
         self._begun = frozenset(ledger().progress)
         try:
             while True:

@@ -1,5 +1,5 @@
-"""The basic data types: names, runs, ranges of offsets, ACLs, findings, status, metrics and errors.
+"""The basic data types of mirrord: names, runs, ranges of offsets, ACLs, findings, status, metrics and errors.
 
-The modules define data and its invariants as msgspec structs and small classes. They take and return plain values, and
-use no I/O, no clock and no client library. Every other package may import this one.
+The modules define the data and its invariants, as msgspec structs and small classes. The functions take and return
+plain values. No module uses I/O, a clock or a client library. Every other package may import this package.
 """

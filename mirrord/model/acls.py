@@ -1,4 +1,5 @@
-"""ACLs as Kafka's authorizer stores them, with Kafka's names (org.apache.kafka.common.acl, .resource)."""
+"""ACLs as Kafka's authorizer stores them. The names are those in org.apache.kafka.common.acl and
+org.apache.kafka.common.resource."""
 
 from typing import Literal
 
@@ -8,28 +9,29 @@ ResourceKind = Literal["TOPIC", "GROUP"]
 RESOURCE_KINDS: tuple[ResourceKind, ...] = ("TOPIC", "GROUP")
 PatternKind = Literal["LITERAL", "PREFIXED"]
 WILDCARD = "*"
-"""The resource name `*` in a LITERAL pattern matches every resource of the kind. The host `*` matches every host."""
+"""As a resource name in a LITERAL pattern, `*` matches every resource of the kind. As a host, `*` matches every
+host."""
 
 
 class AclRule(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """One ACL binding: it allows or denies a principal an operation on resources.
+    """One ACL binding. It allows or denies a principal an operation on resources.
 
     This struct is stored in facts, so new fields may only be added at the end.
 
-    `operation` and `permission` are Kafka's names (READ, WRITE, ALL, ...; ALLOW, DENY), or a number if this version
-    does not know the name. A rule with such a number is synced unchanged.
+    `operation` and `permission` are Kafka's names (READ, WRITE, ALL, ...; ALLOW, DENY), or a number if this version of
+    mirrord does not know the name. A rule with such a number is synced unchanged.
     """
 
     resource: ResourceKind
-    """Kind of the resource."""
+    """The kind of the resource."""
     pattern: PatternKind
-    """Whether `name` is the whole name of a resource or a prefix."""
+    """Whether `name` is the full name of a resource, or a prefix of names."""
     name: str
-    """Name of the resource, or its prefix."""
+    """The name of the resource, or a prefix of the names of resources."""
     principal: str
-    """Kafka principal, such as `User:ada`."""
+    """The Kafka principal, such as `User:ada`."""
     host: str
-    """Host from which the principal connects, or `*`."""
+    """The host from which the principal connects, or `*`."""
     operation: str
     """Kafka's name of the operation."""
     permission: str

@@ -1,5 +1,4 @@
-"""Older runs that `mirrord compact` has moved from the ledger to a dataset of Parquet files, and what the ledger
-records about them."""
+"""Describes older runs that `mirrord compact` has moved from the ledger to a dataset of Parquet files."""
 
 from typing import NamedTuple, Protocol
 
@@ -10,32 +9,32 @@ from mirrord.model.names import LaneId, Side
 
 
 class ArchivedRuns(msgspec.Struct, frozen=True, array_like=True):
-    """What the ledger records about consecutive runs of one side of a lane that `mirrord compact` has moved to the
-    dataset. Most look-ups need nothing else."""
+    """A summary of consecutive runs on one side of a lane that `mirrord compact` has moved to the dataset. The ledger
+    stores this summary in place of the runs. Most look-ups in the offset map need only the summary."""
 
     generation: int
     """Number of the compaction that moved the runs to the dataset."""
     count: int
-    """Number of runs."""
+    """Number of archived runs."""
     first_ordinal: int
-    """Ordinal at which the first of the runs begins."""
+    """Ordinal at which the first archived run begins."""
     first_offset: int
-    """Offset at which the first of the runs begins."""
+    """Offset at which the first archived run begins."""
     last_ordinal: int
-    """Ordinal at which the last of the runs begins."""
+    """Ordinal at which the last archived run begins."""
     last_offset: int
-    """Offset at which the last of the runs begins."""
+    """Offset at which the last archived run begins."""
     checksum: int
-    """CRC-32C of the ordinals of all these runs, followed by their offsets, as little-endian int64."""
+    """CRC-32C of the ordinals of all archived runs, followed by their offsets, as little-endian int64."""
     turns: tuple[int, ...] = ()
-    """Ordinals of the runs among these that begin at a lower offset than the previous run ends (`Runs.turns`)."""
+    """Ordinals of those archived runs that begin at a lower offset than the previous run ends (`Runs.turns`)."""
 
 
 class ArchivedPart(NamedTuple):
-    """Archived runs, with the topic, lane and side under which the dataset stores them."""
+    """A summary of archived runs, with the topic, lane and side under which the dataset stores the runs."""
 
     topic: str
-    """Name of the source topic."""
+    """Name of the lane's source topic."""
     lane: LaneId
     side: Side
     runs: ArchivedRuns
@@ -45,9 +44,9 @@ class Archive(Protocol):
     """Read access to the dataset with the archived runs of one flow."""
 
     def get(self, part: ArchivedPart) -> bytes:
-        """Return the runs of this part in packed form (`mirrord.model.run_codec.pack`). Raises ArchiveLost."""
+        """Return the archived runs of this part in packed form (`mirrord.model.run_codec.pack`). Raises ArchiveLost."""
         ...
 
 
 class ArchiveLost(EnvironmentFault):
-    """Raised when archived runs cannot be read. Operations that need only newer runs are not affected."""
+    """Raised when archived runs cannot be read. Operations that need only newer runs still work."""

@@ -1,30 +1,32 @@
-"""The findings of `mirrord check` and `mirrord plan`, with severity, place, description and remedy."""
+"""The findings of `mirrord check` and `mirrord plan`. A finding has a severity, a place, a description and a remedy."""
 
 from typing import Literal
 
 import msgspec
 
 Severity = Literal["error", "warning", "note"]
-"""Severity of a finding. "error": `mirrord start` would fail, or would not do what the configuration says. "warning":
-`mirrord start` would work, but not in the way that a user may expect. "note": nothing is wrong, but it is worth
-knowing.
+"""Severity of a finding:
+
+- "error": `mirrord start` would fail, or would not do what the configuration says.
+- "warning": `mirrord start` would work, but not in the way that a user may expect.
+- "note": nothing is wrong, but the user should know about it.
 """
 
 _ORDER: tuple[Severity, ...] = ("error", "warning", "note")
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding of `mirrord check` or `mirrord plan`. Each text is one line for people."""
+    """One finding of `mirrord check` or `mirrord plan`. Each text is one line for operators."""
 
     severity: Severity
     flow: str = ""
-    """Name of the flow that the finding is about. Empty if it is about a cluster, and so about every flow of that
-    cluster."""
+    """Name of the flow that the finding is about. Empty if the finding is about a cluster, and thus about every flow of
+    that cluster."""
     where: str
-    """The cluster that the finding is about, and the topic or other resource there."""
+    """The cluster that the finding is about, and the topic or other resource on that cluster."""
     what: str
     do: str = ""
-    """The remedy, or an empty string if there is nothing to do."""
+    """The remedy, or an empty string if no action is needed."""
 
 
 def worse(one: Severity, other: Severity) -> bool:
@@ -33,6 +35,6 @@ def worse(one: Severity, other: Severity) -> bool:
 
 
 def worst_first(findings: list[Finding]) -> list[Finding]:
-    """Return the findings without duplicates: errors first, then warnings, then notes. Findings of equal severity keep
+    """Return the findings without duplicates, in the order errors, warnings, notes. Findings of the same severity keep
     their order."""
     return sorted(dict.fromkeys(findings), key=lambda finding: _ORDER.index(finding.severity))

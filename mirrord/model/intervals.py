@@ -1,10 +1,10 @@
-"""Operations on ranges of offsets."""
+"""Operations on ranges of offsets, such as their union."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 Interval = tuple[int, int]
-"""A range of offsets from `start` to `end`, without `end`."""
+"""A range of offsets from `start` to `end`. The end is exclusive."""
 
 
 def uncovered(whole: Interval, taken: Iterable[Interval]) -> Iterator[Interval]:
@@ -35,7 +35,8 @@ def joined(parts: Iterable[Interval]) -> list[Interval]:
 
 
 def within(whole: Interval, parts: Sequence[Interval]) -> Iterator[Interval]:
-    """Yield the portions of `parts` that are inside the range `whole`. The parts must ascend and not overlap."""
+    """Yield the portions of `parts` that are inside the range `whole`. `parts` must be in ascending order and must not
+    overlap."""
     begin, end = whole
     for at in range(bisect_right(parts, begin, key=lambda part: part[1]), len(parts)):
         start, behind = parts[at]
@@ -45,7 +46,7 @@ def within(whole: Interval, parts: Sequence[Interval]) -> Iterator[Interval]:
 
 
 def ranges(offsets: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """Combine ascending offsets into as few ranges as possible. The end of each range is exclusive."""
+    """Combine offsets in ascending order into as few ranges as possible. The end of each range is exclusive."""
     found: list[tuple[int, int]] = []
     for offset in offsets:
         if found and found[-1][1] == offset:

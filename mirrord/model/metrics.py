@@ -1,10 +1,10 @@
 """The list of all metrics of mirrord.
 
-It is the single source for `/metrics`, Ray's metrics, docs/reference/metrics.md, and the tests of the alert rules and
-the dashboard.
+The list is the single source for `/metrics`, Ray's metrics, and docs/reference/metrics.md. Tests also compare the alert
+rules and the dashboard with it.
 
-The names contain the units (https://prometheus.io/docs/practices/naming/). There are few labels. Only metrics for which
-an alert must name the lane have the labels `topic` and `partition`.
+The names contain the units (https://prometheus.io/docs/practices/naming/). Most metrics have few labels. Only metrics
+for which an alert must name the lane have the labels `topic` and `partition`.
 """
 
 from typing import Literal
@@ -27,8 +27,8 @@ class Metric(msgspec.Struct, frozen=True):
     """The declaration of one metric."""
 
     name: str
-    """The name as Prometheus clients declare it. The names of a counter's samples end in `_total`, and those of an info
-    in `_info`."""
+    """The name under which a Prometheus client declares the metric. In queries, a counter's name ends in `_total`, and
+    the name of an info metric ends in `_info`."""
     kind: MetricKind
     unit: str
     labels: tuple[str, ...]
@@ -38,7 +38,7 @@ class Metric(msgspec.Struct, frozen=True):
 
     @property
     def samples(self) -> tuple[str, ...]:
-        """Return the names of the metric's samples, as used in queries."""
+        """Return the names of the metric's samples, as queries use them."""
         match self.kind:
             case "counter":
                 return (f"{self.name}_total",)
@@ -55,7 +55,7 @@ CATALOGUE: tuple[Metric, ...] = (
         "mirrord", "info", "", ("version", "instance"),
         "Always 1. The labels are the version and the instance name of the daemon.",
     ),
-    # clusters, flow and lease
+    # Clusters, flow and lease
     Metric(
         "mirrord_cluster_reachable", "gauge", "", ("flow", "cluster", "role"),
         "1 if the cluster answers, 0 if it does not.",
@@ -84,14 +84,14 @@ CATALOGUE: tuple[Metric, ...] = (
         "mirrord_replicator_deaths", "counter", "", FLOW,
         "Number of replicators that died, or that were stopped because they did not answer. Each was replaced.",
     ),
-    # recovery point objective
+    # Recovery point objective
     Metric("mirrord_rpo_seconds", "gauge", "seconds", FLOW, "The flow's `rpo`. No sample if it has none."),
     Metric(
         "mirrord_within_rpo", "gauge", "", FLOW,
         "1 if every selected topic is copied and no lane lags by more than `rpo`, otherwise 0. It is also 0 if this "
         "is not known. No sample without `rpo`, or on a standby.",
     ),
-    # lanes
+    # Lanes
     Metric("mirrord_lanes", "gauge", "lanes", ("flow", "state"), "Number of lanes in this state."),
     Metric(
         "mirrord_lanes_halted", "gauge", "lanes", FLOW,
@@ -134,7 +134,7 @@ CATALOGUE: tuple[Metric, ...] = (
         "mirrord_lane_state", "gauge", "", (*LANE, "state"),
         "Always 1. The label `state` is the lane's current state.",
     ),
-    # what was copied
+    # Copied records
     Metric(
         "mirrord_copied_records", "counter", "records", FLOW,
         "Number of records that the target acknowledged.",
@@ -158,7 +158,7 @@ CATALOGUE: tuple[Metric, ...] = (
         "mirrord_in_flight_bytes", "gauge", "bytes", FLOW,
         "Number of bytes that were fetched from the source and are not acknowledged by the target yet.",
     ),
-    # what was not copied
+    # Records that were not copied
     Metric(
         "mirrord_verdict_offsets", "gauge", "offsets", ("flow", "reason"),
         "Number of source offsets that were not copied one to one. The label `reason` is their verdict in the ledger.",
@@ -173,7 +173,7 @@ CATALOGUE: tuple[Metric, ...] = (
         "Number of target offsets that another client wrote between the records of a lane. Only offsets within the "
         "range of the offset map are counted.",
     ),
-    # requests
+    # Requests
     Metric(
         "mirrord_request_seconds", "histogram", "seconds", ("flow", "api"),
         "Time from a request to its response, for `produce` requests and for `fetch` requests that returned records.",
@@ -208,7 +208,7 @@ CATALOGUE: tuple[Metric, ...] = (
         "mirrord_clock_offset_error_seconds", "gauge", "seconds", FLOW,
         "Maximum error of `mirrord_clock_offset_seconds`. The true value may be higher or lower by this much.",
     ),
-    # groups and proof
+    # Consumer groups and audits
     Metric(
         "mirrord_group_positions", "gauge", "", ("flow", "state"),
         "Number of committed positions of consumer groups in this state. A group has one position for each partition. "
@@ -262,18 +262,19 @@ _HEAD = """\
 
 Generated from `mirrord/model/metrics.py` (`python -m mirrord.model.metrics`). Do not edit this page.
 
-A daemon serves the metrics at `/metrics` in Prometheus's text format. On Ray the same values are also reported to Ray's
-metrics every ten seconds. Their names there begin with `ray_`, and a histogram is reported as two counters: its sum and
-its count.
+A daemon serves its metrics at `/metrics` in Prometheus's text format. On Ray, the daemon also reports the same values
+as Ray metrics every ten seconds. In Ray, the names of the metrics begin with `ray_`, and a histogram becomes two
+counters: its sum and its count.
 
-A value that is not known has no sample, because a zero would be misleading. Counters start at zero with each daemon and
-never decrease, even if lanes move or replicators die. They may lack what a replicator copied in the last second before
-it died.
+An unknown value has no sample, because a zero would be misleading. Counters start at zero with each daemon and never
+decrease, even if lanes move or replicators die. The counters may not include records that a replicator copied in the
+last second before it died.
 
-The last column names MirrorMaker 2's counterpart in JMX. mirrord does not use MirrorMaker 2's names. If there is no
-counterpart, the column may name a similar metric of Kafka Connect or of a Kafka client in parentheses.
+The last column contains the corresponding JMX metric of MirrorMaker 2. mirrord does not use MirrorMaker 2's names. If
+MirrorMaker 2 has no such metric, the column may contain a similar metric of Kafka Connect or of a Kafka client, in
+parentheses.
 
-Alert rules are in [conf/prometheus](../../conf/prometheus/mirrord.rules.yml), and
+The alert rules are in [conf/prometheus](../../conf/prometheus/mirrord.rules.yml).
 [Operate mirrord](../how-to/operate.md) says what to do about each alert. A Grafana dashboard is in
 [conf/grafana](../../conf/grafana/mirrord.json).
 
@@ -298,4 +299,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    print(page(), end="")  # noqa: T201 - the page, for redirection in a shell
+    print(page(), end="")  # noqa: T201 - prints the page, so that a shell can redirect it to the file

@@ -1,8 +1,7 @@
-"""Names of clusters, topics, partitions and lanes.
+"""Names and ids of clusters, topics, partitions and lanes.
 
-A lane is identified by topic *ids* (KIP-516), never by the cluster's alias or the topic's name. A topic that was
-deleted and created again under the same name is another topic, and a cluster that was given another alias is still the
-same cluster.
+A lane is identified by the ids of its topics (KIP-516), not by a cluster's alias or a topic's name. A topic that was
+deleted and created again under the same name is another topic. A cluster with a new alias is still the same cluster.
 """
 
 from typing import Literal, NewType
@@ -16,14 +15,14 @@ ClusterId = NewType("ClusterId", str)
 """The id that a Kafka cluster gets when its storage is formatted."""
 
 TopicId = NewType("TopicId", str)
-"""A topic's UUID in Kafka's own text form: 22 characters of URL-safe base64 (org.apache.kafka.common.Uuid)."""
+"""A topic's UUID in Kafka's own text form (org.apache.kafka.common.Uuid): 22 characters of URL-safe base64."""
 
 LaneId = NewType("LaneId", str)
-"""The text form of a `LaneKey`, as used in facts, in state keys and on the command line."""
+"""The text form of a `LaneKey`. It is used in facts, in the keys of the state topic, and on the command line."""
 
 
 Side = Literal["source", "target"]
-"""One of the two sides of a flow, and so one of its two clusters."""
+"""One side of a flow, which is one of its two clusters."""
 
 
 class TopicPartition(msgspec.Struct, frozen=True, order=True):
@@ -37,7 +36,7 @@ class TopicPartition(msgspec.Struct, frozen=True, order=True):
 
 
 class LaneKey(msgspec.Struct, frozen=True, order=True):
-    """The identity of a lane: one source partition copied into one target partition of the same number."""
+    """The identity of a lane. The lane copies one source partition into the target partition with the same number."""
 
     source_topic_id: TopicId
     partition: int
@@ -45,14 +44,14 @@ class LaneKey(msgspec.Struct, frozen=True, order=True):
 
     @property
     def id(self) -> LaneId:
-        """The text form `<source topic id>.<partition>.<target topic id>`. It can be parsed, because topic ids contain
-        no dot."""
+        """The text form `<source topic id>.<partition>.<target topic id>`. `parse` can split it, because topic ids
+        contain no dot."""
         return LaneId(f"{self.source_topic_id}.{self.partition}.{self.target_topic_id}")
 
     @property
     def topics(self) -> tuple[TopicId, TopicId]:
-        """The ids of the source topic and of the target topic. All lanes between these two topics have them in
-        common."""
+        """The ids of the source topic and of the target topic. All lanes between the same two topics have the same
+        ids."""
         return self.source_topic_id, self.target_topic_id
 
     @staticmethod
@@ -65,36 +64,36 @@ class LaneKey(msgspec.Struct, frozen=True, order=True):
 
 
 def ledger_topic(flow: str) -> str:
-    """Return the name of the topic on the flow's target cluster that holds the facts of its ledger.
+    """Return the name of a flow's ledger topic. The topic is on the flow's target cluster.
 
-    It has one partition, so the facts have a total order.
+    The topic has one partition, so the facts in it have a total order.
     """
     return f"mirrord.{flow}.ledger"
 
 
 def flow_of_ledger(topic: str) -> str | None:
-    """Return the name of the flow whose `ledger_topic` has this name, or None for any other topic."""
+    """Return the name of the flow with this ledger topic. Return None if `topic` is not the name of a ledger topic."""
     parts = topic.split(".")
     return parts[1] if len(parts) == 3 and (parts[0], parts[2]) == ("mirrord", "ledger") and parts[1] else None
 
 
 def probe_topic(flow: str) -> str:
-    """Return the name of the topic on the flow's target cluster that the broker probe writes to. It is deleted after
-    each probe if mirrord has the permission to delete it."""
+    """Return the name of the topic on the flow's target cluster to which the broker probe writes. The topic is deleted
+    after each probe, if mirrord has the permission to delete it."""
     return f"mirrord.{flow}.probe"
 
 
 def dead_letter_topic(flow: str) -> str:
-    """Return the name of the topic on the flow's target cluster that holds skipped records. It is created when the
-    first record is parked there."""
+    """Return the name of the topic on the flow's target cluster that holds skipped records. The topic is created when
+    the first record is parked."""
     return f"mirrord.{flow}.dead"
 
 
 def repair_topic(flow: str) -> str:
-    """Return the name of the topic on the flow's target cluster that holds the records copied by `mirrord repair`,
-    which an audit has found missing or altered.
+    """Return the name of a flow's repair topic on its target cluster. The topic holds the records that an audit has
+    found missing or altered and that `mirrord repair` has copied.
 
-    It is created by the first repair.
+    The first repair creates the topic.
     """
     return f"mirrord.{flow}.repair"
 
@@ -102,12 +101,12 @@ def repair_topic(flow: str) -> str:
 def parking_id(topic: str, lane: str) -> str:
     """Return the transactional id with which a lane's records are written to a dead-letter topic or repair topic.
 
-    All transactional ids of one topic begin with the topic's name.
+    All transactional ids for one topic begin with the topic's name.
     """
     return f"{topic}.{lane}"
 
 
 def state_topic(flow: str) -> str:
-    """Return the name of the compacted topic on the flow's target cluster that holds snapshots, progress records and
-    lease renewals."""
+    """Return the name of a flow's state topic. This compacted topic is on the flow's target cluster, and holds
+    snapshots, progress records and lease renewals."""
     return f"mirrord.{flow}.state"

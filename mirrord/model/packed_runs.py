@@ -1,4 +1,4 @@
-"""The older runs of a lane, packed into pieces that never change, and the indexes with which a run is found in them."""
+"""The older runs of a lane, packed into pieces that never change. Indexes help to find a run in the pieces."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -11,10 +11,10 @@ from mirrord.model.run_memory import PIECE_RUNS, PackedPiece, RunMemory
 
 
 class PackedRuns:
-    """The packed pieces of one side of a lane (source or target), in ascending order of ordinals.
+    """The packed pieces on one side of a lane (source or target), in ascending order of ordinals.
 
-    The `turns` that some methods take are those of all runs of this side: the ordinals of runs that begin below the end
-    of the previous run (`Runs.turns`).
+    Some methods have a parameter `turns`. This parameter contains the turns of all runs on this side: the ordinals of
+    runs that begin below the end of the previous run (`Runs.turns`).
     """
 
     __slots__ = ("_memory", "first_offsets", "first_ordinals", "pieces", "starts")
@@ -29,16 +29,16 @@ class PackedRuns:
         return self.starts[-1]
 
     def replace(self, pieces: list[PackedPiece]) -> None:
-        """Replace all pieces by these."""
+        """Replace all existing pieces by these pieces."""
         self.pieces = pieces
         self.first_ordinals = array("q", [piece.first_ordinal for piece in pieces])
         self.first_offsets = array("q", [piece.first_offset for piece in pieces])
         self.starts = array("q", accumulate((piece.count for piece in pieces), initial=0))
-        """For each piece, the number of packed runs before it, which is the position of its first run. The last entry
-        is the number of all packed runs."""
+        """For each piece, the number of packed runs before it. That number is the position of the piece's first run.
+        The last entry is the number of all packed runs."""
 
     def append(self, ordinals: "array[int]", offsets: "array[int]", turns: Sequence[int]) -> None:
-        """Pack runs that follow the packed ones into a new piece."""
+        """Pack runs that follow the runs packed so far, and append them as a new piece."""
         piece = self._pack(ordinals, offsets, turns)
         self.pieces.append(piece)
         self.first_ordinals.append(piece.first_ordinal)
@@ -46,7 +46,8 @@ class PackedRuns:
         self.starts.append(self.starts[-1] + piece.count)
 
     def append_merged(self, ordinals: "array[int]", offsets: "array[int]", turns: Sequence[int]) -> None:
-        """Pack runs that follow the packed ones, and merge the new piece with small pieces before it."""
+        """Pack runs that follow the runs packed so far, and append them as a new piece. Small pieces before the new
+        piece are merged into it."""
         while (
             self.pieces
             and self.pieces[-1].archived is None
@@ -57,7 +58,8 @@ class PackedRuns:
         self.append(ordinals, offsets, turns)
 
     def unpack_from(self, ordinal: int) -> RunColumns:
-        """Find the last piece that begins before the ordinal. Remove it and all later pieces, and return its runs."""
+        """Find the last piece that begins before the ordinal. Remove this piece and all later pieces, and return the
+        runs of this piece."""
         pieces = self.pieces[: bisect_left(self.first_ordinals, ordinal)]
         last = pieces.pop() if pieces else None
         columns = last.open().unpack() if last else (array("q"), array("q"))
@@ -65,10 +67,11 @@ class PackedRuns:
         return columns
 
     def archive(self, parts: Sequence[ArchivedPart], turns: Sequence[int]) -> None:
-        """Replace the runs of these archived parts, which must ascend, by references to the archive.
+        """Replace the runs that these parts describe by references to the archive. The parts must be in ascending
+        order.
 
-        A piece that is only partly archived is split. A part with another number of runs than the pieces hold there is
-        ignored.
+        A piece is split if only some of its runs are archived. A part is ignored if its number of runs differs from the
+        number of packed runs in the same range.
         """
         pieces, kept, at = list(self.pieces), list[PackedPiece](), 0
         for part in parts:
@@ -86,8 +89,8 @@ class PackedRuns:
         self.replace([*kept, *pieces[at:]])
 
     def at(self, position: int) -> tuple[int, int]:
-        """Return the ordinal and the offset at which the run at this position begins. A position is the number of runs
-        before it."""
+        """Return the ordinal and the offset at which the run at this position begins. The position of a run is the
+        number of runs before it."""
         number = bisect_right(self.starts, position) - 1
         if position == self.starts[number]:
             return self.first_ordinals[number], self.first_offsets[number]
@@ -96,15 +99,16 @@ class PackedRuns:
         return ordinals[position], offsets[position]
 
     def around(self, ordinal: int) -> tuple["array[int]", "array[int]", int]:
-        """Return the runs of the block that contains an ordinal, and the position of the first of these runs."""
+        """Return the ordinals and offsets of the runs in the block that contains an ordinal, and the position of the
+        block's first run."""
         number = max(bisect_right(self.first_ordinals, ordinal) - 1, 0)
         piece = self.pieces[number]
         block = piece.open().block_of(ordinal)
         return *piece.block(block), self.starts[number] + block * BLOCK_RUNS
 
     def floor(self, offset: int, first: int, end: int) -> int:
-        """Return the position of the last run that begins at or below an offset, among the positions from `first` up to
-        `end`, without `end` (`Runs.floor`)."""
+        """Return the position of the last run that begins at or below an offset. Only the positions from `first` up to
+        but not including `end` are searched (`Runs.floor`)."""
         lowest, highest = (bisect_right(self.starts, each) - 1 for each in (first, end - 1))
         number = bisect_right(self.first_offsets, offset, lowest + 1, highest + 1) - 1
         piece, start = self.pieces[number], self.starts[number]
@@ -117,7 +121,7 @@ class PackedRuns:
         return start + start_here + bisect_right(offsets, offset, lower, upper) - 1
 
     def columns(self, position: int) -> Iterator[RunColumns]:
-        """Yield the ordinals and offsets of the packed runs from a position on, block by block."""
+        """Yield the ordinals and offsets of the packed runs, block by block. The first run is the one at `position`."""
         while position < self.starts[-1]:
             number = bisect_right(self.starts, position) - 1
             block, skipped = divmod(position - self.starts[number], BLOCK_RUNS)
@@ -128,10 +132,10 @@ class PackedRuns:
     def _split(
         self, pieces: Sequence[PackedPiece], first: int, last: int, turns: Sequence[int]
     ) -> tuple[list[PackedPiece], int, list[PackedPiece]]:
-        """Split some pieces at two ordinals.
+        """Split these pieces at the ordinals `first` and `last`.
 
-        Return the pieces before the ordinal `first`, the number of runs that begin from `first` to `last`, and the
-        pieces after the ordinal `last`.
+        Return the pieces before `first`, the number of runs that begin from `first` to `last`, and the pieces after
+        `last`.
         """
         before: list[PackedPiece] = []
         behind: list[PackedPiece] = []
@@ -154,7 +158,7 @@ class PackedRuns:
         return self._memory.keep(pack(ordinals, offsets, own))
 
     def _drop_last(self) -> RunColumns:
-        """Remove the last piece and return its runs."""
+        """Remove the last piece, and return its runs."""
         for column in (self.first_ordinals, self.first_offsets, self.starts):
             column.pop()
         return self.pieces.pop().open().unpack()

@@ -1,8 +1,9 @@
-"""The packed form of a lane's older runs.
+"""Defines the packed form of a lane's older runs.
 
 A packed run takes one to three bytes, and a look-up unpacks only a few runs. A piece is created once and never changes.
-Its runs are stored in blocks, and an index holds the first run of each block. A block holds the differences between
-consecutive ordinals and offsets, in as few bytes as the largest difference needs, and is deflated.
+The runs of a piece are stored in blocks, and an index contains the first run of each block. A block stores the
+differences between consecutive ordinals and offsets. All differences of a block have the width that its largest
+difference needs, and the block is then compressed (deflate).
 """
 
 import struct
@@ -15,29 +16,29 @@ from operator import add, sub
 from sys import byteorder
 
 BLOCK_RUNS = 128
-"""Number of runs in a block. It is part of the format, so readers and writers must agree on it."""
+"""Number of runs in a block. The number is part of the format, so readers and writers must use the same number."""
 
 _HEAD = struct.Struct("<IIIqq")
-"""The header of a piece: the numbers of runs, of blocks and of ordinals in `turns`, and the ordinal and offset of the
-last run."""
+"""The header of a piece. It contains the number of runs, the number of blocks, the number of ordinals in `turns`, and
+the ordinal and offset of the last run."""
 _ORDINAL_CODES = "BHIQ"
 _OFFSET_CODES = "bhiq"
 _HALF = 1 << 63
 _OBJECTS_BYTES = 512
-"""Memory in bytes that Python needs for a `Packed`, in addition to its numbers."""
+"""Memory in bytes that Python needs for a `Packed` object, in addition to its numbers."""
 
 RunColumns = tuple["array[int]", "array[int]"]
-"""The ordinals and the offsets at which consecutive runs begin."""
+"""The ordinals and the offsets at which consecutive runs begin, as two arrays."""
 
 
 class Packed:
-    """One piece of packed runs, with its index unpacked."""
+    """One piece of packed runs. Its index is already unpacked."""
 
     __slots__ = ("_ends", "_start", "count", "last_offset", "last_ordinal", "offsets", "ordinals", "packed", "turns")
 
     def __init__(self, packed: bytes) -> None:
-        """Unpack only the index of a piece. `packed` is what `pack` returned. Raises ValueError if it is anything
-        else."""
+        """Unpack the index of a piece, but not its blocks. `packed` is a result of `pack`. Raises ValueError for any
+        other bytes."""
         try:
             self.count, blocks, turns, self.last_ordinal, self.last_offset = _HEAD.unpack_from(packed)
             numbers = _numbers(packed[_HEAD.size : _HEAD.size + 8 * (3 * blocks + turns)])
@@ -47,7 +48,7 @@ class Packed:
             raise ValueError("not packed runs: cut off")
         self.packed = packed
         self.ordinals = numbers[:blocks]
-        """The ordinal at which each block begins. `offsets` holds the offsets."""
+        """The ordinal at which each block begins. `offsets` contains the offset at which each block begins."""
         self.offsets = numbers[blocks : 2 * blocks]
         self._ends = numbers[2 * blocks : 3 * blocks]
         self.turns: Sequence[int] = numbers[3 * blocks :]
@@ -57,7 +58,7 @@ class Packed:
 
     @property
     def size_bytes(self) -> int:
-        """Memory in bytes that the piece occupies."""
+        """Memory in bytes that this object occupies."""
         return len(self.packed) + self._start - _HEAD.size + _OBJECTS_BYTES
 
     def block_of(self, ordinal: int) -> int:
@@ -65,7 +66,7 @@ class Packed:
         return max(bisect_right(self.ordinals, ordinal) - 1, 0)
 
     def unpack(self) -> RunColumns:
-        """Return all runs of the piece. Raises ValueError if they are damaged."""
+        """Return all runs of the piece. Raises ValueError if the data is damaged."""
         ordinals, offsets = array("q"), array("q")
         try:
             for number in range(len(self.ordinals)):
@@ -124,7 +125,7 @@ def _narrow(codes: str, numbers: Iterator[int]) -> tuple[int, bytes]:
             return width, _bytes(array(code, wide))
         except OverflowError:
             continue
-    # If offsets differ by more than half of the possible range, the differences are correct modulo 2^64.
+    # If two offsets differ by more than half of the range of int64, their difference is stored modulo 2^64.
     return len(codes) - 1, _bytes(array(codes[-1], map(_wrapped, wide)))
 
 

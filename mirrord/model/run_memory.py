@@ -1,11 +1,12 @@
-"""Limits the memory that a process uses for a flow's runs. Half of the limit is for the newest runs, and half for
+"""Limits the memory that a process uses for a flow's runs. Half of the limit is for the newest runs, and half is for
 packed pieces of older runs.
 
 The newest runs of each partition are always in memory. The more partitions there are, the sooner their runs are packed.
-The pieces that were created or used most recently stay in memory. The other pieces are moved to a store outside memory
-(`Attic`) and are loaded again when they are needed. The limit does not change the answer to a query, only the time that
-it takes. Pieces in the archive (`mirrord.model.archived_runs`) are read when they are needed, and stay in memory while
-there is room.
+The pieces that were created or used most recently stay in memory. Other pieces are moved to a store outside memory
+(`Attic`), and are loaded again when they are needed.
+
+The limit does not change the result of a look-up. It changes only the time that the look-up takes. Pieces in the
+archive (`mirrord.model.archived_runs`) are read when they are needed, and stay in memory while there is room.
 """
 
 from collections import OrderedDict
@@ -20,48 +21,48 @@ from mirrord.model.run_codec import Packed, RunColumns
 RUN_BYTES = 16
 """Memory in bytes for an unpacked run."""
 PIECE_RUNS = 8192
-"""Maximum number of runs in a packed piece. If memory is not short, a lane keeps at least this number of its newest
-runs unpacked, and fewer than twice this number.
-"""
+"""Maximum number of runs in a packed piece. If memory is not scarce, a lane keeps at least this many of its newest runs
+unpacked, and fewer than twice as many."""
 FEWEST_RUNS = 128
-"""Minimum number of newest runs that a lane keeps unpacked, even if memory is short."""
+"""Minimum number of newest runs that a lane keeps unpacked, even if memory is scarce."""
 UNPACKED_BLOCKS = 2048
-"""Maximum number of unpacked blocks that a process caches, of 2 KiB each."""
+"""Maximum number of unpacked blocks that a process caches. A block takes 2 KiB."""
 BLOCKS_BYTES = 4 << 20
 PIECE_BYTES = 512
-"""Memory in bytes that a piece needs wherever its runs are stored, including its key in the state topic."""
+"""Memory in bytes that a piece needs even if its runs are stored elsewhere. It includes the piece's key in the state
+topic."""
 
 
 class Attic(Protocol):
-    """A store for packed pieces outside memory. Its contents do not outlive the process."""
+    """A store for packed pieces outside memory. Its contents are lost when the process ends."""
 
     def put(self, data: bytes) -> int | None:
-        """Store these bytes. Return the number under which they are stored, or None if there is no room."""
+        """Store these bytes. Return the number by which they can be read again, or None if there is no room."""
         ...
 
     def get(self, number: int) -> bytes:
-        """Return the bytes that are stored under this number. They remain stored."""
+        """Return the bytes that are stored under this number. The bytes remain in the store."""
         ...
 
     def free(self, number: int) -> None:
-        """Remove the bytes that are stored under this number, because they are no longer needed."""
+        """Remove the bytes that are stored under this number."""
         ...
 
 
 class RunMemory:
-    """The memory for the runs of one flow in one process.
+    """Manages the memory for the runs of one flow in one process.
 
-    A piece is released when no object refers to it any more.
+    The memory of a piece is released when no object refers to the piece any more.
     """
 
     def __init__(
         self, limit_bytes: int | None = None, attic: Attic | None = None, archive: Archive | None = None
     ) -> None:
-        """Without a limit or without an attic, all pieces stay in memory."""
+        """`limit_bytes` is the limit for all runs. If it is None, or if `attic` is None, all pieces stay in memory."""
         self.archive = archive
         """The archive that holds the runs that `mirrord compact` has moved out of the ledger."""
         self.piece_runs = PIECE_RUNS
-        """Number of runs that are packed into a piece as soon as a lane has twice this number of unpacked runs."""
+        """When a lane has twice this number of unpacked runs, this number of runs is packed into a piece."""
         self._attic = attic
         self._limit = limit_bytes if attic is not None else None
         self._users = 0
@@ -70,8 +71,8 @@ class RunMemory:
         self._here: OrderedDict[int, Packed] = OrderedDict()
         self._here_bytes = 0
         self._away: dict[int, int] = {}
-        """The attic's number for each piece stored there, by the number of the piece. The piece may also be in
-        memory."""
+        """For each piece in the attic, the attic's number for its bytes. The key is the number of the piece. The piece
+        may also be in memory."""
         self._archived: dict[int, ArchivedPart] = {}
         self._dropped: list[int] = []
 
@@ -81,18 +82,19 @@ class RunMemory:
         return self._here_bytes + self._pieces * PIECE_BYTES
 
     def limit(self, limit_bytes: int) -> None:
-        """Set a new limit in bytes."""
+        """Set a new limit, and divide the memory again."""
         if self._attic is not None:
             self._limit = limit_bytes
             self._share()
 
     def join(self) -> None:
-        """Register one more list of runs that uses this memory, and divide the memory again."""
+        """Register another list of runs that uses this memory, and divide the memory again."""
         self._users += 1
         self._share()
 
     def leave(self) -> None:
-        """Unregister a list of runs. Its share is given to the others when the next list is registered."""
+        """Unregister a list of runs. When the next list is registered, the memory is divided again without this
+        list."""
         self._users -= 1
 
     def keep(self, packed: bytes) -> "PackedPiece":
@@ -105,14 +107,14 @@ class RunMemory:
         return piece
 
     def archived(self, part: ArchivedPart) -> "PackedPiece":
-        """Create a piece whose runs are in the archive. They are read when they are first needed."""
+        """Create a piece for runs in the archive. The runs are read when they are needed for the first time."""
         number, self._next = self._next, self._next + 1
         self._archived[number] = part
         self._pieces += 1
         return PackedPiece(self, number, part)
 
     def open(self, number: int) -> Packed:
-        """Return the packed runs of the piece with this number, and load them if they are not in memory."""
+        """Return the packed runs of the piece with this number. Load them first if they are not in memory."""
         found = self._here.get(number)
         if found is None:
             found = Packed(self._from_archive(number) if number in self._archived else self._from_attic(number))
@@ -125,7 +127,7 @@ class RunMemory:
     def drop(self, number: int) -> None:
         """Record that no object refers to this piece any more.
 
-        Python may call this at any moment, so the piece's memory is released later.
+        Python may call this method at any moment, so the memory of the piece is released later.
         """
         self._dropped.append(number)
 
@@ -177,7 +179,7 @@ class RunMemory:
 
 
 class PackedPiece:
-    """A piece of packed runs, which may be in memory, in the attic or in the archive. Two pieces are never equal."""
+    """A piece of packed runs. Its bytes are in memory, in the attic or in the archive. Two pieces are never equal."""
 
     __slots__ = (
         "_memory",
@@ -196,9 +198,9 @@ class PackedPiece:
         self._memory = memory
         self._number = number
         self.archived: ArchivedRuns | None = None
-        """What the ledger records about the runs, if they are in the archive."""
+        """The summary of the runs, if they are in the archive. Otherwise None."""
         self.checksum: int | None = None
-        """Set and used by callers: a checksum of `packed`, once it has been computed."""
+        """A checksum of `packed`, if a caller has computed and stored it here. Otherwise None."""
         if isinstance(content, Packed):
             self.first_ordinal, self.first_offset = content.ordinals[0], content.offsets[0]
             head = content
@@ -219,11 +221,11 @@ class PackedPiece:
         return self.open().packed
 
     def open(self) -> Packed:
-        """Return the packed runs, and load them if they are not in memory."""
+        """Return the packed runs. Load them first if they are not in memory."""
         return self._memory.open(self._number)
 
     def block(self, number: int) -> RunColumns:
-        """Return the runs of the block with this number. They are cached, so the caller must not change them."""
+        """Return the runs of the block with this number. The result is cached, so the caller must not change it."""
         return _block(self, number)
 
 

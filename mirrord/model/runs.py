@@ -1,7 +1,8 @@
-"""Runs: one side of a lane's offset map, as a list of the points at which it changes.
+"""The runs on one side of a lane. A list of runs is one side of the lane's offset map.
 
-A run says that from `ordinal` on, ordinals and offsets advance together until the next run begins. Within a run, the
-difference between offset and ordinal is constant. So a partition without gaps is one run, however long it is.
+A run means that from `ordinal` on, ordinals and offsets advance together until the next run begins. Within a run, the
+difference between offset and ordinal is constant. Therefore a partition without gaps has only one run, however long it
+is.
 """
 
 from array import array
@@ -20,7 +21,7 @@ from mirrord.model.run_memory import ALL_OF_IT, RUN_BYTES, PackedPiece, RunMemor
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """The point where a run begins."""
+    """The point at which a run begins."""
 
     ordinal: int
     """The first ordinal of the run."""
@@ -29,10 +30,11 @@ class Run(msgspec.Struct, frozen=True, array_like=True, order=True):
 
 
 class Runs:
-    """A lane's runs of one side (source or target), in ascending order of ordinals.
+    """The runs on one side of a lane (source or target), in ascending order of ordinals.
 
-    The last run has no end yet: it grows as long as the records are consecutive. The newest runs are held as two arrays
-    of int64, 16 bytes per run. Older runs are packed (`PackedRuns`), and are in memory if `RunMemory` has room.
+    The last run has no end yet. It grows as long as the records are consecutive. The newest runs are stored in two
+    arrays of int64, with 16 bytes per run. Older runs are packed (`PackedRuns`), and stay in memory if `RunMemory` has
+    room.
     """
 
     __slots__ = (
@@ -77,7 +79,7 @@ class Runs:
 
     @property
     def first(self) -> Run | None:
-        """The oldest known run, or None if there are no runs. This unpacks nothing."""
+        """The oldest known run, or None if there are no runs. No piece is unpacked."""
         if self._packed.pieces:
             return Run(self._packed.first_ordinals[0], self._packed.first_offsets[0])
         return Run(self._ordinals[0], self._offsets[0]) if self._ordinals else None
@@ -89,8 +91,8 @@ class Runs:
 
     @property
     def turns(self) -> Sequence[int]:
-        """The ordinals at which offsets go back: those of the runs that begin at a lower offset than the previous run
-        ends.
+        """The ordinals at which offsets go back. They are the first ordinals of the runs that begin at a lower offset
+        than the previous run ends.
 
         Between two of these ordinals, offsets ascend.
         """
@@ -98,13 +100,13 @@ class Runs:
 
     @property
     def pieces(self) -> Sequence[PackedPiece]:
-        """The packed pieces, which hold the runs before the unpacked ones."""
+        """The packed pieces. They contain the runs before the unpacked runs."""
         return self._packed.pieces
 
     def add(self, ordinal: int, offset: int) -> None:
-        """Add a run that begins here, and remove the runs that begin at this ordinal or later.
+        """Add a run that begins at this ordinal and offset. First remove the runs that begin at this ordinal or later.
 
-        If the previous run already maps this ordinal to this offset, no run is stored.
+        If the previous run already maps this ordinal to this offset, no run is added.
         """
         self._supersede(ordinal)
         if self._ordinals:
@@ -119,9 +121,9 @@ class Runs:
             self.settle()
 
     def add_ascending(self, ordinal: int, offset: int) -> None:
-        """Add a run of a side on which offsets always ascend from run to run.
+        """Add a run, on a side where offsets always ascend from run to run.
 
-        Like `add`, but also remove the runs that begin above this offset.
+        The method does the same as `add`, and also removes the runs that begin above this offset.
         """
         before = self.run_at(ordinal - 1)
         if before is not None and before.offset > offset:
@@ -129,12 +131,12 @@ class Runs:
         self.add(ordinal, offset)
 
     def settle(self) -> None:
-        """Pack the oldest unpacked runs, if there are more unpacked runs than the memory allows."""
+        """Pack the oldest unpacked runs, if there are more unpacked runs than `RunMemory` allows."""
         while len(self._ordinals) >= 2 * (count := self._memory.piece_runs):
             self._packed.append_merged(*self._take_oldest(count), self._turns)
 
     def offset_of(self, ordinal: int) -> int | None:
-        """Return the offset of an ordinal, or None if it is below the first run."""
+        """Return the offset of an ordinal, or None if the ordinal is below the first run."""
         packed = self._packed
         number = bisect_left(packed.first_ordinals, ordinal)
         if number < len(packed.first_ordinals) and packed.first_ordinals[number] == ordinal:
@@ -150,13 +152,13 @@ class Runs:
         return None if at < 0 else Run(ordinals[at], offsets[at])
 
     def after(self, ordinal: int) -> Run | None:
-        """Return the first run that begins after an ordinal, or None."""
+        """Return the first run that begins after an ordinal, or None if there is none."""
         at = self.position(ordinal + 1)
         return self.at(at) if at < len(self) else None
 
     def between(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """Yield `(ordinal, offset, length)` for each part of a run that lies within the ordinals from `first` to
-        `last`, both included."""
+        """Yield `(ordinal, offset, length)` for each part of a run within the ordinals from `first` to `last`. Both
+        ends are included."""
         runs = chain.from_iterable(
             zip(*columns, strict=True) for columns in self._columns(max(self.position(first + 1) - 1, 0))
         )
@@ -216,7 +218,8 @@ class Runs:
         return Run(*self._packed.at(position))
 
     def position(self, ordinal: int) -> int:
-        """Return the number of runs that begin below an ordinal, which is also the position of the next run."""
+        """Return the number of runs that begin below an ordinal. That number is the position of the first run at or
+        above the ordinal."""
         packed = self._packed
         number = bisect_left(packed.first_ordinals, ordinal) - 1
         if number >= 0 and packed.first_ordinals[number] + 1 == ordinal:
@@ -225,8 +228,8 @@ class Runs:
         return first + bisect_left(ordinals, ordinal)
 
     def near(self, ordinal: int) -> int:
-        """Return the position of the run that contains an ordinal, or of an earlier run if that avoids unpacking a
-        piece.
+        """Return the position of the run that contains an ordinal. If this would unpack a piece, the position of an
+        earlier run may be returned instead.
 
         Offsets ascend from the returned position up to the run that contains the ordinal.
         """
@@ -241,10 +244,10 @@ class Runs:
         return max(self.position(ordinal + 1) - 1, 0)
 
     def floor(self, offset: int, first: int, end: int) -> int:
-        """Return the position of the last run that begins at or below an offset, among the positions from `first` up to
-        `end`, without `end`.
+        """Return the position of the last run that begins at or below an offset. Only the positions from `first` up to
+        but not including `end` are searched.
 
-        Return `first - 1` if there is no such run. Offsets must ascend from run to run in that range (`turns`).
+        Return `first - 1` if there is no such run. Offsets must ascend from run to run at these positions (`turns`).
         """
         packed = self._packed.count
         if end > packed:
@@ -257,14 +260,15 @@ class Runs:
         return self._packed.floor(offset, first, min(end, packed))
 
     def tail_packed(self) -> bytes:
-        """Return the runs that are not in `pieces`, in packed form. Return empty bytes if there are no such runs."""
+        """Return the unpacked runs in packed form, or empty bytes if there are none. These are the runs that are not in
+        `pieces`."""
         if not self._ordinals:
             return b""
         return pack(self._ordinals, self._offsets, [turn for turn in self._turns if turn >= self._ordinals[0]])
 
     @staticmethod
     def restored(pieces: Sequence[PackedPiece], tail: bytes, memory: RunMemory = ALL_OF_IT) -> "Runs":
-        """Create `Runs` from packed pieces and the result of `tail_packed`. Raises ValueError if they are not in
+        """Create `Runs` from packed pieces and a result of `tail_packed`. Raises ValueError if the runs are not in
         order."""
         runs = Runs(memory=memory)
         last = Packed(tail) if tail else pieces[-1].open() if pieces else None
@@ -306,7 +310,7 @@ class Runs:
         self.settle()
 
     def copy(self) -> "Runs":
-        """Return a copy. Later changes to one of the two do not affect the other."""
+        """Return an independent copy."""
         twin = Runs(memory=self._memory)
         twin._ordinals = self._ordinals[:]
         twin._offsets = self._offsets[:]
@@ -315,7 +319,7 @@ class Runs:
         return twin
 
     def _take_oldest(self, count: int) -> RunColumns:
-        """Remove the oldest unpacked runs and return them."""
+        """Remove the oldest `count` unpacked runs, and return them."""
         ordinals, offsets = self._ordinals[:count], self._offsets[:count]
         del self._ordinals[:count]
         del self._offsets[:count]
@@ -331,13 +335,14 @@ class Runs:
             self._turns.pop()
 
     def _around(self, ordinal: int) -> tuple["array[int]", "array[int]", int]:
-        """Return consecutive runs that include the one with this ordinal, and the position of the first of them."""
+        """Return the ordinals and offsets of consecutive runs that include the run with this ordinal. Also return the
+        position of the first of these runs."""
         if not self._packed.pieces or self._ordinals[0] <= ordinal:
             return self._ordinals, self._offsets, self._packed.count
         return self._packed.around(ordinal)
 
     def _columns(self, position: int) -> Iterator[RunColumns]:
-        """Yield the ordinals and offsets of all runs from a position on, block by block."""
+        """Yield the ordinals and offsets of all runs, block by block. The first run is the one at `position`."""
         yield from self._packed.columns(position)
         position = max(position - self._packed.count, 0)
         yield self._ordinals[position:], self._offsets[position:]

@@ -1,8 +1,9 @@
-"""The status document: the answer of `/status` and `mirrord status --json`.
+"""The status document. `/status` and `mirrord status --json` return it.
 
-Tables, metrics and the status page are derived from it. The names of fields end in their units: `_s` is seconds, `_ms`
-is milliseconds, and `_bytes` and `_records` are counts. A point in time in `_ms` is counted from the Unix epoch. None
-means that the value is unknown, for example because the daemon or the source does not answer. It never means zero.
+Tables, metrics and the status page are derived from this document. The names of fields show their units: `_s` means
+seconds, `_ms` means milliseconds, and `_bytes` and `_records` are counts. A point in time in `_ms` is counted from the
+Unix epoch. None means that the value is unknown, for example because the daemon or the source does not answer. None
+never means zero.
 """
 
 from collections import Counter
@@ -28,33 +29,36 @@ LanePhase = Literal[
     "gone",
     "unknown",
 ]
-"""The phase of a lane. "paused": an operator has paused the lane, and it is drained. "unknown": no replicator reports
-the lane. The others are the phases of `mirrord.replication.lane.state.Phase`.
-"""
+"""The phase of a lane. "paused" means that an operator has paused the lane, and that the lane is drained. "unknown"
+means that no replicator reports the lane. The other phases are those of `mirrord.replication.lane.state.Phase`."""
 
 WAITING: frozenset[LanePhase] = frozenset({"opening", "waiting", "resuming", "settling", "rebuilding"})
-"""Phases in which a lane copies nothing, and either tries to continue by itself or waits for an operator."""
+"""Phases in which a lane does not copy. The lane either tries to continue by itself, or waits for an operator."""
 
 FlowPhase = Literal["starting", "running", "standby", "draining", "stopped", "down"]
 """State of a flow. "standby": another daemon holds the lease. "stopped": the last daemon that held the lease has
-drained the flow and released the lease. "down": that daemon vanished without releasing the lease.
-"""
+drained the flow and released the lease. "down": the last daemon that held the lease ended without releasing the
+lease."""
 
 HostState = Literal["starting", "healthy", "unsure", "quarantined", "unknown", "leaving"]
-"""State of a replicator. "unsure": it has not answered for a while, or its event loop makes no progress. "quarantined":
-it is being ended, and its lanes are given to others when it is known to have ended or may no longer write. "unknown":
-it cannot be reached, and may copy until the ledger shows that other replicators have its lanes. "leaving": it is
-draining its lanes in order to end.
+"""State of a replicator. The following states need an explanation:
+
+- "unsure": the replicator has not answered for a while, or its event loop makes no progress.
+- "quarantined": the supervisor is ending the replicator. Its lanes are assigned to others when it is known to have
+  ended or may no longer write.
+- "unknown": the replicator cannot be reached. It may continue to copy until the ledger shows that other replicators
+  have its lanes.
+- "leaving": the replicator drains its lanes in order to end.
 """
 
 Guarantee = Literal["exactly-once", "at-least-once"]
-"""What a flow guarantees about each record. "at-least-once": the target's brokers failed the probe, so a record may be
-duplicated. Records are lost in neither case."""
+"""What a flow guarantees for each record. "at-least-once" means that the target's brokers failed the probe, so a record
+may be duplicated. With either guarantee, no record is lost."""
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
-    """Whether a cluster can be reached from the process that reports the status. `since_ms` is the time at which it
-    became reachable or unreachable."""
+    """Whether the process that reports the status can reach a cluster. `since_ms` is the time of the last change
+    between reachable and unreachable."""
 
     alias: Alias
     cluster_id: ClusterId | None
@@ -76,32 +80,35 @@ class LeaseStatus(msgspec.Struct, frozen=True):
     epoch: int
     age_ms: int
     program: str = ""
-    """Version and commit of the daemon's mirrord."""
+    """Version and commit of the mirrord that the daemon runs."""
 
 
 class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
-    """A transaction at the source that has not ended, so that a lane cannot copy beyond its first record."""
+    """A transaction at the source that has not ended. Until it ends, a lane cannot copy the transaction's first record
+    or any record after it."""
 
     first_offset: int
-    """Offset of its first record in the source partition. Records from there on are not copied before the transaction
-    ends."""
+    """Offset of the transaction's first record in the source partition. Records from this offset on are not copied
+    before the transaction ends."""
     since_ms: int
-    """Time at which mirrord first observed that the source's last stable offset stays at this offset."""
+    """Time since which mirrord observes that the source's last stable offset does not advance beyond `first_offset`."""
     producer_id: int = -1
-    """Producer id of the transaction, or -1 while the source does not report it."""
+    """Producer id of the transaction, or -1 if the source does not report it."""
     producer_epoch: int = -1
     transactional_id: str = ""
-    """Empty if no transaction coordinator reports it. mirrord needs the permission to DESCRIBE the transactional id."""
+    """Transactional id of the producer. Empty if no transaction coordinator reports it. mirrord needs the permission to
+    DESCRIBE the transactional id."""
     state: str = ""
-    """State of the transaction as reported by its coordinator, such as Ongoing."""
+    """State of the transaction as its coordinator reports it, such as Ongoing."""
     last_record_ms: int = -1
-    """Timestamp of the newest record of its producer in the source partition, or -1 if it is unknown."""
+    """Timestamp of the newest record that the transaction's producer wrote to the source partition, or -1 if it is
+    unknown."""
     trouble: str = ""
-    """One line for people that says why the transaction's producer is unknown."""
+    """One line for operators that says why the transaction's producer is unknown."""
 
     @property
     def line(self) -> str:
-        """Description of the transaction and its producer, for people."""
+        """Description of the transaction and its producer, for operators."""
         if self.producer_id < 0:
             return f"a transaction that began at offset {self.first_offset}, whose producer is not known{self._why}"
         name = f', transactional id "{self.transactional_id}"' if self.transactional_id else ""
@@ -116,15 +123,15 @@ class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProofStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How far audits have proven a lane: the record at each source offset below `source_offset` is at the target, or
-    its absence is explained."""
+    """How far audits have proven a lane. Each record below `source_offset` is at the target, or the reason for its
+    absence is known."""
 
     level: ProvingLevel
     source_offset: int
     newest_ms: int | None = None
-    """Highest timestamp of the records below `source_offset`, if it is known."""
+    """Highest timestamp of the records below `source_offset`, or None if it is unknown."""
     at_ms: int
-    """End time of the last audit that proved more of the lane."""
+    """End time of the last audit that proved more of the lane than before."""
 
 
 class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,30 +144,28 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     """Name of the replicator that hosts the lane."""
     ordinal: int | None = None
-    """Number of records copied since the lane was opened, which is also the next ordinal."""
+    """Number of records copied since the lane was opened. This number is also the next ordinal."""
     source_offset: int | None = None
     """The next source offset to be copied."""
     source_end: int | None = None
     target_offset: int | None = None
     lag_records: int | None = None
-    """Number of source offsets that are not processed yet. It includes transaction markers and compacted offsets, so
-    the number of records may be smaller.
-    """
+    """Number of source offsets that are not processed yet. The number includes transaction markers and compacted
+    offsets, so the number of records may be smaller."""
     lag_s: float | None = None
-    """Time since the target last held all records of the source. No record that is missing at the target is older. 0 if
-    no record is missing.
-    """
+    """Time since the target last held all records of the source. No record that is missing at the target is older than
+    that. 0 if no record is missing."""
     source_start: int | None = None
     """Log start offset of the source partition."""
     retention_left_s: float | None = None
-    """Estimated time until the source deletes records that are not copied yet. It is extrapolated from how the log
-    start offset moved in the last hour, and from the topic's retention. None if neither approaches the lane's position.
-    """
+    """Estimated time until the source deletes records that are not copied yet. The estimate is based on the movement of
+    the log start offset in the last hour, and on the topic's retention. None if neither of them approaches the lane's
+    position."""
     open_transaction: OpenTransaction | None = None
-    """The open transaction for which the lane has waited longer than the flow's `transaction_alarm`, if there is
-    one."""
+    """The open transaction that blocks the lane. None unless the lane has waited longer than the flow's
+    `transaction_alarm`."""
     protected: bool | None = None
-    """Whether the target broker remembers the lane's producer and would refuse a repeated batch by itself."""
+    """Whether the target broker remembers the lane's producer. If it does, it refuses a repeated batch by itself."""
     records_per_s: float | None = None
     bytes_per_s: float | None = None
     in_flight_bytes: int = 0
@@ -168,46 +173,45 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     copied_bytes: int = 0
     raw_batches: int = 0
     rebuilt_batches: dict[str, int] = {}
-    """Number of batches that were copied record by record, by the reason why they could not be copied raw."""
+    """Number of batches that were rebuilt record by record, by the reason why they could not be copied raw."""
     verdict_offsets: dict[str, int] = {}
     """Number of source offsets that were not copied, by the reason of the verdict."""
     foreign_offsets: int = 0
-    """Number of target offsets between the lane's records at which other clients have written, as far back as the
-    lane's offset map reaches."""
+    """Number of target offsets that other clients have written between the lane's records. Only offsets within the
+    range of the lane's offset map are counted."""
     proof: ProofStatus | None = None
-    """How far audits have proven the lane. None if no audit has proven any of it."""
+    """How far audits have proven the lane. None if no audit has proven any part of the lane."""
     unproven_records: int | None = None
     """Number of copied records that no audit has proven yet."""
     seek_to: int | None = None
-    """The source offset to which an operator command seeks the lane. None when no such command is left to carry out."""
+    """The source offset to which an operator command seeks the lane. None if no such command is pending."""
     note: str = ""
-    """One line for people that says why the lane is halted, or what it waits for."""
+    """One line for operators that says why the lane is halted, or what the lane waits for."""
 
 
 RequestKind = Literal["fetch", "produce"]
 
 
 class RequestsStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Statistics of one kind of request, since the process that reports them started."""
+    """Statistics of one kind of request, since the start of the process that reports them."""
 
     api: RequestKind
     buckets: tuple[int, ...]
     """Number of responses by latency, one number per bucket (`mirrord.model.metrics.LATENCY_BOUNDS_S`). The last bucket
-    counts all higher latencies. A fetch is counted only if it returned records, because otherwise the broker delays its
-    response on purpose.
-    """
+    counts all higher latencies. A fetch is counted only if it returned records, because a broker deliberately delays an
+    empty response."""
     seconds: float
     """Total duration of the requests that are counted in `buckets`."""
     errors: dict[str, int]
-    """Number of errors for a partition in these responses, by Kafka's name of the error."""
+    """Number of errors in these responses, by Kafka's name of the error. Each partition with an error counts once."""
     throttled_s: float = 0.0
     """Total time for which brokers throttled connections because of a quota."""
 
 
 class CountsStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Counters of a flow, since this daemon began to hold or watch it.
+    """Counters of a flow. The counters start at zero when this daemon begins to run or to watch the flow.
 
-    They never decrease, even when lanes move and replicators end.
+    The counters never decrease, even when lanes move and replicators end.
     """
 
     copied_records: int = 0
@@ -230,14 +234,15 @@ class ReplicatorStatus(msgspec.Struct, frozen=True, kw_only=True):
     """CPU time (user and system) that the replicator's process has used since it started."""
     rss_bytes: int
     loop_age_ms: float
-    """Time between the last completed iteration of the replicator's event loop and its report."""
+    """Time between the last completed iteration of the replicator's event loop and the report."""
     state: HostState = "healthy"
     node: str = ""
-    """Id of the Ray node on which the replicator runs. Empty without Ray."""
+    """Id of the Ray node on which the replicator runs. Empty if the daemon does not use Ray."""
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """Sums over the lanes of a flow. A lane's counters start again at zero when it moves to another replicator."""
+    """Sums over the lanes of a flow. The counters of a lane start again at zero when the lane moves to another
+    replicator."""
 
     lanes: dict[str, int]
     """Number of lanes in each state."""
@@ -254,13 +259,13 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     raw_batches: int
     rebuilt_batches: dict[str, int]
     raw_share: float | None
-    """Share of batches that were copied raw, from 0 to 1. None before the first batch."""
+    """Share of all batches that were copied raw, from 0 to 1. None if there are no batches yet."""
     verdict_offsets: dict[str, int]
     foreign_offsets: int = 0
     unproven_records: int | None = None
-    """Number of copied records that no audit has proven yet. None if it is unknown for any lane."""
+    """Number of copied records that no audit has proven yet. None if the number is unknown for any lane."""
     audited_ms: int | None = None
-    """End time of the last audit that proved more of any lane."""
+    """End time of the last audit that proved more of any lane than before."""
 
     @staticmethod
     def of(lanes: Sequence[LaneStatus]) -> "Totals":
@@ -292,8 +297,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LossStatus(msgspec.Struct, frozen=True):
-    """Number of source offsets of one partition that were lost because its topic was deleted. They are not included in
-    `LaneStatus.verdict_offsets`."""
+    """Number of source offsets of one partition that were lost because its topic was deleted.
+    `LaneStatus.verdict_offsets` does not include these offsets."""
 
     topic: str
     partition: int
@@ -302,7 +307,7 @@ class LossStatus(msgspec.Struct, frozen=True):
 
 
 class TopicStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic that needs attention. Each text in it is one line for people."""
+    """A topic that needs attention. Each text is one line for operators."""
 
     topic: str
     target_topic: str
@@ -310,26 +315,25 @@ class TopicStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Why the topic is not copied, or why its configs are not synced."""
     remarks: tuple[str, ...] = ()
     drift: tuple[str, ...] = ()
-    """Configs of the target topic that differ from what they should be and could not be altered, each with its name,
-    current value and required value."""
+    """Configs of the target topic that have a wrong value and could not be altered. Each text contains the config's
+    name, its current value and its required value."""
 
 
 class LatencyStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The flow's latency, measured with its heartbeats. It is known only to the daemon that copies the flow."""
+    """The flow's latency, measured with its heartbeats. Only the daemon that copies the flow knows the latency."""
 
     latency_ms: float | None = None
-    """Time from when a heartbeat is written at the source until it can be read at the target. If a newer heartbeat has
-    been on its way for longer than that, its age is reported instead.
-    """
+    """Time from the write of a heartbeat at the source until the heartbeat can be read at the target. If a newer
+    heartbeat has already been on its way for longer than that, the age of the newer heartbeat is reported instead."""
     latency_error_ms: float | None = None
-    """Maximum error of `latency_ms` in either direction. It is 0 if the daemon itself wrote the heartbeat, because then
-    one clock measured both times."""
+    """Maximum error of `latency_ms` in either direction. The error is 0 if the daemon itself wrote the heartbeat,
+    because the same clock then measured both times."""
     clock_offset_ms: float | None = None
     """How far the clock of the source's active controller is ahead of the clock of the target's active controller."""
     clock_error_ms: float | None = None
     """Maximum error of `clock_offset_ms` in either direction."""
     note: str = ""
-    """One line for people that says why the time of a cluster is unknown."""
+    """One line for operators that says why the time of a cluster is unknown."""
 
 
 class RpoStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -337,47 +341,44 @@ class RpoStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     rpo_s: float
     within: bool | None
-    """True if every selected topic is copied and no lane lags by more than `rpo_s`. False if that is not so, or if it
-    is unknown. None on a standby, which does not measure it.
-    """
+    """True if every selected topic is copied and no lane lags by more than `rpo_s`. False if this is not the case, or
+    if it is unknown. None on a standby, because a standby does not measure it."""
     why: str = ""
-    """One line for people that says why the objective is not met, or why that is unknown."""
+    """One line for operators that says why the objective is not met, or why it is unknown whether it is met."""
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The audits of a flow, or its compactions: the last one, on whichever machine it ran, and the next scheduled
-    one."""
+    """The audits or the compactions of a flow: the last job of this kind on any machine, and the next scheduled job."""
 
     job: Job
     every_s: float | None = None
     """Interval of the schedule, or None if this kind of job is not scheduled."""
     runs: bool = False
-    """Whether the last job still runs, according to the ledger."""
+    """Whether the last job is still running, according to the ledger."""
     host: str = ""
     pid: int = 0
     done: int = 0
     every: int = 0
-    """`done` of `every` steps of the last job are completed. A step is a range of an audit, or a gap of a compaction.
-    Both numbers are 0 while they are unknown."""
+    """Number of steps of the last job. `done` is the number of completed steps. A step is one range of an audit, or one
+    gap of a compaction. Both numbers are 0 while they are unknown."""
     began_ms: int | None = None
-    """Start time of the last job, or None if there has been no such job."""
+    """Start time of the last job, or None if no job of this kind has run."""
     ended_ms: int | None = None
     succeeded_ms: int | None = None
-    """End time of the last job that completed its work, including an audit that found differences."""
+    """End time of the last job that completed its work. An audit that found differences has also completed its work."""
     outcome: JobOutcome | None = None
-    """How the last job ended. None if it still runs, or if its process has died."""
+    """The outcome of the last job. None if the job is still running, or if its process has died."""
     line: str = ""
-    """One line for people with the result of the last job."""
+    """One line for operators with the result of the last job."""
     next_ms: int | None = None
-    """Start time of the next scheduled job. It is known only to the daemon that holds the flow's lease."""
+    """Start time of the next scheduled job. Only the daemon that holds the flow's lease knows this time."""
     note: str = ""
-    """One line for people about a failure that `line` does not contain: for example, why a scheduled job did not
-    start."""
+    """One line for operators about a failure that `line` does not contain. For example, it says why a scheduled job did
+    not start."""
 
 
 class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one flow. `totals` is always `Totals.of(lanes)`, and is included so that readers need not compute
-    it."""
+    """The state of one flow. `totals` always equals `Totals.of(lanes)`, so that readers need not compute the sums."""
 
     name: str
     source: ClusterStatus
@@ -387,54 +388,55 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     totals: Totals
     lanes: tuple[LaneStatus, ...]
     replicators: tuple[ReplicatorStatus, ...] = ()
-    """The replicators that currently host the flow's lanes, or could. They are known only to the daemon that runs the
-    flow."""
+    """The replicators that host lanes of the flow, or that could host lanes. Only the daemon that runs the flow knows
+    them."""
     guarantee: Guarantee | None = None
-    """What the flow guarantees about each record. None if it is unknown, because the flow has never run or its ledger
+    """What the flow guarantees for each record. None if it is unknown, because the flow has never run or its ledger
     cannot be read."""
     guarantee_note: str = ""
-    """One line for people that says which rules of the probe the target's brokers failed, or why they were not
-    probed."""
+    """One line for operators that says which rules of the probe the target's brokers failed, or why the brokers were
+    not probed."""
     note: str = ""
-    """One line for people: for example, why the flow does not run, or which topic could not be created."""
+    """One line for operators. For example, it says why the flow does not run, or which topic could not be created."""
     topics: tuple[TopicStatus, ...] = ()
-    """The topics that need attention. They are known only to the daemon that runs the flow."""
+    """The topics that need attention. Only the daemon that runs the flow knows them."""
     remarks: tuple[str, ...] = ()
-    """Further remarks for people, one line each."""
+    """Further remarks for operators, one line each."""
     latency: LatencyStatus | None = None
-    """The latency of the flow. None while the flow copies no heartbeats."""
+    """The latency of the flow. None if the flow does not copy heartbeats."""
     rpo: RpoStatus | None = None
     """Whether the flow meets its `rpo`. None if no `rpo` is configured."""
     counts: CountsStatus | None = None
-    """Counters of the flow. They are known only to the daemon that runs it."""
+    """Counters of the flow. Only the daemon that runs the flow knows them."""
     ledger_end: int | None = None
-    """Offset of the ledger topic up to which the ledger has been read."""
+    """The offset of the ledger topic up to which the reporting process has read the ledger."""
     groups: dict[str, int] | None = None
-    """Number of positions of consumer groups by `mirrord.model.group_status.GroupState`.
+    """Number of positions of consumer groups in each state (`mirrord.model.group_status.GroupState`).
 
-    None while positions are not synced.
+    None if positions are not synced.
     """
     groups_followed: bool | None = None
-    """Whether the positions of consumer groups are synced without a failure. None if that is not configured."""
+    """Whether the positions of consumer groups are synced without a failure. None if the sync is not configured."""
     jobs: tuple[JobStatus, ...] = ()
     """Audits and compactions of the flow, if they are scheduled or have ever run."""
     losses: tuple[LossStatus, ...] = ()
-    """Source offsets that were lost because their topics were deleted, including topics that were created again."""
+    """Source offsets that were lost because their topics were deleted. Topics that were created again afterwards are
+    included."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The status of all flows of one configuration, as one process knows it at one moment."""
+    """The status of all flows in one configuration, as one process knows it at one moment."""
 
     version: str
     """Version of mirrord."""
     instance: str
     at_ms: int
     gathered: Literal["daemon", "target"]
-    """"daemon": the running daemon created the document. "target": another process derived it from the ledger on the
-    target cluster, because no daemon answered."""
+    """Who created the document. "daemon": the running daemon. "target": another process, which derived it from the
+    ledger on the target cluster because no daemon answered."""
     flows: tuple[FlowStatus, ...]
     commit: str | None = None
-    """Git commit of mirrord, or None if it cannot be determined."""
+    """Git commit of mirrord, or None if it is unknown."""
 
     def encode(self) -> bytes:
         """Return the document as JSON."""
@@ -442,8 +444,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def decode(document: bytes) -> "Status":
-        """Decode a status document, which may come from another version of mirrord. Raises ValueError if it is not
-        one."""
+        """Decode a status document, which may come from another version of mirrord. Raises ValueError if `document` is
+        not a status document."""
         return msgspec.json.decode(document, type=Status)
 
 

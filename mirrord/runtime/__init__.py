@@ -1,1 +1,1 @@
-"""Services that every process needs: clock, logs, tasks, and build information."""
+"""Services that every process needs: clock, logs, background tasks, and build information."""

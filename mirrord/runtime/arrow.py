@@ -1,4 +1,5 @@
-"""Typed access to pyarrow. pyarrow ships no types, so every name that mirrord uses gets its type here."""
+"""Gives access to pyarrow with types. pyarrow itself has no type annotations, so this module defines a type for every
+name that mirrord uses."""
 
 import importlib
 from typing import Any
@@ -6,4 +7,4 @@ from typing import Any
 arrow: Any = importlib.import_module("pyarrow")
 
 RecordBatch = Any
-"""A `pyarrow.RecordBatch`."""
+"""The type of a `pyarrow.RecordBatch`."""

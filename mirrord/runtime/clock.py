@@ -1,4 +1,4 @@
-"""The interface through which all code reads the time and waits, so that tests can control both."""
+"""The interface through which all code reads the time and waits. Tests replace the clock to control the time."""
 
 import asyncio
 import time
@@ -6,15 +6,16 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """The clock for all code that waits or reads the time. Times from two different clocks cannot be compared."""
+    """A clock for all code that waits or reads the time. Times from two different clocks must not be compared."""
 
     def monotonic(self) -> float:
-        """Return the seconds since an arbitrary moment. The value never jumps, and it advances while the machine is
-        suspended."""
+        """Return the number of seconds since an arbitrary moment. The value never jumps. It also advances while the
+        machine is suspended."""
         ...
 
     def wall_ms(self) -> int:
-        """Return the milliseconds since 1970. The value is for people, because the wall clock may jump."""
+        """Return the number of milliseconds since 1970. The value is only for display, because the wall clock may
+        jump."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -23,20 +24,20 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clocks.
+    """The clocks of the machine.
 
-    `monotonic` is CLOCK_BOOTTIME. `time.monotonic` and the event loop's time stop while the machine is suspended, so a
-    lease would still seem to be valid after that.
+    `monotonic` reads CLOCK_BOOTTIME. `time.monotonic` and the event loop's time are not used, because they stop while
+    the machine is suspended. After a suspension, an expired lease would still seem to be valid.
     """
 
     def monotonic(self) -> float:
-        """Return seconds since the machine was started."""
+        """Return the number of seconds since the machine was started."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def wall_ms(self) -> int:
-        """Return milliseconds since 1970."""
+        """Return the number of milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for this number of seconds, on the event loop."""
+        """Wait for this number of seconds on the event loop."""
         await asyncio.sleep(seconds)

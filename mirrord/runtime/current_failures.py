@@ -1,4 +1,4 @@
-"""The current failures of a task that is retried, for the log and for the status."""
+"""Tracks the current failures of a task that is retried. The failures are shown in the log and in the status."""
 
 import structlog
 
@@ -6,22 +6,22 @@ log = structlog.get_logger()
 
 
 class Troubles:
-    """One line for each part of a task that currently fails. A line is logged when it appears or changes, not at every
-    attempt."""
+    """The current failures of a task, with one line for each part that fails. A line is logged when it appears or
+    changes, not at every attempt."""
 
     def __init__(self, event: str, **context: str) -> None:
-        """Begin without failures. `event` is the name of the log event, and `context` is logged with each line."""
+        """`event` is the name of the log event, and `context` is logged with each line."""
         self._event = event
         self._context = context
         self._lines: dict[str, str] = {}
 
     @property
     def lines(self) -> list[str]:
-        """The current failures, one line each."""
+        """One line for each current failure."""
         return list(self._lines.values())
 
     def report(self, line: str, part: str = "") -> None:
-        """Record the current failure of a part; an empty line means that the part succeeds."""
+        """Record the current failure of a part of the task. An empty line means that the part succeeds."""
         if line and line != self._lines.get(part):
             log.warning(self._event, reason=line, **self._context)
         if line:

@@ -1,4 +1,4 @@
-"""Finds the Java that runs the lab's brokers and Spark."""
+"""Finds the Java installation with which Spark and the lab's brokers run."""
 
 import os
 import re
@@ -14,9 +14,10 @@ NEEDED = f"the lab needs Java {OLDEST_JAVA} or newer to run Kafka"
 
 
 def find_java(needed: str = NEEDED) -> str:
-    """Return the path of a Java that is new enough, from JAVA_HOME or else from the PATH.
+    """Return the path of a Java that is new enough. The path is from JAVA_HOME if that variable is set, and otherwise
+    from the PATH.
 
-    Raises EnvironmentFault with one line, which begins with `needed`.
+    Raises EnvironmentFault with a message of one line, which begins with `needed`.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
@@ -42,7 +43,7 @@ def _checked(java: str, needed: str) -> str:
 
 
 def java_release(settings: str) -> int | None:
-    """Return the Java release (8, 17, 21 ...) that the output of `-XshowSettings:properties` names, or None if it names
-    none."""
+    """Return the Java release (8, 17, 21 ...) in the output of `java -XshowSettings:properties`. Return None if the
+    output contains no release."""
     found = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", settings, re.MULTILINE)
     return int(found[1]) if found else None

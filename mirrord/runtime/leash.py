@@ -1,8 +1,9 @@
-"""Starts a program that ends with its parent, even if the parent is killed with -9 (Linux: PR_SET_PDEATHSIG).
+"""Starts a program that ends when its parent ends, even if the parent is killed with `kill -9` (Linux:
+PR_SET_PDEATHSIG).
 
-When this module runs as a script, it makes its process end with the parent, and then replaces itself by the program
-under the same process id. The kernel watches the *thread* that started the program, not its process. That thread must
-live as long as the process.
+This module runs as a script. It first makes its own process end with the parent. Then it replaces itself by the
+program, under the same process id. The kernel watches the thread that started the program, not the parent process.
+Therefore that thread must live as long as the parent process.
 """
 
 import ctypes
@@ -15,20 +16,20 @@ _PR_SET_PDEATHSIG = 1
 
 
 def leashed(command: list[str]) -> list[str]:
-    """Return a command that runs the given command as a process that ends when the current process ends."""
+    """Return a command that runs `command` in a process that ends when the current process ends."""
     return [sys.executable, "-I", "-S", str(Path(__file__)), str(os.getpid()), *command]
 
 
 def tie_to(parent: int) -> None:
-    """Make this process end when its parent ends. If the parent has already ended, end at once."""
+    """Make the current process end when its parent ends. If the parent has already ended, end at once."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # the parent died before the call took effect
+    if os.getppid() != parent:  # the parent ended before the call took effect
         os._exit(1)
 
 
 def main(parent: int, command: list[str]) -> None:
     tie_to(parent)
-    os.execvp(command[0], command)  # noqa: S606 - the program is the caller's choice, and there is no shell
+    os.execvp(command[0], command)  # noqa: S606 - the caller chooses the program, and no shell is used
 
 
 if __name__ == "__main__":

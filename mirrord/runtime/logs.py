@@ -1,8 +1,9 @@
-"""Logging as JSON lines in a rotated file, and on stderr in a form for people (on a terminal) or for log collectors
-(otherwise).
+"""Configures logging. Logs are written as JSON lines to a file, which is rotated, and also to stderr. If stderr is a
+terminal, the logs on it are formatted for reading. Otherwise they are JSON lines for log collectors.
 
-An event has a stable snake_case name, and its details are keys: `log.info("lane_halted", lane=..., reason=...)`. Logs
-of libraries that use the standard `logging` have the same form. Secrets are masked here, whatever a caller passes.
+An event has a fixed name in snake_case, and its details are keys: `log.info("lane_halted", lane=..., reason=...)`. Logs
+of libraries that use the standard `logging` module have the same form. Secrets are masked in this module, even if a
+caller passes them.
 """
 
 import errno
@@ -24,24 +25,25 @@ from mirrord.model.errors import EnvironmentFault
 FILE_BYTES = 32 << 20
 FILES_KEPT = 5
 PROCESSES = 1_000
-"""Largest number of processes that may write logs with one name into one directory."""
+"""Maximum number of processes that may write logs of the same name to the same directory."""
 _MASK = "***"
 _locks: list[int] = []
-"""The file descriptor that holds the lock on this process's log file."""
+"""The file descriptor that locks this process's log file."""
 
 
 def default_directory() -> Path:
-    """Return the log directory to use if none is configured: the user's state directory (XDG base directory rules)."""
+    """Return the log directory to use if none is configured. The directory is in the user's state directory (XDG base
+    directory specification)."""
     base = os.environ.get("XDG_STATE_HOME")
     return (Path(base) if base else Path.home() / ".local" / "state") / "mirrord"
 
 
 def set_up(directory: str | None, name: str, *, on_stderr: bool = True) -> Path:
-    """Send all logs of this process to `<directory>/<name>.log` and to stderr, and return the file's path.
+    """Send all logs of this process to `<directory>/<name>.log` and to stderr. Return the path of the file.
 
-    `directory` comes from the configuration. Each process rotates its own file: while another process with this name is
-    alive, the file is `<name>-2.log`, and so on. `on_stderr=False` leaves the terminal to a live view. Raises
-    EnvironmentFault if the file cannot be written.
+    `directory` comes from the configuration. Each process rotates its own file. If another living process uses this
+    name, the file is `<name>-2.log`, and so on. If `on_stderr` is False, nothing is written to stderr, so that a live
+    view can use the terminal. Raises EnvironmentFault if the file cannot be written.
     """
     folder = Path(directory) if directory else default_directory()
     path = folder / f"{name}.log"
@@ -56,7 +58,8 @@ def set_up(directory: str | None, name: str, *, on_stderr: bool = True) -> Path:
     if on_stderr:
         stderr = logging.StreamHandler(sys.stderr)
         stderr.setFormatter(_formatter(_console() if sys.stderr.isatty() else _json()))
-        # Kafka clients log each failed attempt, but mirrord logs each change once. The file contains both.
+        # The logs of Kafka clients appear only in the file, because clients log every failed attempt. mirrord itself
+        # logs each change once.
         stderr.addFilter(lambda record: not record.name.startswith(("aiokafka", "kafka")))
         handlers.append(stderr)
     root = logging.getLogger()
@@ -80,8 +83,8 @@ def set_up(directory: str | None, name: str, *, on_stderr: bool = True) -> Path:
 
 
 def _own(folder: Path, name: str) -> Path:
-    """Return the first file of this name that no other living process writes, and lock it. The lock ends with this
-    process."""
+    """Return the first log file of this name that no other living process writes, and lock it. The lock is released
+    when this process ends."""
     while _locks:
         os.close(_locks.pop())
     for number in range(1, PROCESSES + 1):
@@ -98,10 +101,10 @@ def _own(folder: Path, name: str) -> Path:
 
 
 def plain() -> None:
-    """Configure readable logs in a process that has no logging set up, such as a Spark process.
+    """Configure readable logs in a process without configured logging, such as a Spark process. If logging is already
+    configured, do nothing.
 
-    structlog's default format would show the local variables of each frame of a traceback. Does nothing if logging is
-    set up.
+    structlog's default format would show the local variables in each frame of a traceback.
     """
     if not structlog.is_configured():
         structlog.configure(
@@ -115,13 +118,14 @@ def plain() -> None:
 
 
 def quiet() -> None:
-    """Log nothing, not even from libraries, for commands that only print."""
+    """Turn all logs off, even those of libraries. Commands that only print use this function."""
     logging.getLogger().addHandler(logging.NullHandler())
     structlog.configure(logger_factory=structlog.stdlib.LoggerFactory(), wrapper_class=structlog.stdlib.BoundLogger)
 
 
-def mask_secrets(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:  # noqa: ARG001 - structlog's shape
-    """Mask values whose keys suggest secrets, and Secret values wherever they are. This is a structlog processor."""
+def mask_secrets(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:  # noqa: ARG001 - for structlog
+    """Mask all `Secret` values, and all values with a key that suggests a secret. The function is a structlog
+    processor."""
     return cast(EventDict, _masked(event))
 
 
@@ -162,5 +166,6 @@ def _json() -> list[Processor]:
 
 
 def _console() -> list[Processor]:
-    # The default shows the local variables of each frame of a traceback, which may be resolved passwords.
+    # structlog's default would show the local variables in each frame of a traceback. The variables may contain
+    # passwords.
     return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]

@@ -1,21 +1,21 @@
-"""A rate limit in bytes per second, averaged over a few seconds."""
+"""Limits a rate in bytes per second, averaged over a few seconds."""
 
 import asyncio
 import time
 
 LEAST_WAIT_S = 0.05
-"""Shorter waits are added up until their sum is at least this long."""
+"""Shorter waits are postponed until their sum is at least this number of seconds."""
 
 
 class Pace:
-    """The rate limit of one reader. If the limit is None, the reader never waits."""
+    """The rate limit of one reader. If the limit is None, `took` never waits."""
 
     def __init__(self, bytes_per_s: float | None) -> None:
         self._bytes_per_s = bytes_per_s
         self._free_at = 0.0
 
     async def took(self, size_bytes: int) -> None:
-        """Record that this many bytes were read, and wait until more may be read."""
+        """Record that this many bytes were read, and wait until the reader may read more."""
         if self._bytes_per_s is None:
             return
         now = time.monotonic()

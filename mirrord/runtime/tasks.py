@@ -1,6 +1,7 @@
-"""Background tasks that no code awaits.
+"""Runs background tasks that no code awaits.
 
-A failure of such a task must be logged when it happens, even while the task object is still referenced.
+A failure of such a task must be logged when it happens. asyncio itself would log it only when the task object is
+garbage-collected.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ log = structlog.get_logger()
 
 
 def report_failure(event: str, **context: str) -> Callable[[asyncio.Task[Any]], None]:
-    """Return a callback for `add_done_callback` that logs a failure of the task.
+    """Return a callback for `asyncio.Task.add_done_callback` that logs a failure of the task.
 
     `event` is the name of the log event, and `context` is logged with it.
     """
@@ -28,11 +29,12 @@ def report_failure(event: str, **context: str) -> Callable[[asyncio.Task[Any]], 
 class BackgroundTasks:
     """The running background tasks of one owner.
 
-    The event loop itself holds only weak references to tasks, so the owner keeps them here until they end.
+    The event loop itself holds only weak references to tasks. Therefore this object refers to each task until the task
+    has ended.
     """
 
     def __init__(self, event: str, **context: str) -> None:
-        """`event` is the log event of a failure; `context` is logged with it."""
+        """`event` is the name of the log event for a failure, and `context` is logged with it."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._event = event
         self._context = context
@@ -41,7 +43,8 @@ class BackgroundTasks:
         return iter(tuple(self._tasks))
 
     def start(self, work: Coroutine[Any, Any, Any], *, name: str | None = None, **context: str) -> asyncio.Task[Any]:
-        """Run a coroutine in a new task with this name. `context` is logged with its failure as well."""
+        """Run a coroutine in a new task with this name, and return the task. If the task fails, `context` is logged,
+        too."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -1,13 +1,13 @@
-"""Waits for an event with a time limit."""
+"""Waits for an asyncio event with a time limit."""
 
 import asyncio
 from contextlib import suppress
 
 
 async def wait_for(event: asyncio.Event, seconds: float | None) -> None:
-    """Wait until the event is set or the time limit has passed. None means that there is no time limit.
+    """Wait until the event is set or the time limit has passed. If `seconds` is None, there is no time limit.
 
-    Unlike `asyncio.wait_for` in Python 3.11, it never swallows a cancellation.
+    Unlike `asyncio.wait_for` in Python 3.11, this function never swallows a cancellation.
     """
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):

@@ -1,1 +1,1 @@
-"""Topics: discovers them at the source, creates them at the target, and syncs configs and ACLs."""
+"""Discovers topics at the source, creates target topics, and syncs configs, ACLs and deletions."""

@@ -1,8 +1,9 @@
-"""Keeps the ACLs on a flow's target topics in sync with the source. With `sync.acls = "exact"`, it also syncs ACLs on
-consumer groups.
+"""Syncs the ACLs on a flow's target topics with the source. With `sync.acls = "exact"`, the ACLs on consumer groups are
+synced, too.
 
-An ACL is recorded in the ledger before it is created. Otherwise, after a crash between the two, mirrord could not know
-that it created the ACL, and would never remove it.
+An ACL is recorded in the ledger before it is created. Otherwise mirrord could crash after it has created an ACL and
+before it has recorded the ACL. After the crash, mirrord would not know that it created the ACL, and would never remove
+the ACL.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -25,13 +26,13 @@ from policies.flow_policies import naming_of
 
 RULES_AT_ONCE = 1_000
 LONGEST_PAUSE_MS = 300_000
-"""Maximum pause before mirrord tries again to apply ACLs that the target has refused."""
+"""Maximum pause before mirrord again tries to create or delete ACLs that the target has refused, in milliseconds."""
 
 log = structlog.get_logger()
 
 
 class Rights(NamedTuple):
-    """What a sync of a flow's ACLs needs: the clusters, and the policy that says which ACLs are synced."""
+    """The inputs of a sync of a flow's ACLs: the two clusters, and the policy that decides which ACLs are synced."""
 
     flow: FlowConfig
     policy: AclPolicy
@@ -41,11 +42,12 @@ class Rights(NamedTuple):
 
 
 class AclComparison(msgspec.Struct, frozen=True):
-    """The difference between the ACLs of the two clusters: the changes to make, or the reason why none can be made."""
+    """The difference between the ACLs of the two clusters: the changes to make, or the reason why no change can be
+    made."""
 
     plan: AclsPlan = AclsPlan()
     adopted: frozenset[AclRule] = frozenset()
-    """ACLs that exist at the target and that the ledger records as planned, but not as created. They count as created
+    """ACLs that exist at the target and that the ledger contains as planned, but not as created. They count as created
     by mirrord."""
     fault: str = ""
     remarks: tuple[str, ...] = ()
@@ -59,10 +61,10 @@ def rights_of(
     source: UpkeepAdmin,
     target: UpkeepAdmin,
 ) -> Rights | None:
-    """Return what a sync of this flow's ACLs needs, or None if the flow does not sync ACLs.
+    """Return the inputs of a sync of this flow's ACLs, or None if the flow does not sync ACLs.
 
-    `copies` maps the flow's target topics to their source topics. An ACL names a topic, so it applies to the target
-    topics of all source topics that have had this name.
+    `copies` maps the flow's target topics to their source topics. An ACL names a topic, so the ACL applies to the
+    target topics of all source topics that have had this name.
     """
     if flow.sync.acls == "off":
         return None
@@ -77,7 +79,7 @@ async def compare(rights: Rights, copies: Collection[str], ledger: FlowState) ->
     answer."""
     seen: list[frozenset[AclRule]] = []
     carried = rights.policy.resources
-    # Under an earlier policy, mirrord may have added ACLs on other kinds of resources.
+    # Under a former policy, mirrord may have added ACLs on other kinds of resources.
     given = {rule.resource for rule in ledger.acls | ledger.planned_acls}
     known: list[ResourceKind] = [kind for kind in RESOURCE_KINDS if kind in carried or kind in given]
     # If the source has no authorizer, the target's ACLs need not be read.
@@ -117,7 +119,7 @@ class AclSync:
         """Remarks for operators, one line each."""
 
     async def round(self, copies: Mapping[str, str], ledger: FlowState, recorder: Recorder) -> None:
-        """Compare the ACLs of both clusters once, and add and remove ACLs at the target.
+        """Compare the ACLs of both clusters once, and create and delete ACLs at the target.
 
         `copies` maps the flow's target topics to their source topics. Raises EnvironmentFault if a cluster does not
         answer.
@@ -127,13 +129,13 @@ class AclSync:
         if rights is None or self._is_early():
             return
         seen = await compare(rights, copies, ledger)
-        # The plan must fit into one record of the ledger. The other changes follow in the next call.
+        # The plan must fit into one entry of the ledger. The next call makes the remaining changes.
         plan = AclsPlan(seen.plan.add[:RULES_AT_ONCE], seen.plan.remove[:RULES_AT_ONCE])
         refused: dict[AclRule, str] = {}
         if plan.add or plan.remove or ledger.planned_acls:
             planned = AclsPlanned(tuple(sorted({*plan.add, *seen.adopted})))
             if plan.add and not await recorder.write([planned]):
-                return  # an ACL is not added before the ledger contains it
+                return  # an ACL must not be created before the ledger contains it
             refused |= await self._target.add_rules(plan.add) if plan.add else {}
             refused |= await self._target.remove_rules(plan.remove) if plan.remove else {}
             fact = AclsSynced(
@@ -154,7 +156,7 @@ class AclSync:
         self._pause_ms = self._wait_ms = longer if refused else 0
 
     def _log_lines(self, fault: str, remarks: tuple[str, ...]) -> None:
-        """Log the fault and each remark when they appear, and log when the fault is gone."""
+        """Log the fault and each remark when they appear. Also log when the fault has disappeared."""
         if fault and fault != self.fault:
             log.warning("acls_not_synced", flow=self._flow.name, reason=fault)
         elif self.fault and not fault:
@@ -180,8 +182,8 @@ def _refusal(refused: Mapping[AclRule, str]) -> str:
 
 
 def remarks_of(plan: AclsPlan) -> list[str]:
-    """Return remarks for operators about ACLs at the target that are kept, and about ACLs of the source that cannot be
-    synced."""
+    """Return remarks for operators about two kinds of ACLs: ACLs at the target that mirrord keeps, and ACLs of the
+    source that cannot be synced."""
     lines: list[str] = []
     if plan.foreign:
         count = len(plan.foreign)

@@ -1,7 +1,8 @@
-"""Keeps the configs of a flow's target topics in sync with those of the source topics. Alters configs that differ, and
+"""Syncs the configs of a flow's target topics with those of the source topics. The sync alters configs that differ, and
 records the changes in the ledger.
 
-A config that cannot be altered is reported for its topic and tried again. Other topics are not affected.
+If a config cannot be altered, the failure is reported for the topic, and the change is tried again. Other topics are
+not affected.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -28,12 +29,12 @@ class WritesFacts(Protocol):
     """Writes facts to the flow's ledger."""
 
     async def write(self, facts: Iterable[AnyFact] = ()) -> bool:
-        """Write these facts. Return False if they could not be written yet."""
+        """Write these facts to the ledger. Return False if they could not be written yet."""
         ...
 
 
 class ConfigSyncPair(msgspec.Struct, frozen=True, order=True):
-    """A source topic and its target topic, whose configs are compared."""
+    """A source topic and its target topic, for a comparison of their configs."""
 
     source: str
     target: str
@@ -41,17 +42,17 @@ class ConfigSyncPair(msgspec.Struct, frozen=True, order=True):
 
 
 def pairs_of(lanes: Sequence[PlannedLane]) -> list[ConfigSyncPair]:
-    """Return the pairs of source and target topic that these lanes belong to, sorted."""
+    """Return the pairs of source topic and target topic to which these lanes belong, in sorted order."""
     return sorted({ConfigSyncPair(lane.source_topic, lane.target_topic, lane.key.target_topic_id) for lane in lanes})
 
 
 class Topics(msgspec.Struct, frozen=True):
-    """Lines for operators about topics that need attention, by source topic."""
+    """Lines for operators about topics that need attention, by the name of the source topic."""
 
     faults: Mapping[str, str] = {}
     remarks: Mapping[str, str] = {}
     drift: Mapping[str, tuple[str, ...]] = {}
-    """One line about each config of the target topic that differs and could not be altered."""
+    """For each topic, one line about each config of the target topic that differs and could not be altered."""
 
 
 class SettingsSync:
@@ -63,27 +64,27 @@ class SettingsSync:
         self._target = target
         self._rule: Properties = properties_of(flow)
         self._in_step: dict[ConfigSyncPair, tuple[Settings, Settings]] = {}
-        """Pairs without differences, with the configs of both topics for which that was found."""
+        """Pairs without differences. The values are the configs of both topics as of the comparison."""
         self._was: dict[ConfigSyncPair, Settings] = {}
-        """The source topics' configs as of the last call of `round`. If a pair differs, they show whether the source
-        topic or the target topic was altered."""
+        """The source topics' configs as of the last call of `round`, by topic pair. If a pair differs, they show
+        whether the source topic or the target topic was altered."""
         self._seen: Mapping[str, Settings] = {}
-        """The source topics' configs as of the last call of `round`, by topic."""
+        """The source topics' configs as of the last call of `round`, by topic name."""
         self._remarks: dict[str, str] = {}
         self._logged: dict[str, str] = {}
         self.retention: Mapping[str, Retention] = {}
-        """The retention of each source topic whose configs are known."""
+        """The retention of each source topic with known configs."""
         self.topics = Topics()
 
     @property
     def rule_faults(self) -> tuple[str, ...]:
-        """One line about each config for which a user's policy gave no usable answer."""
+        """One line about each config for which a user's policy returned no valid result."""
         return self._rule.faults
 
     async def for_new(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
         """Return the configs with which to create the target topics of these source topics, by source topic.
 
-        A topic whose configs mirrord may not see is omitted, and the next call of `round` reports it. Raises
+        If mirrord may not see a topic's configs, the topic is omitted, and the next call of `round` reports it. Raises
         EnvironmentFault if a cluster does not answer.
         """
         if not self._flow.sync.configs:
@@ -130,8 +131,8 @@ class SettingsSync:
     async def _alter(
         self, plans: Mapping[ConfigSyncPair, SettingsPlan]
     ) -> tuple[dict[ConfigSyncPair, tuple[ConfigChange, ...]], dict[ConfigSyncPair, str]]:
-        """Alter the configs. Return the changes that were made, and the reasons why others were refused. Kafka makes
-        either all changes of a topic in one request or none."""
+        """Alter the configs of the target topics. Return the changes that were made, and for each pair the reason why a
+        change was refused. Within one request, Kafka makes either all changes of a topic or none."""
         done = {pair: plan.changes for pair, plan in plans.items()}
         answers = await self._target.alter({pair.target: _wanted(plan.changes) for pair, plan in plans.items()})
         refused = {pair: answers[pair.target] for pair in plans if pair.target in answers}
@@ -139,7 +140,7 @@ class SettingsSync:
             changes = done.pop(pair)
             if len(changes) == 1 or "AUTHORIZATION" in reason:
                 continue
-            # If one config is refused, the others are altered one by one.
+            # The broker has refused the whole request because of one config, so the configs are altered one by one.
             taken: list[ConfigChange] = []
             for change in changes:
                 answer = await self._target.alter({pair.target: _wanted((change,))})
@@ -154,8 +155,8 @@ class SettingsSync:
     def _plans(
         self, pairs: Sequence[ConfigSyncPair], source: SeenSettings, target: SeenSettings
     ) -> dict[ConfigSyncPair, SettingsPlan]:
-        """Return the changes to make. A pair that had no differences is not compared again while the configs of both
-        topics are unchanged."""
+        """Return the changes to make, by topic pair. A pair without differences is compared again only if the configs
+        of one of its topics have changed."""
         plans: dict[ConfigSyncPair, SettingsPlan] = {}
         in_step: dict[ConfigSyncPair, tuple[Settings, Settings]] = {}
         remarks: dict[str, str] = {}
@@ -182,13 +183,13 @@ class SettingsSync:
     def _log_change(self, pair: ConfigSyncPair, done: Iterable[ConfigChange], source: Settings) -> None:
         changes = _difference(done)
         if self._was.get(pair) is source:
-            # The source topic has not changed, so another client has altered the target topic.
+            # The configs of the source topic have not changed, so another client has altered the target topic.
             log.warning("settings_drift_repaired", flow=self._flow.name, topic=pair.target, changes=changes)
         else:
             log.info("settings_synced", flow=self._flow.name, topic=pair.target, changes=changes)
 
     def _log_faults(self, faults: Mapping[str, str]) -> None:
-        """Log each topic's fault when it appears or changes, and when it is gone."""
+        """Log the fault of a topic when it appears or changes. Also log when it has disappeared."""
         for topic, line in faults.items():
             if self._logged.get(topic) != line:
                 log.warning("settings_not_synced", flow=self._flow.name, topic=topic, reason=line)

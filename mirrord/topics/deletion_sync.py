@@ -1,6 +1,6 @@
-"""Propagates deletions of topics: deletes target topics whose source topic no longer exists, after a grace period.
+"""Propagates topic deletions: if a source topic no longer exists, its target topic is deleted after a grace period.
 
-`mirrord.topics.rules.deletions` decides which topics are deleted. A target topic that contains records of other writers
+`mirrord.topics.rules.deletions` decides which target topics are deleted. A target topic with records of other writers
 is not deleted.
 """
 
@@ -29,14 +29,14 @@ from mirrord.topics.topic_claims import Claims
 from policies.flow_policies import selection_of
 
 ForeignRecord = Callable[[TopicCopy, FlowState], Awaitable[str]]
-"""Returns the partition and offset of the first record in a target topic that this flow has not written, as text. Empty
-if there is no such record."""
+"""A function that searches a target topic for records that this flow has not written. The function returns the
+partition and offset of the first such record as text, or an empty string if there is none."""
 
 log = structlog.get_logger()
 
 
 class DeletionSync:
-    """Propagates the topic deletions of one flow."""
+    """Propagates the topic deletions in one flow."""
 
     def __init__(
         self,
@@ -47,11 +47,8 @@ class DeletionSync:
         foreign: ForeignRecord | None = None,
         flow_back: Callable[[], str] = str,
     ) -> None:
-        """`foreign` searches a target topic for records of other writers.
-
-        `flow_back` returns the name of a flow that copies topics of the same names in the opposite direction, or an
-        empty string.
-        """
+        """`foreign` searches a target topic for records of other writers. `flow_back` returns the name of a flow that
+        copies topics of the same names in the opposite direction, or an empty string if there is none."""
         self._flow = flow
         self._source = source
         self._target = target
@@ -59,13 +56,14 @@ class DeletionSync:
         self._foreign = foreign
         self._flow_back = flow_back
         self._kept: dict[TopicId, str] = {}
-        """Target topics that are not deleted, because they contain records of other writers, each with a line for
+        """Target topics that are not deleted because they contain records of other writers. The values are lines for
         operators."""
         self.remarks: tuple[str, ...] = ()
         """Remarks for operators, one line each."""
 
     async def round(self, discovered: Discovered, ledger: FlowState, recorder: Recorder) -> None:
-        """Plan and carry out the deletions that follow from the last refresh of discovery. Raises EnvironmentFault."""
+        """Plan and carry out the deletions that follow from `discovered`, the last result of discovery. Raises
+        EnvironmentFault."""
         copies, back = copies_of(ledger), self._flow_back()
         wanted = self._flow.propagate_deletes and not back
         gone: list[TopicCopy] = []
@@ -92,7 +90,7 @@ class DeletionSync:
             raise EnvironmentFault(f"the target topic {topic} cannot be deleted: {reason}{need}")
 
     async def _keeps(self, copy: TopicCopy, ledger: FlowState) -> bool:
-        """Return whether a target topic is not deleted, because it contains records of other writers. Raises
+        """Return whether a target topic must be kept because it contains records of other writers. Raises
         EnvironmentFault."""
         if self._foreign is not None and copy.topic_id not in self._kept:
             where = await self._foreign(copy, ledger)
@@ -113,7 +111,7 @@ class DeletionSync:
 async def gone_copies(
     flow: FlowConfig, seen: Discovered | DiscoveryPreview, ledger: FlowState, source: UpkeepAdmin
 ) -> list[TopicCopy]:
-    """Return the flow's target topics whose source topic no longer exists.
+    """Return the flow's target topics with source topics that no longer exist.
 
     Raises EnvironmentFault if the source does not answer.
     """
@@ -127,7 +125,7 @@ async def gone_copies(
 
 
 def copies_of(ledger: FlowState) -> list[TopicCopy]:
-    """Return the target topics that mirrord has created and not deleted, according to the ledger."""
+    """Return the target topics that mirrord has created and not deleted since, according to the ledger."""
     return [
         TopicCopy(topic.topic, topic.topic_id, topic.source_topic, topic.delete_at_ms, topic.source_topic_id)
         for topic in ledger.topics.values()
@@ -136,8 +134,8 @@ def copies_of(ledger: FlowState) -> list[TopicCopy]:
 
 
 async def foreign_record(alias: Alias, cluster: ClusterConfig, copy: TopicCopy, ledger: FlowState) -> str:
-    """Return the partition and offset of the first record in a target topic that no lane of the flow has written, as
-    text. Empty if there is no such record, or if the topic no longer exists.
+    """Return the partition and offset, as text, of the first record in a target topic that no lane of the flow has
+    written. Return an empty string if there is no such record, or if the topic no longer exists.
 
     Only the offsets that the flow has not written according to its ledger are read. Raises EnvironmentFault.
     """
@@ -167,6 +165,7 @@ async def _first_of_others(logs: LogReader, named: TopicPartition, part: Interva
 def deletion_guards(
     flow: FlowConfig, config: Config, claims: Claims
 ) -> tuple[Callable[[TopicCopy, FlowState], Awaitable[str]], Callable[[], str]]:
-    """Return the two functions with which `DeletionSync` checks whether a target topic may be deleted:
-    `foreign_record`, and one that returns the flow that copies the same names back."""
+    """Return the two functions with which `DeletionSync` checks whether a target topic may be deleted. The first
+    searches for foreign records (`foreign_record`). The second returns the name of a flow that copies the same topics
+    back."""
     return partial(foreign_record, flow.target, config.clusters[flow.target]), partial(claims.flow_back, flow)

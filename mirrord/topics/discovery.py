@@ -1,10 +1,12 @@
-"""Determines which lanes a flow should have. Reads the topics of both clusters, creates target topics and adds
-partitions to them.
+"""Determines which lanes a flow should have. To do so, it reads the topics of both clusters, creates missing target
+topics, and adds missing partitions.
 
 A fault of one topic is reported for that topic and does not affect other topics. A broker that has just started may not
-list all topics yet, so a topic counts as deleted only if two consecutive responses do not list it. A broker also
-reports a topic as created before it lists the topic, and with many topics it takes seconds until all are listed. Topics
-that are listed get their lanes without waiting for the others, and the others are not created again in the meantime.
+list all topics yet. Therefore a topic counts as deleted only if two consecutive responses do not list it.
+
+A broker also reports that a topic was created before it lists the topic. With many topics, it takes seconds until all
+of them are listed. Topics that are listed get their lanes at once. The other topics are not created again in the
+meantime.
 """
 
 import asyncio
@@ -30,29 +32,31 @@ from policies.flow_policies import naming_of, selection_of
 from policies.selecting import Selection
 
 SHOWN_WITHIN_S = 0.5
-"""How long a refresh waits for the target to list the changes that it has made. Changes that are listed later are
-handled by the next refresh."""
+"""How long a refresh waits for the target to list the changes that the refresh has made, in seconds. The next refresh
+handles changes that are listed later."""
 NOT_SHOWN_AFTER_S = 10.0
-"""A change that the target does not list after this time is reported as a fault of its topic."""
+"""If the target does not list a change after this number of seconds, a fault is reported for the topic."""
 GIVEN_UP_AFTER_S = 60.0
-"""A change that the target does not list after this time is made again, because another client has reverted it or it
-was lost."""
+"""If the target does not list a change after this number of seconds, the change is made again. Either it was lost, or
+another client has reverted it."""
 POLL_S = 0.1
 SOON_S = 0.5
-"""Time until the next refresh while the target does not list all changes."""
+"""Time until the next refresh if the target does not list all changes yet, in seconds."""
 REPEAT_S = 5.0
-"""Interval at which a refresh is repeated until it succeeds without faults, if `refresh` is turned off."""
+"""Interval at which a refresh is repeated until it succeeds without faults, in seconds. This interval applies if
+`refresh` is turned off."""
 _TOO_FEW_BROKERS = "INVALID_REPLICATION_FACTOR"
 
 SettingsOf = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, str]]]]
-"""Returns the configs with which the target topics of these source topics are created. A source topic that is omitted
-from the result gets a target topic without configs."""
+"""A function that returns the configs with which to create the target topics of these source topics. If the result does
+not contain a source topic, its target topic is created without configs."""
 Bind = Callable[[Sequence[CopyNamed]], Awaitable[None]]
-"""Records chosen names of target topics in the ledger. After that, `Claims` returns these names, because it reads them
-from the ledger."""
+"""A function that records chosen names of target topics in the ledger. `Claims` reads the names from the ledger, so
+`Claims` returns these names from then on."""
 Note = Callable[[Sequence[Topic], ClusterId], Awaitable[None]]
-"""Called with the source topics that the flow selects or may select, and with the id of the source cluster, before
-anything is done for them. If it raises EnvironmentFault, the refresh ends without any change."""
+"""A function that is called before a refresh makes any change. Its arguments are the source topics that the flow
+selects or may select, and the id of the source cluster. If the function raises EnvironmentFault, the refresh ends
+without any change."""
 
 log = structlog.get_logger()
 
@@ -62,32 +66,33 @@ class Discovered(msgspec.Struct, frozen=True):
 
     lanes: tuple[PlannedLane, ...]
     facts: tuple[TopicCreated | ConfigsSynced | PartitionsGrown, ...]
-    """Facts about the changes that were made. The caller writes them to the ledger."""
+    """Facts about the changes that the refresh has made. The caller writes these facts to the ledger."""
     faults: Mapping[str, str]
-    """Source topics that are not copied, or not completely, each with the reason."""
+    """Source topics that are not copied, or not copied completely. The values are the reasons."""
     remarks: Mapping[str, str]
     notice: str
     """One line about the flow for operators, or an empty string."""
     source: ClusterTopics
     target: ClusterTopics
     unshown: bool = False
-    """Whether the target does not list all changes yet, so that another refresh is due soon."""
+    """Whether there are changes that the target does not list yet. Another refresh is then due soon."""
     names: Mapping[str, str] = {}
-    """The names of the target topics, by source topic."""
+    """The name of each target topic, by source topic."""
 
     def with_faults(self, faults: Mapping[str, str]) -> "Discovered":
-        """Return the same result with these additional faults."""
+        """Return a copy of this result that also contains these faults."""
         return msgspec.structs.replace(self, faults={**self.faults, **faults}) if faults else self
 
     def note(self, more: Iterable[str]) -> str:
-        """Return one line with the first of all faults and remarks, including `more`, and the number of the others.
-        Return an empty string if there are none."""
+        """Return one line for operators: the first of all faults and remarks, and the number of the others. `more`
+        contains further lines. Return an empty string if there are none."""
         lines = [line for line in (*self.faults.values(), *more, *self.remarks.values(), self.notice) if line]
         return "" if not lines else lines[0] if len(lines) == 1 else f"{lines[0]} (and {len(lines) - 1} more)"
 
 
 def hazards_of(flow: FlowConfig, found: Discovered, ledger: FlowState | None) -> tuple[str, ...]:
-    """Return one line about each hazard that the status of a running flow reports."""
+    """Return one line for each hazard that the status of a running flow must report. `found` is the last result of
+    discovery, and `ledger` is the state of the flow's ledger, if it is known."""
     known = ledger.lanes if ledger is not None else {}
     begins: dict[str, int] = {}
     for lane in found.lanes:
@@ -99,7 +104,7 @@ def hazards_of(flow: FlowConfig, found: Discovered, ledger: FlowState | None) ->
 
 
 class DiscoveryPreview(NamedTuple):
-    """The topics of both clusters of a flow at one moment, and the changes that discovery would make."""
+    """The topics of both clusters of a flow at one moment, and the changes that a refresh would make."""
 
     source: ClusterTopics
     target: ClusterTopics
@@ -107,7 +112,8 @@ class DiscoveryPreview(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A change that the target has confirmed but does not list yet: a created topic, or added partitions."""
+    """A change that the target has confirmed but does not list yet. The change is a created topic, or added
+    partitions."""
 
     step: CreateTopic | GrowTopic
     settings: Mapping[str, str]
@@ -116,7 +122,7 @@ class Done(NamedTuple):
 
 
 class Discovery:
-    """Discovers the topics of one flow."""
+    """Discovers the topics of one flow, and creates its target topics."""
 
     def __init__(
         self,
@@ -140,7 +146,7 @@ class Discovery:
 
     @property
     def selection(self) -> Selection:
-        """The selection of topics, which says which topics are copied, and why the others are not."""
+        """The object that decides which topics are copied, and gives the reason for each topic that is not copied."""
         return self._selection
 
     def go_on_from(self, former: "Discovery") -> None:
@@ -160,8 +166,8 @@ class Discovery:
         """Read the topics of both clusters, create missing topics and partitions at the target, and read the target
         again.
 
-        Without `bind`, no topic is created whose name must first be in the ledger. Raises EnvironmentFault if a cluster
-        does not answer.
+        A topic is not created if its name must be in the ledger first and `bind` is None. Raises EnvironmentFault if a
+        cluster does not answer.
         """
         source, target = await asyncio.gather(self._source.read(), self._target.read())
         if note is not None:
@@ -184,7 +190,7 @@ class Discovery:
             self._note([step for step in (*create, *grow) if step.source.name not in faults], settings)
             target = await self._until_shown(target)
             plan = self._plan(source, target).without_unbound()
-            # A change that failed is no fault if another client has made it in the meantime.
+            # A failed change is not a fault if another client has made the change in the meantime.
             missing = {step.source.name for step in (*plan.create, *plan.grow)}
             faults = {topic: line for topic, line in faults.items() if topic in missing}
         facts = self._facts(target)
@@ -230,20 +236,22 @@ class Discovery:
         return msgspec.structs.replace(plan, unanswered={**plan.unanswered, **unsure}) if unsure else plan
 
     async def _settings(self, steps: Sequence[CreateTopic]) -> tuple[Mapping[str, Mapping[str, str]], dict[str, str]]:
-        """Return the configs of the new target topics by source topic, and the reasons if they are unknown."""
+        """Return the configs of the new target topics, by source topic. If the configs are unknown, return the reason
+        for each source topic as the second result."""
         if not steps or self._settings_of is None:
             return {}, {}
         try:
             return await self._settings_of([step.source.name for step in steps]), {}
         except EnvironmentFault as fault:
-            # A target topic without the configs of its source topic could lose records that are written to it.
+            # A target topic without the configs of its source topic could lose records, so it is not created.
             line = "the target topic {} is not created yet, because its configs are not known: {}"
             return {}, {step.source.name: line.format(step.target_topic, fault) for step in steps}
 
     async def _create(
         self, steps: Sequence[CreateTopic], brokers: int, settings: Mapping[str, Mapping[str, str]]
     ) -> dict[str, str]:
-        """Create the target topics. Return the source topics whose target topic was refused, each with the reason."""
+        """Create these target topics. Return the source topics for which the target has refused the target topic, with
+        the reasons."""
         rule = self._flow.replication_factor
         shapes = {
             step.target_topic: TopicShape(
@@ -254,8 +262,8 @@ class Discovery:
             for step in steps
         }
         refused = await self._target.admin.create(shapes) if shapes else {}
-        # A broker may be unavailable only briefly, so the replication factor is lowered only after the target has
-        # refused it.
+        # The replication factor is lowered only if the target has refused it. A missing broker may be unavailable only
+        # for a short time.
         smaller = {
             name: msgspec.structs.replace(shapes[name], replication_factor=factor)
             for name, reason in refused.items()
@@ -290,11 +298,11 @@ class Discovery:
             self._done[name] = Done(step, settings.get(step.source.name, {}), at)
 
     async def _until_shown(self, target: ClusterTopics) -> ClusterTopics:
-        """Wait until the target lists all changes, but no longer than `SHOWN_WITHIN_S`. Return the topics that it
-        lists."""
+        """Wait until the target lists all changes, but no longer than `SHOWN_WITHIN_S`. Return the topics that the
+        target lists."""
         deadline = asyncio.get_running_loop().time() + SHOWN_WITHIN_S
         while True:
-            # Only the changed topics are read again, because the cluster may have thousands of others.
+            # Only the changed topics are read again, because the cluster may have thousands of other topics.
             target = await self._target.read_named(target, list(self._done))
             shown = all(_is_shown(name, done, target) for name, done in self._done.items())
             if shown or asyncio.get_running_loop().time() > deadline:
@@ -302,7 +310,7 @@ class Discovery:
             await asyncio.sleep(POLL_S)
 
     def _facts(self, target: ClusterTopics) -> tuple[TopicCreated | ConfigsSynced | PartitionsGrown, ...]:
-        """Return facts about the changes that the target lists now, and remove these changes from `_done`."""
+        """Return facts about the changes that the target lists now. Remove these changes from `_done`."""
         facts: list[TopicCreated | ConfigsSynced | PartitionsGrown] = []
         for name, done in list(self._done.items()):
             if _is_shown(name, done, target):
@@ -323,7 +331,7 @@ class Discovery:
         self._done = {name: done for name, done in self._done.items() if now - done.at <= GIVEN_UP_AFTER_S}
 
     def _log_lines(self, lines: dict[str, str]) -> None:
-        """Log each topic's fault or remark when it appears or changes, and when it is gone."""
+        """Log the fault or remark of a topic when it appears or changes. Also log when it has disappeared."""
         for topic, line in lines.items():
             if self._logged.get(topic) != line:
                 log.warning("topic_needs_attention", flow=self._flow.name, topic=topic, reason=line)
@@ -333,9 +341,9 @@ class Discovery:
 
 
 def next_refresh_s(flow: FlowConfig, last: Discovered | None, *, is_unrecorded: bool) -> float | None:
-    """Return the time in seconds until the next refresh. Return None if no refresh is needed.
+    """Return the time in seconds until the next refresh, or None if no further refresh is needed.
 
-    `is_unrecorded` says that a fact could not be written to the ledger yet.
+    `last` is the result of the last refresh. `is_unrecorded` is true if a fact could not be written to the ledger yet.
     """
     if last is not None and last.unshown:
         return SOON_S
@@ -345,8 +353,8 @@ def next_refresh_s(flow: FlowConfig, last: Discovered | None, *, is_unrecorded: 
 
 
 class _Memory:
-    """Reads a cluster's topics. A topic that was listed by the previous response is included even if the last one does
-    not list it."""
+    """Reads the topics of a cluster. If the last response does not list a topic but the previous response does, the
+    topic is still included."""
 
     def __init__(self, admin: TopicAdmin) -> None:
         self.admin = admin
@@ -358,9 +366,9 @@ class _Memory:
         return msgspec.structs.replace(view, topics={**before, **view.topics})
 
     async def read_named(self, view: ClusterTopics, names: Collection[str]) -> ClusterTopics:
-        """Read only these topics again, right after `read`, and return the view with their new state.
+        """Read these topics again, right after `read`. Return `view` with the new state of these topics.
 
-        A topic that is missing in this response is not treated as deleted.
+        If the response does not contain a topic, the topic does not count as deleted.
         """
         found = (await self.admin.describe(names)).topics
         self._seen = {**self._seen, **found}

@@ -1,4 +1,4 @@
-"""Determines which topics another configuration of a flow would copy, without changing anything."""
+"""Determines which topics a flow would copy with another configuration, without making any change."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,10 +13,11 @@ from mirrord.topics.topic_claims import Claims
 async def topics_that_change(
     old: FlowConfig, new: FlowConfig, admin: Callable[[Alias], TopicAdmin], claims: Claims
 ) -> list[str]:
-    """Return a line for each source topic that only one of the two configurations copies, or that they copy into
-    different target topics.
+    """Return a line for each source topic that the two configurations treat differently. Either only one of them copies
+    the topic, or they copy it into different target topics.
 
-    `claims` contain the flow's ledger, if it has been read. Raises EnvironmentFault if a cluster does not answer.
+    `claims` contains the flow's ledger, if the ledger has been read. Raises EnvironmentFault if a cluster does not
+    answer.
     """
     source, target = (admin(alias) for alias in (new.source, new.target))
     try:

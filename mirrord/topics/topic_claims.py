@@ -1,8 +1,8 @@
 """Decides which flow may copy into which target topic, so that no two flows of one daemon copy into the same topic.
 
-A topic belongs to the flow whose ledger has a lane into it, whether or not that flow runs at the moment. Otherwise,
-another flow could write to the topic while its flow restarts or cannot read its ledger. A topic without a lane in any
-ledger belongs to the first flow that plans to copy into it.
+A target topic belongs to the flow that has a lane into the topic, according to the flow's ledger. That flow need not be
+running at the moment. Otherwise, another flow could write to the topic while the owner restarts or cannot read its
+ledger. A topic without a lane in any ledger belongs to the first flow that plans to copy into it.
 """
 
 import asyncio
@@ -23,21 +23,22 @@ class Ledger(Protocol):
 
     @property
     def state(self) -> FlowState:
-        """The current state. A later call may return another object."""
+        """The current state of the ledger. A later call may return another object."""
         ...
 
 
 class Claims:
-    """The owners of target topics, among all flows of one daemon or one configuration."""
+    """The owners of target topics, for all flows of one daemon or of one configuration."""
 
     def __init__(self, flows: Sequence[FlowConfig] = ()) -> None:
-        """`flows` are all flows of the configuration (see `know`)."""
+        """`flows` are all flows of the configuration, including those that other daemons run."""
         self.know(flows)
         self._planned: dict[tuple[ClusterId, str], tuple[str, str]] = {}
-        """The flow and source topic of each planned target topic, by cluster id and name of the target topic."""
+        """The flow and the source topic of each planned target topic. The key is the cluster id and the name of the
+        target topic."""
         self._ledgers: dict[str, Ledger] = {}
         self._unread: dict[str, Alias] = {}
-        """Flows whose ledger was not read yet, with the cluster on which it is."""
+        """Flows with a ledger that has not been read yet, with the alias of their target cluster."""
         self._news = asyncio.Event()
 
     def know(self, flows: Sequence[FlowConfig]) -> None:
@@ -47,19 +48,19 @@ class Claims:
     def expect(self, flow: FlowConfig) -> None:
         """Announce that the flow's ledger will be read.
 
-        Until then, other flows do not copy into existing topics that may belong to this flow.
+        Until the ledger has been read, other flows do not copy into existing topics that may belong to this flow.
         """
         if flow.name not in self._ledgers:
             self._unread[flow.name] = flow.target
 
     def read(self, flow: str, ledger: Ledger) -> None:
-        """Record that the flow's ledger was read, or that it does not exist."""
+        """Record that the flow's ledger has been read, or that it does not exist."""
         self._unread.pop(flow, None)
         self._ledgers[flow] = ledger
         self._news.set()
 
     async def until_read(self, flow: FlowConfig, patience_s: float) -> None:
-        """Wait until the ledgers of all other flows into the same cluster were read, but no longer than
+        """Wait until the ledgers of all other flows with the same target cluster have been read, but no longer than
         `patience_s`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
@@ -68,29 +69,29 @@ class Claims:
                     await self._news.wait()
 
     def hold(self, flow: str, cluster: ClusterId, targets: Mapping[str, str]) -> None:
-        """Record that the flow plans to copy into these target topics, and into no others. `targets` maps them to their
-        source topics."""
+        """Record that the flow plans to copy into these target topics, and into no others. `targets` maps the target
+        topics to their source topics."""
         self._forget_plan(flow)
         for topic, source in targets.items():
             self._planned.setdefault((cluster, topic), (flow, source))
 
     def forget(self, flow: str) -> None:
-        """Forget what this flow owns, because it is no longer in the configuration."""
+        """Forget the claims of this flow, because the flow is no longer in the configuration."""
         self._forget_plan(flow)
         self._ledgers.pop(flow, None)
         self._unread.pop(flow, None)
         self._news.set()
 
     def of_flow(self, flow: str) -> "Claims":
-        """Return the claims of this flow alone, as if there were no other flows."""
+        """Return only the claims of this flow, as if there were no other flows."""
         alone = Claims()
         if flow in self._ledgers:
             alone.read(flow, self._ledgers[flow])
         return alone
 
     def former_copies(self, flow: str) -> Mapping[tuple[TopicId, str], Collection[TopicId]]:
-        """Return the ids of all target topics that the flow has ever copied into, by source topic id and name of the
-        target topic."""
+        """Return the ids of all target topics that the flow has ever copied into. The key is the id of the source topic
+        and the name of the target topic."""
         ledger = self._ledgers.get(flow)
         return {} if ledger is None else former_copies(ledger.state)
 
@@ -100,8 +101,8 @@ class Claims:
         return next((name for name, other in self._flows.items() if goes_back(flow, other)), "")
 
     def copied_here(self, flow: FlowConfig) -> dict[TopicId, str]:
-        """Return the ids of the flow's source topics into which a flow in the opposite direction has copied, with the
-        names of the topics that it has copied there."""
+        """Return the ids of the flow's source topics into which a flow in the opposite direction has copied. The values
+        are the names of the topics that were copied into them."""
         found: dict[TopicId, str] = {}
         for name, other in self._flows.items():
             if goes_back(flow, other) and name in self._ledgers:
@@ -109,7 +110,7 @@ class Claims:
         return found
 
     def names(self, flow: FlowConfig) -> CopyNames:
-        """Return the names of the flow's target topics that do not follow its naming."""
+        """Return the assigned names of the flow's target topics, which may deviate from its naming."""
         ledger = self._ledgers.get(flow.name)
         return NAMING_ALONE if ledger is None else copy_names(ledger.state, flow)
 
@@ -159,5 +160,6 @@ class Claims:
 
 
 def _copies(ledger: FlowState) -> dict[TopicId, str]:
-    """Return the ids of the target topics into which the flow has a lane, with the names of their source topics."""
+    """Return the ids of the target topics into which the flow has a lane. The values are the names of their source
+    topics."""
     return {lane.key.target_topic_id: lane.source_topic for lane in ledger.lanes.values()}

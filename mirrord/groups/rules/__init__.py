@@ -1,1 +1,1 @@
-"""Pure decisions about the positions of consumer groups."""
+"""Decides what to commit for consumer groups, without any I/O."""

@@ -1,17 +1,18 @@
-"""Tracks the positions of groups at the source, and plans what to commit for them at the target.
+"""Tracks the positions of groups at the source, and plans what to commit for these groups at the target.
 
-`GroupBook` takes the source's commits in order and keeps the newest one of each group and partition. `plan` translates
-one of them with the offset map, compares it with the position at the target, and decides what to commit, or why nothing
-is committed:
+`GroupBook` takes the source's commits in order, and keeps the newest commit of each group and partition. The caller
+translates that commit with the offset map. `plan` compares the translated position with the group's position at the
+target. `plan` then decides what to commit, or why nothing is committed:
 
 - The target is never set past the copied records: a translated position is at most the end of the copied records.
 - The target is never set back, unless the source went back. The source went back if its newest commit is lower than an
-  earlier one, or lower than the last checkpoint from before this process began, and the target still has the position
-  in that checkpoint. Then the target follows, but only if the source has been at the target's position and only mirrord
-  can have committed it. A consumer at the target commits the leader epoch of the record that it has read, and mirrord
-  commits no leader epoch (OffsetAndMetadata; KIP-320).
-- No committed offset is ever deleted. If the source deletes one, because it has expired or its topic was deleted, the
-  target's offset remains until the target deletes it, too.
+  earlier commit. It may also have gone back before this process began. In that case, its newest commit is lower than
+  the last checkpoint, and the target still has the position in that checkpoint.
+- If the source went back, the target follows only on two conditions. The source must have been at the target's position
+  before, and only mirrord can have committed that position. A consumer at the target commits the leader epoch of the
+  record that it has read, and mirrord commits no leader epoch (OffsetAndMetadata; KIP-320).
+- No committed offset is ever deleted. If an offset expires at the source, or its topic is deleted there, the target's
+  offset remains until the target deletes it, too.
 - Nothing is committed for a group that has members at the target.
 - With `groups.reverse`, `mirrord.groups.rules.reverse_plan` decides about a position that has moved only at the target.
 
@@ -33,15 +34,15 @@ from mirrord.model.group_status import GroupState
 
 NO_EPOCH = -1
 NAMES_KEPT = 100_000
-"""Maximum number of group names for which the result of the selection is remembered. Some clients create a new group
-name at each start."""
+"""Maximum number of group names for which the result of `passes` is cached. Some clients create a new group name at
+each start."""
 EXPIRED_KEPT = 1_000
-"""Number of groups without a position at the source that are still reported."""
+"""Maximum number of groups that are still reported after all their committed offsets at the source have expired."""
 
 
 class GroupFilter:
-    """Selects the groups to sync: those whose whole name matches one of the patterns of `groups.match`, and none of
-    `groups.exclude`."""
+    """Selects the groups to sync. The whole name of a selected group matches one of the patterns of `groups.match`, and
+    none of the patterns of `groups.exclude`."""
 
     def __init__(self, config: GroupsConfig) -> None:
         self._match = [re.compile(pattern) for pattern in config.match]
@@ -61,17 +62,18 @@ class GroupFilter:
 
 
 class Course(msgspec.Struct):
-    """The history of a group's commits in one partition at the source."""
+    """A summary of a group's commits in one partition at the source."""
 
     newest: OffsetValue | None
-    """The newest commit, or None if it was deleted."""
+    """The newest commit, or None if the committed offset was deleted."""
     peak: int
-    """The highest offset committed since the target was last known to match the source."""
+    """The highest offset that was committed since the group's position at the target last matched its position at the
+    source."""
 
 
 class GroupBook:
-    """The newest commit of each group and partition at the source, and the highest offset since the target last matched
-    it."""
+    """Keeps the newest commit of each group and partition at the source. Also keeps the highest offset that was
+    committed since the position at the target last matched the one at the source."""
 
     def __init__(self, passes: Callable[[str], bool]) -> None:
         self._passes = passes
@@ -81,7 +83,7 @@ class GroupBook:
         return len(self._groups)
 
     def take(self, key: OffsetKey, value: OffsetValue | None) -> bool:
-        """Add the source's next commit of a group. `value` is None if the committed offset was deleted.
+        """Add the next commit at the source. `value` is None if the committed offset was deleted.
 
         Return whether the group is selected.
         """
@@ -99,7 +101,7 @@ class GroupBook:
         return True
 
     def replace(self, group: str, offsets: dict[TopicAndPartition, OffsetValue]) -> bool:
-        """Replace all commits of a group by the current ones. Return whether they differ from the known ones."""
+        """Replace all commits of a group by its current offsets. Return whether any of them has changed."""
         changed = False
         known = self._groups.get(group, {})
         for place in known.keys() - offsets.keys():
@@ -113,14 +115,15 @@ class GroupBook:
         return changed
 
     def settled(self, group: str, place: TopicAndPartition, offset: int) -> None:
-        """Record that the target matches the source at this offset. Higher offsets from before no longer matter."""
+        """Record that the group's position at the target matches this offset at the source. Higher offsets from earlier
+        commits are then ignored."""
         course = self._groups.get(group, {}).get(place)
         if course is not None:
             course.peak = offset
 
     def forget_expired(self) -> list[str]:
-        """Forget groups that have no committed offset at the source any more, and return their names. The newest
-        `EXPIRED_KEPT` of them are kept."""
+        """Forget groups that have no committed offset at the source any more, and return the names of the forgotten
+        groups. The newest `EXPIRED_KEPT` of these groups are kept."""
         expired = [
             group
             for group, courses in self._groups.items()
@@ -136,7 +139,7 @@ class GroupBook:
         return self._groups.keys()
 
     def courses(self, group: str) -> Iterator[tuple[TopicAndPartition, Course]]:
-        """Yield each partition of one group, with the group's history there."""
+        """Yield each partition of one group, with a summary of the group's commits in the partition."""
         yield from self._groups.get(group, {}).items()
 
 
@@ -145,44 +148,44 @@ def _same(known: OffsetValue, new: OffsetValue) -> bool:
 
 
 class Mapped(NamedTuple):
-    """A translated position: where a group that has a position on one side resumes on the other side."""
+    """The translation of a group's position on one cluster into the position at which the group resumes on the other
+    cluster."""
 
     offset: int | None
-    """The next offset to read on the other side, or None if it is unknown."""
+    """The next offset to read on the other cluster, or None if it is unknown."""
     missing: int = 0
-    """Number of offsets before the position that the offset map does not contain yet. If it is not 0, `offset` is the
-    last position that can be translated.
-    """
+    """How many offsets before the group's position the offset map does not contain yet. If the number is not 0,
+    `offset` is the last position that can be translated."""
     why: str = ""
     provisional: bool = False
     """Whether the true position may be slightly higher, so that it must be translated again later."""
 
 
 class PositionPair(NamedTuple):
-    """A group's position at the source and its matching position at the target, in one partition."""
+    """A group's position at the source and the matching position at the target, in one partition."""
 
     source: int
     target: int
     seen: bool = False
-    """Whether this process has committed one of the positions to match the other, or has seen that both match.
-    Otherwise the pair comes from a checkpoint."""
+    """Whether this process has observed that both positions match, or has committed one of them to match the other.
+    False for a pair from a checkpoint."""
     back: bool = False
-    """Whether the source was set to the target's position, instead of the target to the source's."""
+    """Whether mirrord set the source to the target's position. Otherwise the target was set to the source's
+    position."""
 
 
 class Past(NamedTuple):
-    """What `plan` needs to know about a group in one partition in addition to its current positions."""
+    """What `plan` needs to know about a group in one partition in addition to the group's current positions."""
 
     peak: Callable[[], Mapped]
-    """Translates the highest offset in the group's history at the source to the target."""
+    """Translates `Course.peak`, the group's highest earlier position at the source, to the target."""
     pair: PositionPair | None = None
     back: Callable[[], Mapped] | None = None
     """Translates the group's position at the target to the source."""
     two_way: bool = False
-    """Whether the group's positions are also synced from the target to the source."""
+    """Whether positions are also synced from the target to the source."""
     is_own: bool = True
-    """Whether a client is known to have committed the position at the source. Otherwise mirrord may have committed
-    it."""
+    """Whether the position at the source is known to come from a client. If not, mirrord may have committed it."""
 
 
 class Write(NamedTuple):
@@ -191,20 +194,23 @@ class Write(NamedTuple):
     commit: CommittedOffset
     why: str
     waits: bool = False
-    """Whether the committed position is only the last one that can be translated, because the group's position on the
-    other side is further ahead."""
+    """Whether the group's position on the other cluster is further ahead than the position that is committed. The
+    committed position is then the last one that the offset map can translate."""
 
 
 class Hold(NamedTuple):
-    """The decision to commit nothing, with the state that is reported for the position and the reason."""
+    """The decision to commit nothing. Contains the state that is reported for the position, and the reason."""
 
     state: GroupState
     why: str = ""
 
 
 def plan(course: Course, mapped: Mapped, present: CommittedOffset | None, past: Past, mode: GroupsMode) -> Write | Hold:
-    """Decide what to commit at the target for one group in one partition. `course` is the group's history at the
-    source, `mapped` is its newest position translated to the target, and `present` is its position at the target."""
+    """Decide what to commit at the target for one group in one partition.
+
+    `course` is the summary of the group's commits at the source. `mapped` is the group's newest position at the source,
+    translated to the target. `present` is the group's current position at the target.
+    """
     newest = course.newest
     if newest is None:
         return Hold("expired", "the source no longer has this position; the target's is left as it is")
@@ -229,8 +235,11 @@ def plan(course: Course, mapped: Mapped, present: CommittedOffset | None, past: 
 
 
 def _left_to_target(newest: OffsetValue, offset: int, present: CommittedOffset, past: Past) -> Hold | None:
-    """Return why the target keeps its position, or None if that is not decided here. It is kept if consumers of the
-    target have committed it, or if the source was set to it."""
+    """Return why the target keeps its position, or None if this function does not decide.
+
+    The target keeps its position if its consumers have committed a newer one, or if the source was set to that
+    position.
+    """
     pair, by_consumer = past.pair, present.leader_epoch != NO_EPOCH
     if past.two_way and pair is not None and newest.offset == pair.source:
         if present.offset < pair.target or offset < present.offset:
@@ -254,13 +263,13 @@ def _left_to_target(newest: OffsetValue, offset: int, present: CommittedOffset, 
 
 
 def _not_back(course: Course, present: CommittedOffset, past: Past, mode: GroupsMode) -> str:
-    """Return why the target is not set back to the source's position, or an empty string if it is."""
+    """Return why the target is not set back to the source's position. Return an empty string if it is set back."""
     if mode == "forward-only":
         return 'the target is ahead, and groups.mode is "forward-only"'
     newest, pair = course.newest, past.pair
     went_back = newest is not None and pair is not None and newest.offset < pair.source
     if past.two_way and pair is not None and pair.seen and present.offset == pair.target and went_back:
-        return ""  # both positions have matched, and only the source has moved since then
+        return ""  # source and target have matched, and only the source has moved since then
     is_remembered = (
         newest is not None
         and pair is not None
@@ -281,5 +290,5 @@ def _not_back(course: Course, present: CommittedOffset, past: Past, mode: Groups
 
 
 def waiting_line(mapped: Mapped) -> str:
-    """Return why a position at the target does not match the source's position yet."""
+    """Return why a group's position at the target does not match its position at the source yet."""
     return mapped.why or f"{mapped.missing} source offsets before it are not copied yet"

@@ -1,18 +1,19 @@
 """Remembers which source and target positions of a group match, and plans what to commit at the source.
 
 With `groups.reverse`, positions are synced from the source to the target and from the target to the source. A position
-that mirrord has committed in one direction must not be synced back as if a consumer had moved there. Therefore the two
-matching positions of a group are remembered as a `PositionPair`. The group has moved on a side only if its position
-there differs from the one in the pair:
+that mirrord has committed in one direction must not be synced back as if a consumer had moved there. Therefore mirrord
+remembers the two matching positions of a group as a `PositionPair`. A group has moved on one side if its position on
+that side differs from the pair. The decision follows from the sides on which the group has moved:
 
-- moved on one side only: the other side is set to the same position, even if that is a step back.
+- moved on one side only: the other side is set to the same position, even if it then goes back.
 - moved on both sides: the side with the lower position is set to the higher one. Neither side is set back.
 - moved on neither side: nothing is committed.
 
-A pair is `seen` if this process has committed it or found that both positions match. A pair from a checkpoint may be
-outdated. It can be a reason to commit nothing, but not a reason to set the source back. With such a pair, a position
-counts as committed by a consumer only if it has the leader epoch of the record that was read (mirrord commits none), or
-if it was committed while this process watched.
+A pair is `seen` if this process has committed one of its positions, or has observed that both positions match. A pair
+from a checkpoint may be outdated. Such a pair can be a reason to commit nothing, but never a reason to set the source
+back. With such a pair, it is uncertain whether a consumer or mirrord has committed a position. The position counts as
+committed by a consumer in two cases: it has a leader epoch (mirrord commits none), or it changed while this process was
+running.
 """
 
 from collections.abc import Callable
@@ -29,21 +30,22 @@ class PositionPairs:
     def __init__(self) -> None:
         self._known: dict[tuple[str, TopicAndPartition], PositionPair] = {}
         self._unsure: dict[tuple[str, TopicAndPartition], PositionPair] = {}
-        """The positions on both sides when it first became unclear on which side a group had moved last."""
+        """The positions on both sides at the time when it became unclear on which side a group had moved last."""
 
     def of(self, group: str, place: TopicAndPartition) -> PositionPair | None:
-        """Return the newest pair of matching positions, or None."""
+        """Return the newest pair of matching positions of this group and partition, or None."""
         return self._known.get((group, place))
 
     def learn(self, group: str, place: TopicAndPartition, source: int, target: int) -> None:
-        """Add a pair from a checkpoint. It replaces a pair from an earlier checkpoint, but not a pair that this process
-        has seen."""
+        """Add a pair of positions from a checkpoint. This pair replaces a pair from an earlier checkpoint, but not a
+        pair that this process has observed or committed."""
         known = self.of(group, place)
         if known is None or not known.seen:
             self._known[group, place] = PositionPair(source, target)
 
     def met(self, group: str, place: TopicAndPartition, source: int, target: int, *, back: bool = False) -> None:
-        """Record that these positions match now. `back` says that the source was set to the target's position."""
+        """Record that these positions at the source and at the target match now. `back` is true if mirrord set the
+        source to the target's position."""
         known = self.of(group, place)
         if known is None or not known.seen or (known.source, known.target) != (source, target) or back:
             self._known[group, place] = PositionPair(source, target, seen=True, back=back)
@@ -56,7 +58,8 @@ class PositionPairs:
     def has_moved(
         self, group: str, place: TopicAndPartition, *, source: int | None = None, target: int | None = None
     ) -> bool:
-        """Return whether the group has moved on this side since it became unclear on which side it had moved last."""
+        """Return whether the group has moved on the given side since it became unclear on which side the group had
+        moved last. Exactly one of `source` and `target` is given: the group's current position on that side."""
         known = self._unsure.get((group, place))
         return known is not None and (
             (source is not None and source != known.source) or (target is not None and target != known.target)
@@ -68,12 +71,13 @@ class PositionPairs:
 
 
 class Asked(NamedTuple):
-    """Options of `mirrord groups --reverse`. Both are False when a follower syncs positions continuously."""
+    """Options of `mirrord groups --reverse`. All of them are False when a group follower syncs positions
+    continuously."""
 
     once: bool = False
     force: bool = False
-    """Whether the source is set to the target's position even if the source is ahead, or if it is unknown on which side
-    the group has moved last."""
+    """Whether the source is set to the target's position in two further cases: the source is ahead, or it is unknown on
+    which side the group has moved last."""
 
 
 def plan_back(
@@ -88,9 +92,9 @@ def plan_back(
 ) -> Write | Hold:
     """Decide what to commit at the source for one group in one partition.
 
-    `newest` is the group's position at the target, and `mapped` is the same position translated to the source.
-    `present` is the group's position at the source, and `forth` translates it to the target. `is_own` says that a
-    client is known to have committed the position at the target; otherwise mirrord may have committed it.
+    `newest` is the group's position at the target, and `mapped` is that position translated to the source. `present` is
+    the group's position at the source, and `forth` translates `present` to the target. `is_own` is true if the position
+    at the target is known to come from a client. If it is false, mirrord may have committed that position.
     """
     offset = mapped.offset
     if offset is None:
@@ -116,13 +120,14 @@ def plan_back(
 def _not_on(
     newest: CommittedOffset, present: CommittedOffset, pair: PositionPair | None, *, is_own: bool
 ) -> Hold | None:
-    """Return why the source is not moved forward to the target's position, or None if it is."""
+    """Return why the source is not moved forward to the target's position. Return None if it is moved forward."""
     is_seen = pair is not None and pair.seen
     if pair is not None and newest.offset == pair.target:
         if present.offset < pair.source:
             return Hold("ahead", "the source has moved, and the target will follow")
-        # The target's position is further ahead even though the source has also moved on. This happens if the same
-        # records have another order in the two logs.
+        # Both positions still equal the pair, in which the target was set to the source's position. The target's
+        # position can nevertheless translate to a higher offset at the source, if the same records have another order
+        # in the two logs.
         if present.offset == pair.source and is_seen and not pair.back:
             return Hold("in step")
     if not is_seen and not is_own:
@@ -133,7 +138,7 @@ def _not_on(
 
 
 def _not_back(newest: CommittedOffset, present: CommittedOffset, pair: PositionPair | None) -> Hold | None:
-    """Return why the source is not moved back to the target's position, or None if it is."""
+    """Return why the source is not moved back to the target's position. Return None if it is moved back."""
     if pair is None or not pair.seen or present.offset != pair.source:
         return Hold("ahead", "the source is further, and the target is not known to have gone back")
     if newest.offset < pair.target:
@@ -144,7 +149,7 @@ def _not_back(newest: CommittedOffset, present: CommittedOffset, pair: PositionP
 
 
 def unexplained_line(mapped: Mapped) -> str:
-    """Return why a position at the source does not match the target's position yet."""
+    """Return why a group's position at the source does not match its position at the target yet."""
     return (
         mapped.why
         or f"{mapped.missing} target offsets before it are not in the map yet: just copied, or written by others"

@@ -1,4 +1,4 @@
-"""Infrequent requests to one cluster, over a connection that stays open between them."""
+"""Sends infrequent requests to one cluster. The connection stays open between requests."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,7 +18,7 @@ BrokerAddress = tuple[str, int]
 
 
 class NotOffered(Unreachable):
-    """The broker is reachable but does not support this request."""
+    """Raised when the broker is reachable but does not support the request."""
 
 
 class Asker:
@@ -26,8 +26,8 @@ class Asker:
 
     def __init__(self, config: ClusterConfig, timeout_s: float) -> None:
         self.brokers: tuple[BrokerAddress, ...] = ()
-        """The brokers that the cluster last reported. They are tried after the configured addresses, which may no
-        longer exist."""
+        """The addresses of the brokers that the cluster last reported. These addresses are tried after the configured
+        addresses, because a configured address may no longer exist."""
         self._config = config
         self._options = ConnectionOptions(connect_timeout_s=timeout_s, request_timeout_s=timeout_s)
         self._pool = BufferPool(limit_bytes=0)
@@ -41,10 +41,10 @@ class Asker:
         decode: Callable[[int, Reader], T],
         at: BrokerAddress | None = None,
     ) -> T:
-        """Send a request that may safely be repeated, and return the decoded answer. With `at`, only that broker is
-        asked.
+        """Send a request that may safely be repeated, and return the decoded answer. If `at` is given, only the broker
+        at that address is asked.
 
-        Requests are sent one at a time. `encode` and `decode` get the API version. Raises Unreachable,
+        Requests are sent one at a time. `encode` and `decode` receive the API version. Raises Unreachable,
         AuthenticationFailed, TlsFailed, NotOffered or another EnvironmentFault if there is no answer.
         """
         async with self._asking:
@@ -69,7 +69,8 @@ class Asker:
             except UnsupportedBroker as error:
                 raise NotOffered(f"{error}") from error
             except EnvironmentFault:
-                # An idle connection may have been closed in the meantime, so the request is tried again with a new one.
+                # An idle connection may have been closed in the meantime, so the request is tried again on a new
+                # connection.
                 self.close()
                 if connection is None:
                     raise
@@ -79,7 +80,7 @@ class Asker:
         raise AssertionError
 
     def close(self) -> None:
-        """Close the connection; the next request opens another one."""
+        """Close the connection. The next request opens a new connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -97,6 +98,6 @@ class Asker:
 
 
 def parse_address(text: str) -> BrokerAddress:
-    """Return the host and the port of a configured address."""
+    """Return the host and the port of an address from the configuration."""
     host, _, port = text.rpartition(":")
     return host.strip("[]"), int(port)

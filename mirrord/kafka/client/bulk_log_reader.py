@@ -1,8 +1,8 @@
-"""Reads ranges of offsets from the logs of one cluster, for work such as audits. Lanes do not use it.
+"""Reads ranges of offsets from the logs of one cluster, for work such as audits. Lanes use other code to fetch.
 
-Topics are given by name, and whole batches are returned. The reader uses the same code for connections and for the
-protocol as the daemon, and no consumer group. When the leader of a partition moves, it continues at the new leader. It
-raises an error if it cannot read a partition for `patience_s`.
+The caller names topics, and the reader returns whole batches. The reader connects to brokers with the same code as the
+daemon, and does not use a consumer group. If the leader of a partition moves, the reader continues at the new leader.
+If a partition cannot be read for `patience_s`, the reader raises an error.
 """
 
 import asyncio
@@ -24,11 +24,12 @@ from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import Alias, TopicId, TopicPartition
 
 PATIENCE_S = 30.0
-"""How long a partition may return nothing, or have no leader, before reading it fails, in seconds."""
+"""How long a partition may return nothing, or have no leader, before the read fails, in seconds."""
 
 
 class RangeGone(EnvironmentFault):
-    """The requested offsets are below the log's start, because retention or another client has deleted them."""
+    """Raised when the requested offsets are below the log start offset, because retention or another client has deleted
+    their records."""
 
 
 class LogReader:
@@ -44,7 +45,7 @@ class LogReader:
         self._watched: set[TopicId] = set()
 
     def close(self) -> None:
-        """Cancel all requests for offsets that are not answered yet."""
+        """Cancel all requests for the bounds of logs that are not answered yet."""
         self._asks.close()
 
     def partition(self, named: TopicPartition) -> PartitionId:
@@ -60,8 +61,8 @@ class LogReader:
     async def bounds(self, named: TopicPartition, *, committed: bool) -> tuple[int, int]:
         """Return (start, end): the range of offsets that can be read from a partition.
 
-        With `committed`, the range ends at the last stable offset, otherwise at the high watermark. Raises
-        EnvironmentFault, ConfigError.
+        If `committed` is set, the range ends at the last stable offset. Otherwise the range ends at the high watermark.
+        Raises EnvironmentFault, ConfigError.
         """
         partition = self.partition(named)
         deadline = asyncio.get_running_loop().time() + self._patience_s
@@ -76,8 +77,9 @@ class LogReader:
     async def read(
         self, named: TopicPartition, start: int, end: int, *, committed: bool
     ) -> AsyncGenerator[ReadBatch, None]:
-        """Yield the batches that hold offsets of [start, end), in order, as `Stretches.read` does.
+        """Yield, in order, the batches that contain any of the offsets from `start` up to but not including `end`.
 
+        If `committed` is set, only batches below the last stable offset are yielded, and aborted batches are marked.
         Raises RangeGone, another EnvironmentFault, ConfigError.
         """
         partition = self.partition(named)
@@ -99,9 +101,9 @@ class LogReader:
                 await self._wait(named, failed, deadline)
 
     async def _wait(self, named: TopicPartition, failed: ReadFailed, deadline: float) -> None:
-        """Wait a moment before a retry.
+        """Request new metadata, and wait a moment before the caller tries again.
 
-        Raises EnvironmentFault if the failure is not temporary or the deadline has passed.
+        Raises EnvironmentFault if the failure is not temporary, or if the deadline has passed.
         """
         if fetched(failed.error) is not Fetched.AGAIN or asyncio.get_running_loop().time() > deadline:
             raise _fault(named, failed) from failed
@@ -118,7 +120,8 @@ class LogReader:
         return EnvironmentFault(f"{named}: the offset {position} was requested, but the log ends at {last}")
 
     async def _led(self, partition: PartitionId) -> None:
-        """Wait until the partition has a known leader."""
+        """Wait until the partition has a known leader. Raises EnvironmentFault if the topic is gone, or if `patience_s`
+        passes."""
         news = asyncio.Event()
         self._view.on_change.append(news.set)
         try:

@@ -1,4 +1,4 @@
-"""One cluster as this process sees it: its brokers, the leaders of its partitions, and whether it can be reached."""
+"""Keeps a view of one cluster: its brokers, the leaders of its partitions, and whether this process can reach it."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -22,21 +22,21 @@ from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.names import Alias, ClusterId, TopicId
 
 REFRESH_S = 60.0
-"""Longest time between two refreshes of a view, in seconds. Most changes cause errors, which lead to an earlier
-refresh."""
+"""Longest time between two refreshes of a view, in seconds. Most changes in the cluster cause errors, and an error
+causes an earlier refresh."""
 WAIT_SHARE = 0.6
-"""How long a broker may wait for data before it answers, as a share of the request timeout."""
+"""The longest time for which a broker may wait for data before it answers, as a share of the request timeout."""
 LEAST_PAUSE_S = 0.1
-"""Shortest pause between two refreshes, no matter how many callers want one, in seconds."""
+"""Shortest pause between two refreshes, in seconds. It applies no matter how many callers request a refresh."""
 
 log = structlog.get_logger()
 
 
 class PartitionId(NamedTuple):
-    """A partition of a topic, by the topic's name and id.
+    """A partition, identified by the topic's name, the topic's id and the partition number.
 
-    Older requests contain the name. The id is needed as well, because a topic can be deleted and created again under
-    the same name.
+    Requests in older versions identify the topic by its name. The id is needed as well, because a topic can be deleted
+    and created again under the same name.
     """
 
     topic: str
@@ -53,21 +53,21 @@ class Leader(NamedTuple):
 
 @dataclass(slots=True)
 class WatchedTopic:
-    """A topic whose partition leaders a `ClusterView` keeps up to date."""
+    """A topic that a `ClusterView` watches, with the current leaders of its partitions."""
 
     topic: str
     topic_id: TopicId
     watchers: int = 0
     leaders: dict[int, Leader] = field(default_factory=dict[int, Leader])
     gone: bool = False
-    """True if no topic with this id exists: it was deleted, or created again under the same name."""
+    """Whether no topic with this id exists, because it was deleted, or created again under the same name."""
 
 
 class ClusterView:
-    """The metadata of one cluster, which is kept up to date, and the connections to its brokers.
+    """The current metadata of one cluster, and the connections to its brokers.
 
-    While the cluster cannot be reached, the view keeps trying. It logs when the cluster becomes unreachable and when it
-    can be reached again.
+    While the cluster cannot be reached, the view keeps trying to connect. It logs when the cluster becomes unreachable,
+    and when the cluster becomes reachable again.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class ClusterView:
     ) -> None:
         self.alias = alias
         self.error = ""
-        """Why the cluster cannot be reached; empty while it can."""
+        """Why the cluster cannot be reached. Empty while it can be reached."""
         self.on_change: list[Callable[[], None]] = []
-        """Callbacks that run after every refresh that got an answer."""
+        """Callbacks that run after each successful refresh of the metadata."""
         self.fetches, self.produces = RequestStats("fetch"), RequestStats("produce")
         """Statistics of the Fetch and Produce requests."""
         self._config = config
@@ -93,7 +93,7 @@ class ClusterView:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start the task that keeps the metadata up to date."""
+        """Start the task that refreshes the metadata."""
         for address in self._config.bootstrap:
             host, _, port = address.rpartition(":")
             self._bootstrap.append(Link(partial(self._open, host.strip("[]"), int(port))))
@@ -101,7 +101,7 @@ class ClusterView:
         self._task = self._loop.create_task(self._run())
 
     async def close(self) -> None:
-        """Stop that task, and close all connections that this view has opened."""
+        """Stop the task that refreshes the metadata, and close all connections that this view has opened."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -109,14 +109,15 @@ class ClusterView:
             link.close()
 
     def watch(self, topic: str, topic_id: TopicId) -> None:
-        """Add a watcher of a topic. The leaders of a topic's partitions are kept up to date while it has watchers."""
+        """Add a watcher of a topic. While a topic has watchers, the view keeps the leaders of its partitions up to
+        date."""
         known = self._topics.setdefault(topic_id, WatchedTopic(topic, topic_id))
         known.watchers += 1
         if not known.leaders:
             self.refresh()
 
     def unwatch(self, topic_id: TopicId) -> None:
-        """Remove one watcher of a topic."""
+        """Remove one watcher of a topic. When the last watcher is removed, the view forgets the topic."""
         known = self._topics.get(topic_id)
         if known is not None:
             known.watchers -= 1
@@ -124,8 +125,8 @@ class ClusterView:
                 del self._topics[topic_id]
 
     def leader(self, partition: PartitionId) -> Leader | None:
-        """Return the partition's leader, or None if it is not known, if there is none, or if the topic no longer
-        exists."""
+        """Return the partition's leader. Return None if the leader is unknown, if the partition has no leader, or if
+        the topic no longer exists."""
         known = self._topics.get(partition.topic_id)
         leader = None if known is None or known.gone else known.leaders.get(partition.partition)
         return None if leader is None or leader.node < 0 else leader
@@ -136,13 +137,13 @@ class ClusterView:
         return known is not None and known.gone
 
     def refresh(self) -> None:
-        """Request a refresh of the metadata. Requests that follow each other closely share one refresh."""
+        """Request a refresh of the metadata. Requests within a short time share one refresh."""
         self._wanted.set()
 
     @property
     def longest_wait_ms(self) -> int:
-        """The longest time that a broker may wait before it answers, so that the answer arrives before the request
-        timeout."""
+        """The longest time for which a broker may wait before it answers a request. The answer then still arrives
+        before the request times out."""
         return int(self._options.request_timeout_s * 1000 * WAIT_SHARE)
 
     @property
@@ -158,7 +159,8 @@ class ClusterView:
         return link
 
     async def any_broker(self) -> Connection:
-        """Return a connection to any broker that answers, for requests that every broker can serve.
+        """Return a connection to any broker that can be reached. Callers use the connection for requests that every
+        broker can answer.
 
         Raises EnvironmentFault with the error of the last attempt.
         """
@@ -192,7 +194,7 @@ class ClusterView:
         try:
             return await self._open(*address)
         except EnvironmentFault:
-            self.refresh()  # the broker may have moved, and so may its partitions
+            self.refresh()  # the broker's address or the leaders of its partitions may have changed
             raise
 
     async def _run(self) -> None:
@@ -248,8 +250,8 @@ class ClusterView:
 
 def _take_topic(known: WatchedTopic, topic: TopicMetadata) -> None:
     if topic.error == 0 and topic.id == ZERO_UUID:
-        # The broker does not know topic ids, because its cluster is being upgraded. So it is unknown whether this is
-        # the watched topic. Discovery reports such a cluster.
+        # The broker does not know topic ids, because its cluster is being upgraded. It is therefore unknown whether
+        # this topic is the watched topic. Discovery reports such a cluster to operators.
         return
     if topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or (topic.error == 0 and topic.id != known.topic_id):
         known.gone = True
@@ -259,7 +261,7 @@ def _take_topic(known: WatchedTopic, topic: TopicMetadata) -> None:
     known.gone = False
     for partition in topic.partitions:
         leader = known.leaders.get(partition.partition)
-        # A broker that lags may report a former leader, so the leader with the newer epoch is kept.
+        # A broker with outdated metadata may report a former leader, so the leader with the higher epoch is kept.
         if leader is not None and partition.leader_epoch < leader.epoch:
             continue
         known.leaders[partition.partition] = Leader(partition.leader, partition.leader_epoch)

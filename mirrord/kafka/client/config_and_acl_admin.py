@@ -1,7 +1,7 @@
 """Reads and changes the topic configs and the ACLs of one cluster, and deletes topics.
 
-The configs of watched topics are requested in fixed groups of topics. An answer that equals the last one of its group
-byte for byte is not decoded again, and the same objects are returned.
+The configs of watched topics are requested in fixed groups of topics. If a group's answer equals its last answer byte
+for byte, the answer is not decoded. The caller then gets the same objects as before.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -30,48 +30,51 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import TopicId
 
 GROUP_SIZE = 100
-"""Largest number of topics in one request."""
+"""Maximum number of topics in one request."""
 RULES_AT_ONCE = 200
 _THROTTLE_BYTES = 4
-"""Size of the throttle time at the beginning of an answer."""
+"""Size of the throttle time at the beginning of an answer, in bytes. The throttle time is ignored when two answers are
+compared."""
 
 Settings = Mapping[str, Setting]
 T = TypeVar("T")
 
 
 class NoAuthorizer(EnvironmentFault):
-    """The cluster has no authorizer, so it keeps no ACLs."""
+    """Raised when the cluster has no authorizer, and thus stores no ACLs."""
 
 
 class RequestRefused(EnvironmentFault):
-    """The cluster has refused a request, because mirrord lacks a permission or because the cluster cannot fulfil the
-    request."""
+    """Raised when the cluster refuses a request, because mirrord lacks a permission or because the cluster cannot
+    fulfil the request."""
 
 
 class SeenSettings(msgspec.Struct, frozen=True):
-    """The configs of those topics that mirrord may describe."""
+    """The configs of the topics in a request. Topics that mirrord may not describe are listed separately."""
 
     topics: Mapping[str, Settings]
-    """The configs of each topic. The object of a watched topic is the same as before if nothing has changed."""
+    """The configs of each topic. For a watched topic, this is the same object as in the last result if nothing has
+    changed."""
     refused: Mapping[str, str]
-    """Kafka's error for each topic whose configs cannot be read. A topic that does not exist is in neither mapping."""
+    """Kafka's error for each topic with configs that mirrord may not read. A topic that does not exist is in neither
+    mapping."""
 
 
 class UpkeepAdmin(Protocol):
-    """The operations on a cluster that are needed to keep topic configs and ACLs in sync.
+    """The operations on a cluster that are needed to sync topic configs, ACLs and topic deletions.
 
-    Every method raises an EnvironmentFault if the cluster does not answer. It is
+    Every method raises an EnvironmentFault if the cluster does not answer. The exception is
     `mirrord.kafka.client.admin_requests.NotOffered` if the brokers do not support the request.
     """
 
     async def settings(self, topics: Collection[str], *, watch: bool = False) -> SeenSettings:
-        """Return all configs of these topics. With `watch`, the result contains the same object as that of the last
-        call with `watch` for each topic whose configs have not changed."""
+        """Return all configs of these topics. If `watch` is set, topics with unchanged configs get the same object as
+        in the last call with `watch`."""
         ...
 
     async def alter(self, changes: Mapping[str, Mapping[str, str | None]]) -> dict[str, str]:
-        """Set configs of topics; None removes a config. Return the topics that were refused, and why; none of their
-        configs has changed."""
+        """Set configs of topics. The value None removes a config. Return the refused topics with the reasons; no config
+        of a refused topic has changed."""
         ...
 
     async def rules(self, resources: Iterable[ResourceKind]) -> frozenset[AclRule]:
@@ -79,20 +82,21 @@ class UpkeepAdmin(Protocol):
         ...
 
     async def add_rules(self, rules: Sequence[AclRule]) -> dict[AclRule, str]:
-        """Create ACLs; return those that were refused, and why."""
+        """Create ACLs. Return the refused ACLs with the reasons."""
         ...
 
     async def remove_rules(self, rules: Sequence[AclRule]) -> dict[AclRule, str]:
-        """Delete exactly these ACLs; return those that were refused, and why."""
+        """Delete exactly these ACLs. Return the refused ACLs with the reasons."""
         ...
 
     async def missing(self, topics: Collection[str]) -> frozenset[str]:
-        """Return the topics among these that do not exist, according to the cluster. Topics that mirrord may not
-        describe are not returned."""
+        """Return which of these topics do not exist, according to the cluster. Topics that mirrord may not describe are
+        not returned."""
         ...
 
     async def delete(self, topics: Collection[TopicId]) -> dict[TopicId, str]:
-        """Delete topics by id; return those that were refused, and why. A topic that is already gone is no error."""
+        """Delete topics by id. Return the refused topics with the reasons. A topic that is already gone is not an
+        error."""
         ...
 
     async def close(self) -> None:
@@ -101,7 +105,7 @@ class UpkeepAdmin(Protocol):
 
 
 class KafkaUpkeepAdmin:
-    """An `UpkeepAdmin` of a real cluster."""
+    """The `UpkeepAdmin` for a real cluster."""
 
     def __init__(self, config: ClusterConfig, timeout_s: float) -> None:
         self._asker = Asker(config, timeout_s)
@@ -109,8 +113,8 @@ class KafkaUpkeepAdmin:
         self._groups: list[_Group] = []
 
     async def settings(self, topics: Collection[str], *, watch: bool = False) -> SeenSettings:
-        """Return all configs of these topics. With `watch`, the result contains the same object as that of the last
-        call with `watch` for each topic whose configs have not changed."""
+        """Return all configs of these topics. If `watch` is set, topics with unchanged configs get the same object as
+        in the last call with `watch`."""
         if watch:
             self._groups = regrouped(self._groups, topics)
             groups = self._groups
@@ -134,8 +138,8 @@ class KafkaUpkeepAdmin:
         await self._asker.ask(DESCRIBE_CONFIGS, lambda _: configs.encode_describe(group.topics), decode)
 
     async def alter(self, changes: Mapping[str, Mapping[str, str | None]]) -> dict[str, str]:
-        """Set configs of topics; None removes a config. Return the topics that were refused, and why; none of their
-        configs has changed."""
+        """Set configs of topics. The value None removes a config. Return the refused topics with the reasons; no config
+        of a refused topic has changed."""
         refused: dict[str, str] = {}
         for part in _parts(list(changes), GROUP_SIZE):
             body = configs.encode_alter({topic: changes[topic] for topic in part})
@@ -161,11 +165,11 @@ class KafkaUpkeepAdmin:
         return found
 
     async def add_rules(self, rules: Sequence[AclRule]) -> dict[AclRule, str]:
-        """Create ACLs; return those that were refused, and why."""
+        """Create ACLs. Return the refused ACLs with the reasons."""
         return await self._change(rules, CREATE_ACLS, acls.encode_create, acls.decode_create)
 
     async def remove_rules(self, rules: Sequence[AclRule]) -> dict[AclRule, str]:
-        """Delete exactly these ACLs; return those that were refused, and why."""
+        """Delete exactly these ACLs. Return the refused ACLs with the reasons."""
         return await self._change(rules, DELETE_ACLS, acls.encode_delete, acls.decode_delete)
 
     async def _change(
@@ -183,17 +187,19 @@ class KafkaUpkeepAdmin:
         return refused
 
     async def missing(self, topics: Collection[str]) -> frozenset[str]:
-        """Return the topics among these that do not exist, according to the cluster. Topics that mirrord may not
-        describe are not returned."""
+        """Return which of these topics do not exist, according to the cluster. Topics that mirrord may not describe are
+        not returned."""
         answer = await self._metadata(topics)
         return frozenset(
             topic.name for topic in answer.topics if topic.name and topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         )
 
     async def delete(self, topics: Collection[TopicId]) -> dict[TopicId, str]:
-        """Delete topics by id; return those that were refused, and why. A topic that is already gone is no error."""
+        """Delete topics by id. Return the refused topics with the reasons. A topic that is already gone is not an
+        error."""
         answer = await self._metadata([])
-        # With ZooKeeper only the controller deletes topics; otherwise brokers forward the request.
+        # On a cluster with ZooKeeper, only the controller deletes topics. On other clusters, every broker forwards the
+        # request.
         at = next(((each.host, each.port) for each in answer.brokers if each.node == answer.controller), None)
         answers = await self._asker.ask(
             DELETE_TOPICS,
@@ -215,7 +221,7 @@ class KafkaUpkeepAdmin:
 
 
 class _Group:
-    """Topics whose configs are requested together, with the last answer about them."""
+    """A group of topics for which configs are requested together, and the last answer for these topics."""
 
     def __init__(self, topics: Iterable[str]) -> None:
         self.topics = tuple(topics)
@@ -236,8 +242,8 @@ class _Group:
 
 
 def regrouped(groups: Sequence[_Group], topics: Collection[str]) -> list[_Group]:
-    """Return the groups of these topics. A group whose topics are all still wanted stays as it is. New topics are added
-    to the last group, or form further groups."""
+    """Return groups that contain exactly these topics. A group is kept as it is if all its topics are still wanted. New
+    topics are added to the last group, or form further groups."""
     wanted = set(topics)
     kept: list[_Group] = []
     for group in groups:

@@ -1,8 +1,8 @@
 """Connections to brokers. aiokafka opens and authenticates a connection, and then a `FramePipe` takes over its
 transport.
 
-aiokafka handles SASL and TLS well, but sending requests through it takes too much CPU time. So it only does the
-handshake and looks up the API versions that the broker supports. After that, the transport gets another asyncio
+aiokafka supports all kinds of SASL and TLS, but needs too much CPU time to send requests. Therefore aiokafka only does
+the handshake and looks up the API versions that the broker supports. After that, the transport gets another asyncio
 protocol, and aiokafka's object is no longer used.
 """
 
@@ -35,27 +35,25 @@ from mirrord.kafka.protocol.primitives import Reader
 from mirrord.model.errors import EnvironmentFault
 
 PRIVATE_NAMES = ("_reader", "_read_task", "_versions", "_writer")
-"""The private attributes of aiokafka's AIOKafkaConnection that are used here. A test checks them against the
+"""The private attributes of aiokafka's AIOKafkaConnection that this module uses. A test checks that they exist in the
 library."""
 
 _REPLACE_AT = 0.85
-"""Share of a SASL session's lifetime after which a new connection replaces this one. Kafka's own client, too,
-reauthenticates after this share at the earliest (SaslClientAuthenticator)."""
+"""After this share of a SASL session's lifetime, mirrord replaces the connection by a new one. Kafka's own client also
+waits for at least this share before it reauthenticates (SaslClientAuthenticator)."""
 
 
 class Unreachable(EnvironmentFault):
-    """Raised when no broker could be reached at an address."""
+    """Raised when no broker can be reached at an address."""
 
 
 class AuthenticationFailed(EnvironmentFault):
-    """Raised when the broker did not accept mirrord's credentials."""
+    """Raised when the broker does not accept mirrord's credentials."""
 
 
 class TlsFailed(EnvironmentFault):
-    """Raised when no TLS session was established.
-
-    The reason is a certificate that is untrusted or missing, or a peer that does not use TLS.
-    """
+    """Raised when no TLS session can be established. Either a certificate is untrusted or missing, or the peer does not
+    use TLS."""
 
 
 class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,18 +61,18 @@ class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     client_id: str = "mirrord"
     connect_timeout_s: float = 10.0
-    """Time limit for connecting, TLS, version lookup and authentication together."""
+    """Time limit for all of the following together: connecting, TLS, version lookup and authentication."""
     request_timeout_s: float = 30.0
-    """How long the oldest request may wait for its response; must be longer than a fetch's max_wait_ms."""
+    """How long the oldest request may wait for its response. The value must exceed the `max_wait_ms` of every fetch."""
     user_timeout_s: float | None = None
-    """The value of TCP_USER_TIMEOUT; None leaves the kernel's default."""
+    """The value of TCP_USER_TIMEOUT. None keeps the kernel's default."""
     reset_on_close: bool = False
-    """Whether the connection is reset when it is closed or the process ends, so that the kernel delivers nothing after
-    that."""
+    """Whether the connection is reset when it is closed or the process ends. The kernel then discards all bytes that
+    the broker has not acknowledged."""
     frame_limit: int = FRAME_LIMIT
     socket_buffer_bytes: int | None = None
     unsent_bytes: int = 4 << 20
-    """`pipe.writable` is false while the process itself holds more unsent bytes than this."""
+    """If this process holds more unsent bytes than this, `pipe.writable` is false."""
 
 
 class Connection:
@@ -89,17 +87,19 @@ class Connection:
         self.port = port
         self.pipe = pipe
         self.versions = versions
-        """The versions that the broker supports: API key to (lowest, highest) version."""
+        """The lowest and the highest version that the broker supports for each API, by API key."""
         self.replace_before = replace_before
-        """When to replace this connection, on the event loop's clock; None means never. Soon after that, the broker
-        ends the SASL session and with it the connection (KIP-368)."""
+        """The time at which this connection must be replaced, on the event loop's clock. None if it never has to be
+        replaced. Soon after that time, the broker ends the SASL session and closes the connection (KIP-368)."""
 
     def version(self, api: Api, at_most: int | None = None) -> int:
-        """Return the version to use for requests of this API. Raises UnsupportedBroker."""
+        """Return the version to use for requests of this API. If `at_most` is given, the version is not higher. Raises
+        UnsupportedBroker."""
         return choose(api, self.versions, at_most)
 
     async def call(self, api: Api, body: bytes, version: int) -> Reader:
-        """Send a request that is not on the hot path and wait for its response. Raises ConnectionLost."""
+        """Send a request and wait for its response. Lanes send their Fetch and Produce requests with `pipe.request`
+        instead. Raises ConnectionLost."""
         answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
 
         def take(end: Frame | ConnectionLost) -> None:
@@ -114,16 +114,16 @@ class Connection:
         return (await answer).reader()
 
     def close(self) -> None:
-        """Close the connection now. Requests without a response get an error."""
+        """Close the connection now. Requests without a response fail with ConnectionLost."""
         self.pipe.close()
 
 
 async def connect(
     host: str, port: int, security: Security, pool: BufferPool, options: ConnectionOptions | None = None
 ) -> Connection:
-    """Return a connection that is ready for requests.
+    """Open a connection to a broker and authenticate. Return the connection, which is ready for requests.
 
-    Raises Unreachable, TlsFailed, AuthenticationFailed, and EnvironmentFault for a secret that cannot be read.
+    Raises Unreachable, TlsFailed, AuthenticationFailed. Raises EnvironmentFault if a secret cannot be read.
     """
     options = options or ConnectionOptions()
     peer = f"{host}:{port}"
@@ -165,8 +165,8 @@ class _Opening(AIOKafkaConnection):
     async def send(self, request: Any, expect_response: bool = True) -> Any:
         """Send a request as aiokafka does, and also evaluate the responses to SaslAuthenticate.
 
-        aiokafka overlooks two things in them: how long the session lasts, and that a token was refused, which the
-        broker first reports in the payload (RFC 7628 §3.2.3).
+        aiokafka ignores two parts of these responses. The first is the lifetime of the session. The second is the
+        refusal of a token, which the broker first reports in the payload (RFC 7628 §3.2.3).
         """
         send = cast(Any, super()).send
         started = asyncio.get_running_loop().time()
@@ -183,10 +183,10 @@ class _Opening(AIOKafkaConnection):
         return answer
 
     async def hand_over(self, pipe: FramePipe) -> dict[int, tuple[int, int]]:
-        """Give the transport to the pipe; return the versions that the broker supports."""
+        """Give the transport to the pipe. Return the API versions that the broker supports."""
         private = cast(Any, self)
         writer, reading = private._writer, private._read_task
-        # Without a reader this object considers itself closed, and does not touch the transport when it is
+        # If aiokafka's object has no reader, it considers itself closed. It then leaves the transport alone when it is
         # garbage-collected.
         private._reader = private._writer = private._read_task = None
         reading.cancel()
@@ -205,7 +205,7 @@ def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
 def _explain(error: Exception, peer: str, security: Security) -> EnvironmentFault:
     sasl = (SaslAuthenticationFailed, UnsupportedSaslMechanismError, IllegalSaslStateError, AuthenticationFailedError)
     if isinstance(error, (*sasl, ValueError)):
-        # A ValueError means that the server's part of a SCRAM exchange is wrong.
+        # A ValueError means that the broker's messages in a SCRAM exchange are wrong.
         who = f"{security.username!r}" if security.username else "the token"
         detail = f"{error.args[0]}" if error.args and isinstance(error.args[0], str) else type(error).__name__
         return AuthenticationFailed(f"{peer} refuses {who} by {security.mechanism}: {detail}")

@@ -1,4 +1,4 @@
-"""Builds the security options that aiokafka expects. Secrets are read here, right before they are used."""
+"""Builds the security options that aiokafka expects. Secrets are read in this module, right before they are used."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -33,7 +33,8 @@ class ClientOptions(TypedDict, total=False):
 def client_options(security: Security) -> ClientOptions:
     """Return the options with which aiokafka's clients and connections authenticate to the cluster.
 
-    The options hold secrets in plain text: pass them on, but do not store or show them. Raises EnvironmentFault.
+    The options contain secrets in plain text. The caller may pass them on, but must not store or show them. Raises
+    EnvironmentFault if a secret or a file cannot be read.
     """
     options = ClientOptions(security_protocol=security.protocol)
     if security.protocol.endswith("SSL"):
@@ -51,14 +52,15 @@ def client_options(security: Security) -> ClientOptions:
 def tls_context(security: Security) -> ssl.SSLContext:
     """Return the TLS context for connections to a cluster.
 
-    It trusts the configured certificate authorities, or those of the machine if none are configured. It holds mirrord's
-    client certificate, if one is configured. Raises EnvironmentFault if a configured file or value cannot be used.
+    The context trusts the configured certificate authorities. If none are configured, it trusts the authorities of the
+    machine. It contains mirrord's client certificate, if one is configured. Raises EnvironmentFault if a configured
+    file or value cannot be used.
     """
     authorities = _authorities(security)
     if authorities is None:
         context = ssl.create_default_context()
     else:
-        # If authorities are configured, only those are trusted.
+        # If authorities are configured, the authorities of the machine are not trusted.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         _use("truststore" if security.truststore else "ca", lambda: context.load_verify_locations(cadata=authorities))
     context.check_hostname = security.check_hostname
@@ -71,7 +73,8 @@ def tls_context(security: Security) -> ssl.SSLContext:
 
 
 def client_chain(security: Security) -> tuple[str, str] | None:
-    """Return (PEM, password): mirrord's client certificate with its chain and key, and the key's password.
+    """Return (PEM, password). The PEM text contains mirrord's client certificate, its chain and its key. The password
+    decrypts the key.
 
     Return None if no certificate is configured. Raises EnvironmentFault.
     """
@@ -91,9 +94,9 @@ def client_chain(security: Security) -> tuple[str, str] | None:
 def pem_lines(text: str) -> str:
     """Return a PEM text with the line breaks that OpenSSL requires.
 
-    In a properties file, PEM is often a single line, which Kafka also accepts.
+    Properties files often contain PEM as a single line, which Kafka also accepts.
     """
-    if "Proc-Type" in text:  # OpenSSL's old encrypted form, whose header lines must stay
+    if "Proc-Type" in text:  # OpenSSL's old encrypted format; its header lines must stay
         return text
     blocks = [_block(kind, "".join(body.split())) for kind, body in _PEM.findall(text)]
     return "".join(blocks) or text
@@ -112,12 +115,12 @@ def _authorities(security: Security) -> str | None:
 
 
 def _load_chain(context: ssl.SSLContext, pem: str, password: str) -> None:
-    # OpenSSL reads a client's certificate chain only from a file. The chain may be a secret from the environment, so it
-    # is passed in a file that exists only in memory.
+    # OpenSSL reads a client's certificate chain only from a file. The chain may be a secret from the environment, so
+    # the file is created only in memory.
     descriptor = os.memfd_create("client-certificate")
     try:
         os.write(descriptor, pem.encode())
-        # If a password is given, even an empty one, OpenSSL never prompts at the terminal.
+        # If any password is given, even an empty one, OpenSSL does not prompt for a password on the terminal.
         context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=password)
     finally:
         os.close(descriptor)

@@ -1,4 +1,5 @@
-"""Reads the effective configs of topics and brokers: the values that apply, regardless of who set them."""
+"""Reads the effective configs of topics and brokers. An effective config is the value that applies, whether it is set
+on the topic, on the broker, or by default."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -12,11 +13,11 @@ from mirrord.kafka.client.topic_admin import Admin
 
 TOPICS_AT_ONCE = 500
 _OF_TOPIC = 1
-"""org.apache.kafka.clients.admin.ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG, as encoded in the protocol."""
+"""The code of ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG (org.apache.kafka.clients.admin) in the protocol."""
 
 
 class Effective(NamedTuple):
-    """Configs by name, and the names of those that are set on the topic itself."""
+    """The effective configs of a topic by name, and the names of the configs that are set on the topic itself."""
 
     values: dict[str, str]
     own: frozenset[str]
@@ -25,7 +26,8 @@ class Effective(NamedTuple):
 async def topic_settings(
     cluster: ClusterConfig, topics: Sequence[str], keys: Iterable[str], timeout_s: float
 ) -> dict[str, Effective]:
-    """Return these configs of each topic that mirrord may describe; other topics are omitted. Raises Unreachable."""
+    """Return the configs with these names for each topic that mirrord may describe. Other topics are omitted. Raises
+    Unreachable."""
     wanted = dict.fromkeys(keys)
     found: dict[str, Effective] = {}
     async with Admin(cluster, timeout_s) as admin:
@@ -42,7 +44,8 @@ async def topic_settings(
 async def broker_settings(
     cluster: ClusterConfig, node: int, keys: Iterable[str], timeout_s: float
 ) -> dict[str, str] | None:
-    """Return these configs of one broker, or None if mirrord may not describe them. Raises Unreachable."""
+    """Return the configs with these names for one broker, or None if mirrord may not describe them. Raises
+    Unreachable."""
     wanted = ConfigResource(ConfigResourceType.BROKER, str(node), dict.fromkeys(keys))
     async with Admin(cluster, timeout_s) as admin:
         for code, _, entries in _resources(await admin.describe_configs([wanted])):
@@ -52,6 +55,6 @@ async def broker_settings(
 
 
 def _resources(answers: object) -> list[tuple[int, str, list[tuple[Any, ...]]]]:
-    """Return the error code, the name and the entries of each resource."""
+    """Return the error code, the name and the config entries of each resource in the answers."""
     resources = (resource for answer in cast(Any, answers) for resource in answer.resources)
     return [(code, name, entries) for code, _, _, name, entries in resources]

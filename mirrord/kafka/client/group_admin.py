@@ -1,9 +1,9 @@
-"""Finds the coordinators of consumer groups on one cluster, reads the committed offsets of the groups, and commits for
-them.
+"""Reads the committed offsets of consumer groups on one cluster, and commits offsets for groups. Requests are sent to
+the coordinators of the groups.
 
-Many groups share a request if the broker supports that (Kafka 3.0 and newer). Commits need one request for each group,
-and many of them are in flight at once. If the coordinator of a group does not answer now, the result for that group
-holds an error. An exception is raised only if the cluster cannot be reached.
+Many groups share a request if the broker supports that (Kafka 3.0 and newer). Each commit needs a separate request for
+its group, and many commits are in flight at once. If the coordinator of a group does not answer, the result for that
+group contains an error. An exception is raised only if the whole cluster cannot be reached.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.model.errors import EnvironmentFault, MirrordError
 
 AT_ONCE = 200
-"""Largest number of groups in one request, and of commits in flight at one broker."""
+"""Maximum number of groups in one request. Also the maximum number of commits in flight at one broker."""
 KNOWN_WITHIN_S = 2.0
 POLL_S = 0.05
 NETWORK = int(ErrorCode.NETWORK_EXCEPTION)
@@ -35,7 +35,7 @@ LATER = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Errors that may be temporary, so that another attempt can succeed."""
+"""Errors that may be temporary. The same request can succeed later."""
 _MOVED = frozenset({NETWORK, int(ErrorCode.COORDINATOR_NOT_AVAILABLE), int(ErrorCode.NOT_COORDINATOR)})
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class GroupAdmin:
     def __init__(self, view: ClusterView) -> None:
         self._view = view
         self._homes: dict[str, int] = {}
-        """The coordinator of each group."""
+        """The coordinator's node id for each group."""
 
     async def listed(self) -> dict[str, ListedGroup]:
         """Return all groups that mirrord may see. Raises EnvironmentFault if not every broker answered."""
@@ -63,7 +63,7 @@ class GroupAdmin:
         return found
 
     async def offsets(self, wanted: Collection[str]) -> dict[str, GroupOffsets]:
-        """Return the committed offsets of these groups. Raises EnvironmentFault when the cluster cannot be reached."""
+        """Return the committed offsets of these groups. Raises EnvironmentFault if the cluster cannot be reached."""
         found: dict[str, GroupOffsets] = {}
         at_homes, unknown = await self._by_home(wanted)
         for group, error in unknown.items():
@@ -77,9 +77,9 @@ class GroupAdmin:
     async def commit(
         self, commits: Mapping[str, Mapping[TopicAndPartition, CommittedOffset]]
     ) -> dict[str, dict[TopicAndPartition, int]]:
-        """Commit offsets for groups that have no members; return the error code of each partition.
+        """Commit offsets for groups that have no members. Return the error code of each partition.
 
-        Raises EnvironmentFault as `offsets` does.
+        Raises EnvironmentFault if the cluster cannot be reached.
         """
         at_homes, unknown = await self._by_home(commits)
         found = {group: dict.fromkeys(commits[group], error) for group, error in unknown.items()}
@@ -99,7 +99,8 @@ class GroupAdmin:
         return found
 
     async def _until_known(self) -> None:
-        """Wait until the view knows the brokers, which takes a moment after its first connection."""
+        """Wait until the view has loaded the list of brokers, which takes a moment after the view's first
+        connection."""
         deadline = asyncio.get_running_loop().time() + KNOWN_WITHIN_S
         while not self._view.nodes:
             if asyncio.get_running_loop().time() > deadline:
@@ -145,7 +146,7 @@ class GroupAdmin:
         return {place: errors.get(place, NETWORK) for place in commits}
 
     async def _by_home(self, wanted: Iterable[str]) -> tuple[dict[int, list[str]], dict[str, int]]:
-        """Return groups by coordinator, and the errors of the groups whose coordinator is not known."""
+        """Return the groups of each coordinator, and the errors of the groups without a known coordinator."""
         unknown = [group for group in wanted if group not in self._homes]
         errors: dict[str, int] = {}
         for part in _parts(unknown, AT_ONCE):

@@ -1,4 +1,4 @@
-"""Creates mirrord's own topics, such as the ledger. Each has one partition."""
+"""Creates mirrord's own topics, such as the ledger topic. Each of these topics has one partition."""
 
 import asyncio
 
@@ -13,8 +13,8 @@ _NO_SUCH_SETTING = "INVALID_CONFIG"
 
 
 def safe_shape(settings: dict[str, str], brokers: int) -> TopicShape:
-    """Return the replicas and configs of a topic that must not lose records, for a cluster with this number of
-    brokers."""
+    """Return the replication factor and the configs of a topic that must not lose records. `brokers` is the number of
+    brokers in the cluster."""
     replicas = max(1, min(REPLICAS, brokers))
     return TopicShape(1, replicas, settings | {MIN_IN_SYNC: str(IN_SYNC if replicas == REPLICAS else 1)})
 
@@ -22,11 +22,11 @@ def safe_shape(settings: dict[str, str], brokers: int) -> TopicShape:
 async def create(
     admin: TopicAdmin, name: str, shape: TopicShape, brokers: int, later: dict[str, str] | None = None
 ) -> None:
-    """Create a topic, with fewer replicas if the cluster has too few brokers. It is no error if the topic already
-    exists.
+    """Create a topic. If the cluster has too few brokers, the topic gets fewer replicas. If the topic already exists,
+    do nothing.
 
-    `later` are configs that only newer brokers know; an older broker creates the topic without them. Raises
-    EnvironmentFault.
+    `later` contains configs that only newer brokers know. If the broker refuses them, the topic is created without
+    them. Raises EnvironmentFault.
     """
     settings = {**shape.settings, **(later or {})}
     replicas = shape.replication_factor
@@ -46,8 +46,8 @@ async def _create(admin: TopicAdmin, name: str, shape: TopicShape) -> str:
 
 
 async def until_shown(admin: TopicAdmin, name: str, patience_s: float) -> None:
-    """Wait until a broker lists a new topic. The controller knows a new topic before the other brokers do. Raises
-    EnvironmentFault."""
+    """Wait until a broker lists a new topic, because the controller knows a new topic before the other brokers do.
+    Raises EnvironmentFault if that takes longer than `patience_s`."""
     try:
         async with asyncio.timeout(patience_s):
             while True:

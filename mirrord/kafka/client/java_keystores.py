@@ -1,8 +1,8 @@
-"""Reads Java key stores, JKS and PKCS12, as the PEM texts that Python's ssl accepts.
+"""Reads Java key stores (JKS and PKCS12), and returns their contents as PEM texts for Python's `ssl` module.
 
-PKCS12 is read by the package `cryptography`. JKS is a list of DER certificates and of keys that are encrypted with a
-special cipher (JavaKeyStore and KeyProtector in sun.security.provider). This module implements the parts of it that are
-needed. The format is detected from the file's content, as in Java. Nothing is written to disk.
+The package `cryptography` reads PKCS12. A JKS file is a list of certificates in DER and of keys that are encrypted with
+a cipher of Java (JavaKeyStore and KeyProtector in sun.security.provider). This module implements the necessary parts of
+JKS. As in Java, the content of the file shows which format it has. No secret is written to disk.
 """
 
 import base64
@@ -21,7 +21,7 @@ _JCEKS = b"\xce\xce\xce\xce"
 _DER_SEQUENCE = 0x30
 _DER_OCTETS = 0x04
 _SALT = _CHECK = 20
-"""Lengths in bytes. A JKS key is stored as a salt, the cipher text and a SHA-1 digest."""
+"""Lengths in bytes. A key in a JKS file is stored as a salt, the cipher text and a SHA-1 digest."""
 _WHITENER = b"Mighty Aphrodite"
 
 
@@ -29,7 +29,7 @@ class Store(msgspec.Struct, frozen=True):
     """The contents of a key store, as PEM. `key` and its `chain` are empty if there is no private key."""
 
     authorities: str
-    """Certificates that are trusted directly."""
+    """The trusted certificates."""
     chain: str = ""
     key: str = ""
 
@@ -40,14 +40,14 @@ class Store(msgspec.Struct, frozen=True):
 
 
 class _Broken(Exception):
-    """The store cannot be read; the text says why."""
+    """Raised when the store cannot be read. The text of the exception says why."""
 
 
 def read_store(path: str, password: str | None, key_password: str | None = None) -> Store:
-    """Read a key store from a file. Without a password, only the certificates of a JKS store are read, and its digest
-    is not checked.
+    """Read a key store from a file. If no password is given, only the certificates of a JKS store are read, and the
+    digest of the store is not checked.
 
-    Raises EnvironmentFault when the file is missing or not a key store, or when a password is wrong.
+    Raises EnvironmentFault if the file is missing or is not a key store, or if a password is wrong.
     """
     try:
         data = Path(path).read_bytes()
@@ -65,7 +65,7 @@ def read_store(path: str, password: str | None, key_password: str | None = None)
 
 
 def _pkcs12(data: bytes, password: str | None) -> Store:
-    # The import is slow and not always needed.
+    # `cryptography` is imported here, because the import is slow and only PKCS12 needs it.
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
     from cryptography.hazmat.primitives.serialization import pkcs12  # noqa: PLC0415
 
@@ -106,7 +106,7 @@ def _jks(data: bytes, password: str | None, key_password: str | None) -> Store:
             raise _Broken(f"an entry of kind {tag}")
         protected = reader.block()
         certificates = [_certificate(reader, version) for _ in range(reader.number(">I"))]
-        # As in Java, one key is used; Java does not guarantee which of several keys it uses.
+        # As in Java, only one key is used. If there are several keys, Java does not guarantee which one it uses.
         if not key and password is not None:
             key = _pem_key(_unprotect(_octets(protected), key_password or password))
             chain = "".join(certificates)
@@ -125,7 +125,8 @@ def _certificate(reader: "_Reader", version: int) -> str:
 
 
 def _unprotect(data: bytes, password: str) -> bytes:
-    """Return the PKCS8 key: the cipher text XORed with a chain of SHA-1 digests over the password and the salt."""
+    """Return the decrypted PKCS8 key. The cipher text is XORed with a chain of SHA-1 digests over the password and the
+    salt."""
     secret = password.encode("utf-16-be")
     block, cipher, check = data[:_SALT], data[_SALT:-_CHECK], data[-_CHECK:]
     stream = b""
@@ -144,14 +145,15 @@ def _pem_key(der: bytes) -> str:
 
 
 def _octets(der: bytes) -> bytes:
-    """Return the octet string of an EncryptedPrivateKeyInfo: SEQUENCE { AlgorithmIdentifier, OCTET STRING }."""
+    """Return the octet string of an EncryptedPrivateKeyInfo in DER: SEQUENCE { AlgorithmIdentifier, OCTET STRING }."""
     outer = _Reader(_Reader(der, 0).element(_DER_SEQUENCE), 0)
     outer.element(_DER_SEQUENCE)
     return outer.element(_DER_OCTETS)
 
 
 class _Reader:
-    """A reader of consecutive numbers, texts and blocks."""
+    """Reads consecutive numbers, texts, blocks and DER elements from bytes. Raises _Broken if the bytes end too
+    early."""
 
     def __init__(self, data: bytes, position: int) -> None:
         self._data = data
@@ -175,7 +177,7 @@ class _Reader:
         return self.take(self.number(">I"))
 
     def element(self, tag: int) -> bytes:
-        """Return the content of a DER element."""
+        """Read a DER element with this tag and return its content."""
         if self.number("B") != tag:
             raise _Broken("a key is malformed")
         length = self.number("B")

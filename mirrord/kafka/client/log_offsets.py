@@ -1,17 +1,17 @@
-"""A client of ListOffsets, which reports where logs begin and end.
+"""Asks brokers with ListOffsets requests where logs begin and end.
 
 Three different offsets are called the end of a log:
 
 - the high watermark: the end for consumers that also read uncommitted records. This module reports it.
 - the last stable offset: the end for consumers that read only committed records. No transaction is open below it
-  (KIP-98). Only lanes ask for it (`mirrord.kafka.client.partition_queries`).
+  (KIP-98). `mirrord.kafka.client.partition_queries` reports it.
 - the leader's own log end, which includes records that are not replicated yet. Only OffsetForLeaderEpoch reports it
   (`mirrord.kafka.client.partition_queries`).
 
-`LogOffsets.of` returns an offset for every partition that exists, or raises an error, so its result can be added up.
-`LogOffsets.high_watermarks` verifies the topic ids, and omits partitions whose leaders do not answer now. Lanes do not
-use this client: `partition_queries.Asks` merges the questions of thousands of lanes, on the connections of their
-replicator.
+`LogOffsets.of` either returns an offset for every partition that exists, or raises an error. A caller can therefore add
+up the offsets in its result. `LogOffsets.high_watermarks` verifies the topic ids, and leaves out partitions whose
+leaders do not answer. Lanes use `partition_queries.Asks` instead of this client. `Asks` merges the questions of
+thousands of lanes into few requests, on the connections of their replicator.
 """
 
 import asyncio
@@ -41,10 +41,10 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import TopicId, TopicPartition
 
 ANSWER_S = 5.0
-"""Time limit for an answer, in seconds."""
+"""Default time limit for a question to the cluster, in seconds."""
 TRIES = 3
-"""A leader that does not answer within 1 / `TRIES` of the time limit is asked again, because another broker may lead by
-now."""
+"""A leader gets 1 / `TRIES` of the time limit to answer. After that, the question is asked again, because another
+broker may be the leader by now."""
 
 Answers = dict[TopicPartition, ListedOffset]
 
@@ -54,12 +54,13 @@ class OffsetsRequest(NamedTuple):
 
     body: bytes
     decode: Callable[[Reader], Answers]
-    """Decodes the response, with an error code for each partition. Raises WireError, also if a partition is missing."""
+    """Decodes the response, which contains an error code for each partition. Raises WireError if the response is
+    malformed or a partition is missing."""
 
 
 def offsets_request(questions: Collection[OffsetQuestion]) -> OffsetsRequest:
-    """Return the ListOffsets request with these questions. A broker refuses two questions about one partition in one
-    request."""
+    """Return the ListOffsets request with these questions. Each partition may occur only once, because a broker refuses
+    a request with two questions about the same partition."""
 
     def decode(reader: Reader) -> Answers:
         found = {TopicPartition(each.topic, each.partition): each for each in decode_list_offsets(reader)}
@@ -72,7 +73,7 @@ def offsets_request(questions: Collection[OffsetQuestion]) -> OffsetsRequest:
 
 
 class IdentifiedPartition(Protocol):
-    """A partition of a topic, by the topic's name and id."""
+    """A partition, identified by the topic's name, the topic's id and the partition number."""
 
     @property
     def topic(self) -> str: ...
@@ -86,7 +87,7 @@ Identified = TypeVar("Identified", bound=IdentifiedPartition)
 
 
 class LogOffsets:
-    """A client that asks one cluster for offsets, over connections that stay open between questions."""
+    """A client that asks one cluster for offsets. Its connections stay open between questions."""
 
     def __init__(self, cluster: ClusterConfig, timeout_s: float = ANSWER_S) -> None:
         self._cluster = cluster
@@ -100,15 +101,15 @@ class LogOffsets:
             asker.close()
 
     async def of(self, partitions: Collection[TopicPartition], time: int) -> dict[TopicPartition, ListedOffset]:
-        """Return one offset for each partition that exists. `time` says which offset.
+        """Return one offset for each partition that exists. `time` selects the offset.
 
-        `time` is EARLIEST, LATEST (`mirrord.kafka.protocol.list_offsets`), or a timestamp (ms), which means the first
-        record with this timestamp or a later one. The offset is -1 if there is no such record, or if the message format
-        is too old to have timestamps.
+        `time` is EARLIEST or LATEST (`mirrord.kafka.protocol.list_offsets`), or a timestamp in milliseconds. A
+        timestamp selects the first record with this timestamp or a later one. The offset is -1 if there is no such
+        record, or if the message format is too old for timestamps.
 
-        While a partition has no leader, or its leader does not answer, the question is repeated. Raises Unreachable if
-        no broker can be reached at first, or if the time limit passes before all leaders have answered. Raises another
-        EnvironmentFault if waiting does not help.
+        If a partition has no leader, or its leader does not answer, the question is repeated. Raises Unreachable if no
+        broker can be reached at first, or if the time limit passes before all leaders have answered. Raises another
+        EnvironmentFault if a repetition cannot succeed.
         """
         if not partitions:
             return {}
@@ -126,17 +127,19 @@ class LogOffsets:
                     try:
                         leaders = await self._leaders({each.topic for each in missing})
                     except (Unreachable, ConnectionLost) as error:
-                        fault = error  # the former leaders are asked again
+                        fault = error  # the leaders that were known before are asked again
         except TimeoutError:
             why = f": {fault}" if fault is not None else ""
             raise Unreachable(f"no answer within {self._timeout_s:g} s{why}") from fault
 
     async def high_watermarks(self, partitions: Collection[Identified]) -> dict[Identified, int]:
-        """Return the high watermarks of the partitions that exist under these topic ids and whose leaders answer.
+        """Return the high watermarks of these partitions. A partition is omitted if it does not exist with the given
+        topic id, or if its leader does not answer.
 
-        Each leader is asked once. ListOffsets identifies topics by name, so the leader is asked for the topics' ids
-        after it has answered. A broker learns the id of a recreated topic before it serves that topic. So if the leader
-        still reports the expected id, its answer was about that topic. Raises EnvironmentFault if no broker answers.
+        Each leader is asked once. ListOffsets identifies topics by name, so each leader is asked for the topic ids
+        after it has answered. A broker knows the id of a recreated topic before it serves that topic. If the leader
+        still reports the expected id, its answer was therefore about the expected topic. Raises EnvironmentFault if no
+        broker answers.
         """
         if not partitions:
             return {}
@@ -158,7 +161,8 @@ class LogOffsets:
     ) -> tuple[list[TopicPartition], EnvironmentFault | None]:
         """Ask the leaders of these partitions once, and add their answers to `found`.
 
-        Return the partitions to ask for again, and the last error.
+        Return the partitions for which the question must be repeated, and the last error. Raises EnvironmentFault if a
+        repetition cannot succeed.
         """
         by_leader: dict[BrokerAddress, list[TopicPartition]] = {}
         again: list[TopicPartition] = []
@@ -189,8 +193,9 @@ class LogOffsets:
     async def _try(
         self, address: BrokerAddress, partitions: list[TopicPartition], time: int
     ) -> tuple[list[TopicPartition], Answers | EnvironmentFault]:
-        """Ask one leader about these partitions. Return its answer, or the error after which it should be asked again.
-        Raises EnvironmentFault."""
+        """Ask one leader about these partitions. Return the partitions together with the leader's answer, or with an
+        error after which the question can be repeated. Raises NotOffered and other EnvironmentFaults if a repetition
+        cannot succeed."""
         questions = [OffsetQuestion(each.topic, each.partition, time) for each in partitions]
         try:
             return partitions, await self._list(address, questions)
@@ -205,7 +210,7 @@ class LogOffsets:
             listed = await self._list(address, questions)
             topics = await self._topics({each.topic for each in partitions}, at=address)
         except EnvironmentFault:
-            return {}  # the answers of the other brokers still count
+            return {}  # the answers of other brokers remain valid
         ids = {topic.name: topic.id for topic in topics.topics}
         return {
             each: answer.offset
@@ -216,8 +221,8 @@ class LogOffsets:
         }
 
     async def _leaders(self, names: Collection[str]) -> dict[TopicPartition, "_Led"]:
-        """Ask any broker for all existing partitions of these topics, and return their topic ids and leaders. Raises
-        EnvironmentFault."""
+        """Ask any broker for all existing partitions of these topics. Return the topic id and the leader of each
+        partition. Raises EnvironmentFault."""
         described = await self._topics(names)
         self._any.brokers = tuple((broker.host, broker.port) for broker in described.brokers)
         addresses = {broker.node: (broker.host, broker.port) for broker in described.brokers}
@@ -243,23 +248,24 @@ class LogOffsets:
 
 
 class _Led(NamedTuple):
-    """The topic id and the leader's address of a partition that exists."""
+    """The topic id of an existing partition, and the address of its leader."""
 
     topic_id: TopicId
     address: BrokerAddress | None
-    """None while the partition has no leader."""
+    """None if the partition has no leader."""
 
 
 _NOBODY = _Led(TopicId(""), None)
-"""Used for a partition that existed before, but is unknown to the broker that answers now."""
+"""The entry for a partition that an earlier answer contained, but the newest answer does not."""
 
 
 async def log_offsets(
     cluster: ClusterConfig, partitions: Collection[TopicPartition], which: Literal["start", "end"]
 ) -> dict[TopicPartition, int]:
-    """Return the log start or the high watermark of each partition that exists, over new connections.
+    """Return the log start offset ("start") or the high watermark ("end") of each partition that exists. New
+    connections are opened for the call.
 
-    Raises EnvironmentFault if the leader of one of them does not answer in time.
+    Raises EnvironmentFault if the leader of a partition does not answer in time.
     """
     with closing(LogOffsets(cluster)) as client:
         found = await client.of(partitions, EARLIEST if which == "start" else LATEST)
@@ -269,9 +275,10 @@ async def log_offsets(
 async def offsets_at(
     cluster: ClusterConfig, partitions: Collection[TopicPartition], time_ms: int
 ) -> dict[TopicPartition, tuple[int, int] | None]:
-    """Return the offset and timestamp (ms) of the first record at or after this time, for each partition that exists.
+    """Return the offset and the timestamp (ms) of the first record at or after this time, for each partition that
+    exists.
 
-    The result is None for a partition without such a record. Raises EnvironmentFault if the leader of a partition does
+    The value is None for a partition without such a record. Raises EnvironmentFault if the leader of a partition does
     not answer in time.
     """
     with closing(LogOffsets(cluster)) as client:

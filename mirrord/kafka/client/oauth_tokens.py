@@ -1,5 +1,5 @@
-"""Provides OAUTHBEARER tokens: configured ones, tokens from a token endpoint, or unsigned ones for brokers that require
-no signature."""
+"""Provides OAUTHBEARER tokens. There are three kinds: configured tokens, tokens from a token endpoint, and unsigned
+tokens for brokers that require no signature."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -14,17 +14,18 @@ from mirrord.config.security import Security
 from mirrord.model.errors import EnvironmentFault
 
 FETCH_S = 8.0
-"""Time limit for a request to the token endpoint, in seconds. Opening a connection may take 10 s in total."""
+"""Time limit for a request to the token endpoint, in seconds. This limit is shorter than the 10 s in which a connection
+must be opened."""
 _KEPT_SHARE = 0.8
-"""Share of its lifetime during which a token is used for further connections."""
+"""A token is used for further connections during this share of its lifetime."""
 _UNSIGNED_S = 3_600
 
 _kept: dict[tuple[str, str, str], tuple[str, float]] = {}
-"""Tokens by token endpoint, client and scope, with the time until which they are used (monotonic)."""
+"""Tokens by token endpoint, client id and scope, each with the monotonic time until which it is used."""
 
 
 def token_provider(security: Security) -> AbstractTokenProvider:
-    """Return the provider that aiokafka asks for a token at every connection (KIP-255)."""
+    """Return the object that aiokafka asks for a token each time it opens a connection (KIP-255)."""
     return _Token(security)
 
 
@@ -33,7 +34,7 @@ class _Token(AbstractTokenProvider):
         self._security = security
 
     async def token(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride] - the base has no body
-        """Return a token. Raises EnvironmentFault."""
+        """Return a token for the configured credentials. Raises EnvironmentFault if the token endpoint returns none."""
         security = self._security
         if security.unsigned:
             return unsigned_token(security.username or "", time.time())
@@ -43,9 +44,10 @@ class _Token(AbstractTokenProvider):
 
 
 def unsigned_token(subject: str, now: float) -> str:
-    """Return an unsigned token as OAuthBearerUnsecuredLoginCallbackHandler makes it. `now` is in epoch seconds."""
+    """Return an unsigned token, as Kafka's OAuthBearerUnsecuredLoginCallbackHandler creates it. `now` is in seconds
+    since 1970."""
     # The time is rounded down to whole milliseconds, because brokers count in milliseconds. Otherwise a broker could
-    # refuse the token because its time of issue seems to lie in the future.
+    # refuse the token, because its time of issue would seem to be in the future.
     issued = int(now * 1000) / 1000
     claims: dict[str, object] = {"sub": subject, "iat": issued, "exp": issued + _UNSIGNED_S}
     return f"{_part({'alg': 'none'})}.{_part(claims)}."
@@ -56,8 +58,8 @@ def _part(content: dict[str, object]) -> str:
 
 
 async def _granted(security: Security, url: str) -> str:
-    """Return a token from OAuth's client credentials grant (RFC 6749 §4.4)."""
-    import aiohttp  # noqa: PLC0415 - a third of all that a process would load, and few need it
+    """Return a token from the token endpoint at `url`, by OAuth's client credentials grant (RFC 6749 §4.4)."""
+    import aiohttp  # noqa: PLC0415 - a third of all code that a process would load, and few processes need it
 
     key = (url, security.username or "", security.scope or "")
     token, until = _kept.get(key, ("", 0.0))

@@ -1,11 +1,14 @@
-"""Infrequent questions to brokers: where a log begins and ends, which producers a leader remembers, and a new producer
-id.
+"""Sends infrequent questions about partitions to brokers: where a log begins and ends, and which producers a leader
+remembers. The module also requests new producer ids.
 
 Questions to the same broker that are added in one iteration of the event loop share a request. Otherwise, a thousand
-lanes that start together would send a thousand requests. The answer is passed to a callback, with a Kafka error code. A
-question that cannot be asked now waits a short time for the next metadata change of the cluster. If it still cannot be
-asked then, the error is NETWORK_EXCEPTION if the broker did not answer, LEADER_NOT_AVAILABLE if no leader is known, and
-UNKNOWN_TOPIC_ID if the topic no longer exists. UNSUPPORTED_VERSION means that the broker is too old for the question.
+lanes that start together would send a thousand requests. The answer is passed to a callback, together with a Kafka
+error code.
+
+A question that cannot be asked now waits a short time for the next metadata change of the cluster. If it still cannot
+be asked then, the callback gets one of three errors: NETWORK_EXCEPTION if the broker did not answer,
+LEADER_NOT_AVAILABLE if no leader is known, and UNKNOWN_TOPIC_ID if the topic no longer exists. UNSUPPORTED_VERSION
+means that the broker is too old for the question.
 """
 
 import asyncio
@@ -57,7 +60,7 @@ NO_LEADER = int(ErrorCode.LEADER_NOT_AVAILABLE)
 NO_TOPIC = int(ErrorCode.UNKNOWN_TOPIC_ID)
 UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION)
 PATIENCE_S = 2.0
-"""How long a question may wait until it can be asked, in seconds."""
+"""How long a question may wait for a leader that answers, in seconds."""
 
 
 class PartitionAnswer(Protocol):
@@ -76,7 +79,7 @@ AnswerCallback = Callable[[int, AnswerT | None], None]
 
 
 class PartitionQuestion(Generic[AnswerT]):
-    """A question about one partition. It shares a request with questions about other partitions."""
+    """A question about one partition. Questions about different partitions can share a request."""
 
     __slots__ = ("give_up_at", "leader", "leader_epoch", "on_answer", "partition", "time")
 
@@ -85,7 +88,7 @@ class PartitionQuestion(Generic[AnswerT]):
     ) -> None:
         self.partition = partition
         self.on_answer = on_answer
-        """Receives the error and, if the error is 0, the answer."""
+        """Called with the error code and the answer. The answer is None if there is an error."""
         self.give_up_at = asyncio.get_running_loop().time() + PATIENCE_S
         self.leader = Leader(-1, -1)
         self.leader_epoch = leader_epoch
@@ -93,8 +96,8 @@ class PartitionQuestion(Generic[AnswerT]):
 
 
 class _Kind(Generic[AnswerT]):
-    """The open questions of one kind: those added in this iteration of the event loop, and those that cannot be asked
-    yet."""
+    """The open questions of one kind. Some were added in this iteration of the event loop, and others wait because they
+    could not be asked yet."""
 
     def __init__(
         self,
@@ -113,13 +116,13 @@ class _Kind(Generic[AnswerT]):
         self._waiting: list[PartitionQuestion[AnswerT]] = []
 
     def add(self, question: PartitionQuestion[AnswerT]) -> None:
-        """Ask the question, together with the others that are added in this iteration of the event loop."""
+        """Ask this question together with all others that are added in this iteration of the event loop."""
         if not self._fresh:
             self._loop.call_soon(self._flush)
         self._fresh.append(question)
 
     def again(self) -> None:
-        """Ask the waiting questions, because the cluster's metadata has changed."""
+        """Ask the waiting questions again. The caller does so when the cluster's metadata has changed."""
         waiting, self._waiting = self._waiting, []
         self._spread(waiting)
 
@@ -128,7 +131,7 @@ class _Kind(Generic[AnswerT]):
         self._spread(fresh)
 
     def _spread(self, questions: Sequence[PartitionQuestion[AnswerT]]) -> None:
-        """Send the questions, in one request to each leader."""
+        """Send one request to each leader, with all questions about its partitions."""
         by_node: dict[int, list[PartitionQuestion[AnswerT]]] = {}
         unknown: list[PartitionQuestion[AnswerT]] = []
         for question in questions:
@@ -144,7 +147,7 @@ class _Kind(Generic[AnswerT]):
             self._postpone(unknown, NO_LEADER)
 
     async def _ask_leader(self, node: int, questions: Sequence[PartitionQuestion[AnswerT]]) -> None:
-        # If there are two questions about one partition, only the later one is sent; both get its answer.
+        # If there are two questions about one partition, only the later question is sent, and both get its answer.
         asked = {(question.partition.topic, question.partition.partition): question for question in questions}
         api = self._api
         try:
@@ -184,7 +187,8 @@ class _Kind(Generic[AnswerT]):
 
 
 class Asks:
-    """A client that asks the brokers of one cluster about partitions. Each method passes the answer to a callback."""
+    """A client that asks the brokers of one cluster about partitions. The methods do not wait. They pass the answer to
+    a callback."""
 
     def __init__(self, view: ClusterView, *, read_committed: bool) -> None:
         self.view = view
@@ -193,7 +197,8 @@ class Asks:
         self._ends = _Kind(self, OFFSET_FOR_LEADER_EPOCH, _encode_ends, decode_epoch_ends)
         self._epochs = _Kind(self, OFFSET_FOR_LEADER_EPOCH, _encode_epochs, decode_epoch_ends)
         self._producers = _Kind(self, DESCRIBE_PRODUCERS, _encode_producers, decode_describe_producers)
-        # A broker refuses two questions about one partition in one request, so each question has a separate `_Kind`.
+        # A broker refuses two questions about one partition in one request, so each kind of question has a separate
+        # `_Kind`.
         self._latest = _Kind(self, LIST_OFFSETS, _encode_visible, decode_list_offsets)
         self._earliest = _Kind(self, LIST_OFFSETS, _encode_visible, decode_list_offsets)
         self._starts = _Kind(self, LIST_OFFSETS, self._encode_start, decode_list_offsets)
@@ -206,17 +211,19 @@ class Asks:
         self._tasks.cancel()
 
     def end(self, partition: PartitionId, report: Callable[[int, int, int], None]) -> None:
-        """Report (error, leader epoch, end): the leader's own log end, whether or not it is replicated (KIP-320)."""
+        """Report (error, leader epoch, end). The end is the leader's own log end offset, which includes records that
+        are not replicated yet (KIP-320)."""
 
         def answered(error: int, answer: EpochEnd | None) -> None:
             if answer is not None and answer.epoch < 0:
-                error, answer = NO_LEADER, None  # the leader has not recorded its own epoch yet
+                error, answer = NO_LEADER, None  # the leader has not stored its own epoch yet
             report(error, -1 if answer is None else answer.epoch, -1 if answer is None else answer.end)
 
         self._ends.add(PartitionQuestion(partition, answered))
 
     def shared(self, partition: PartitionId, epoch: int, report: Callable[[int, int, int], None]) -> None:
-        """Report (error, epoch, end): the newest leader epoch of the log that is not above `epoch`, and where it ends.
+        """Report (error, leader epoch, end). The epoch is the highest one in the log that is not above `epoch`, and the
+        end is the offset at which that epoch ends.
 
         Epoch and end are -1 if the log has no such epoch (KIP-101, KIP-320).
         """
@@ -229,20 +236,19 @@ class Asks:
     def producer(
         self, partition: PartitionId, producer_id: int, report: Callable[[int, ActiveProducer | None], None]
     ) -> None:
-        """Report (error, entry): what the leader remembers of this producer (KIP-664). The entry is None if that is
-        nothing."""
+        """Report (error, entry). The entry is the state that the leader stores for this producer (KIP-664), or None if
+        the leader stores none."""
 
         def answered(error: int, answer: PartitionProducers | None) -> None:
             producers = answer.producers if answer is not None else ()
-            # An entry without a sequence says nothing: a transaction marker of another client created the producer's
-            # state.
+            # An entry without a sequence is ignored, because a transaction marker of another client has created it.
             known = (each for each in producers if each.producer_id == producer_id and each.last_sequence >= 0)
             report(error, next(known, None))
 
         self._producers.add(PartitionQuestion(partition, answered))
 
     def producers(self, partition: PartitionId, report: Callable[[int, Sequence[ActiveProducer]], None]) -> None:
-        """Report (error, entries): everything that the leader remembers of producers (KIP-664)."""
+        """Report (error, entries). The entries are the state of all producers that the leader remembers (KIP-664)."""
 
         def answered(error: int, answer: PartitionProducers | None) -> None:
             report(error, () if answer is None else answer.producers)
@@ -250,7 +256,8 @@ class Asks:
         self._producers.add(PartitionQuestion(partition, answered))
 
     def bounds(self, partition: PartitionId, leader_epoch: int, report: Callable[[int, int, int], None]) -> None:
-        """Report (error, high watermark, log start) from the leader of exactly this epoch; epoch -1 asks any leader."""
+        """Report (error, high watermark, log start offset) from the leader with exactly this leader epoch. Epoch -1
+        asks the leader of any epoch."""
         found: dict[int, tuple[int, int]] = {}
 
         def answered(time: int, error: int, answer: ListedOffset | None) -> None:
@@ -263,9 +270,10 @@ class Asks:
         self._earliest.add(PartitionQuestion(partition, partial(answered, EARLIEST), leader_epoch, EARLIEST))
 
     def start(self, partition: PartitionId, start: StartPoint, report: Callable[[int, int], None]) -> None:
-        """Report (error, offset): the offset that `start` means, where a lane without history begins.
+        """Report (error, offset). The offset is the one that `start` selects. A lane without a history begins at that
+        offset.
 
-        For a time after the last record, that is the log end.
+        If `start` is a time after the last record, the offset is the log end.
         """
         time = EARLIEST if start == "earliest" else LATEST if start == "latest" else start
 
@@ -278,7 +286,8 @@ class Asks:
         self._starts.add(PartitionQuestion(partition, answered, -1, time))
 
     def last_stable(self, partition: PartitionId, report: Callable[[int, int], None]) -> None:
-        """Report (error, offset): the last stable offset, below which no transaction is open (KIP-98)."""
+        """Report (error, offset). The offset is the last stable offset, and no transaction is open below it
+        (KIP-98)."""
 
         def answered(error: int, answer: ListedOffset | None) -> None:
             report(error, -1 if answer is None else answer.offset)
@@ -286,9 +295,9 @@ class Asks:
         self._stable.add(PartitionQuestion(partition, answered, -1, LATEST))
 
     def local_start(self, partition: PartitionId, report: Callable[[int, int], None]) -> None:
-        """Report (error, offset): where the part of the log begins that is on the leader's own disks.
+        """Report (error, offset). The offset is the first one on the leader's own disks.
 
-        Records below that offset are in remote storage (KIP-405). The error is UNSUPPORTED_VERSION before Kafka 3.4.
+        Records below that offset are in remote storage (KIP-405). Before Kafka 3.4, the error is UNSUPPORTED_VERSION.
         """
 
         def answered(error: int, answer: ListedOffset | None) -> None:
@@ -297,7 +306,8 @@ class Asks:
         self._local_starts.add(PartitionQuestion(partition, answered, -1, EARLIEST_LOCAL))
 
     def producer_id(self, report: Callable[[int, int, int], None]) -> None:
-        """Report (error, producer id, epoch): a new producer without a transactional id, from any broker."""
+        """Report (error, producer id, epoch). Any broker assigns the id, for a new producer without a transactional
+        id."""
         self.begin(self._ask_producer_id(report))
 
     async def _ask_producer_id(self, report: Callable[[int, int, int], None]) -> None:
@@ -312,7 +322,7 @@ class Asks:
         report(identity.error, identity.producer_id, identity.producer_epoch)
 
     def begin(self, work: Coroutine[None, None, None]) -> None:
-        """Run the coroutine until it ends or `close` cancels it."""
+        """Run the coroutine in the background until it ends or `close` cancels it."""
         self._tasks.start(work)
 
     def _again(self) -> None:
@@ -346,7 +356,7 @@ def _encode_producers(questions: Iterable[PartitionQuestion[PartitionProducers]]
 
 
 def _encode_visible(questions: Iterable[PartitionQuestion[ListedOffset]]) -> bytes:
-    # Uncommitted records are included, because the high watermark is needed, not the last stable offset.
+    # `read_committed` is False, so the answer for LATEST is the high watermark instead of the last stable offset.
     return encode_list_offsets(map(_offset_question, questions), read_committed=False)
 
 
@@ -360,9 +370,10 @@ def _offset_question(question: PartitionQuestion[ListedOffset]) -> OffsetQuestio
 
 
 async def bounds(asks: Asks, partition: PartitionId) -> tuple[int, int]:
-    """Return (high watermark, log start): the end and the beginning of what a consumer can read, committed or not.
+    """Return (high watermark, log start offset): the end and the beginning of the records that a consumer can read. The
+    range includes uncommitted records.
 
-    Raises ReadFailed when no broker answers.
+    Raises ReadFailed if no broker answers.
     """
     answer = _Once()
     asks.bounds(partition, -1, answer.take)
@@ -371,7 +382,8 @@ async def bounds(asks: Asks, partition: PartitionId) -> tuple[int, int]:
 
 
 async def last_stable_offset(asks: Asks, partition: PartitionId) -> int:
-    """Return the end of what a consumer of committed records can read (KIP-98). Raises ReadFailed."""
+    """Return the last stable offset: the end of the records that a consumer of committed records can read (KIP-98).
+    Raises ReadFailed."""
     answer = _Once()
     asks.last_stable(partition, answer.take)
     (offset,) = await answer.offsets()
@@ -379,8 +391,8 @@ async def last_stable_offset(asks: Asks, partition: PartitionId) -> int:
 
 
 async def start_offset(asks: Asks, partition: PartitionId, start: StartPoint) -> int:
-    """Return the offset that `start` means now. For a time after the last record, and for "latest", that is the log
-    end: the last stable offset if the client reads committed records, and the high watermark otherwise.
+    """Return the offset that `start` selects now. For "latest", and for a time after the last record, it is the log
+    end. The log end is the last stable offset if `asks` reads committed records, and the high watermark otherwise.
 
     Raises ReadFailed.
     """
@@ -391,19 +403,19 @@ async def start_offset(asks: Asks, partition: PartitionId, start: StartPoint) ->
 
 
 class _Once:
-    """The answer to one question, for a caller that waits for it. The caller may be cancelled before the answer
-    arrives."""
+    """Receives the answer to one question, and passes it to a caller that waits. The caller may be cancelled before the
+    answer arrives."""
 
     def __init__(self) -> None:
         self._answer: asyncio.Future[tuple[int, tuple[int, ...]]] = asyncio.get_running_loop().create_future()
 
     def take(self, error: int, *offsets: int) -> None:
-        """Store the answer: the error, and the offsets."""
+        """Store the error code and the offsets of the answer."""
         if not self._answer.done():
             self._answer.set_result((error, offsets))
 
     async def offsets(self) -> tuple[int, ...]:
-        """Return the offsets. Raises ReadFailed if there is an error."""
+        """Wait for the answer, and return its offsets. Raises ReadFailed if the answer is an error."""
         error, offsets = await self._answer
         if error:
             raise ReadFailed(error)

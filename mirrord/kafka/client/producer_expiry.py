@@ -1,4 +1,5 @@
-"""Reads how long the target's brokers remember a producer. After that time, they may accept a repeated batch again."""
+"""Reads how long the target's brokers remember an idle producer. After that time, a broker may accept a batch again
+that it has already appended."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -16,19 +17,22 @@ from mirrord.runtime.clock import Clock
 
 EXPIRY = "producer.id.expiration.ms"
 OLD_EXPIRY = "transactional.id.expiration.ms"
-"""The config that applied before Kafka 3.4 (KIP-854)."""
+"""The name of the config that applied before Kafka 3.4 (KIP-854)."""
 
 LOOK_S = 300.0
-"""Interval between two reads of the config, in seconds. The config can change while brokers run."""
+"""Interval between two reads of the config, in seconds. The config is read again because it can change while brokers
+run."""
 TIMEOUT_S = 5.0
 NOT_VISIBLE = 0
-"""Expiry assumed if the config is not visible: producers may be forgotten at any time, so no lane is protected."""
+"""The expiry that is assumed if mirrord may not read the config. A broker may then forget a producer at any time, so
+every lane counts as unprotected."""
 
 log = structlog.get_logger()
 
 
 async def producer_expiry_ms(cluster: ClusterConfig, node: int, timeout_s: float) -> int | None:
-    """Return how long a broker remembers a producer, or None if mirrord may not read the config. Raises Unreachable."""
+    """Return how long a broker remembers an idle producer, or None if mirrord may not read the config. Raises
+    Unreachable."""
     wanted = ConfigResource(ConfigResourceType.BROKER, str(node), {EXPIRY: None, OLD_EXPIRY: None})
     async with Admin(cluster, timeout_s) as admin:
         answers = cast(Any, await admin.describe_configs([wanted]))
@@ -41,28 +45,30 @@ async def producer_expiry_ms(cluster: ClusterConfig, node: int, timeout_s: float
 
 
 class ProducerExpiry:
-    """The time for which the brokers of one cluster remember a producer.
+    """Tracks the time for which the brokers of one cluster remember an idle producer.
 
-    Brokers may have different values, and any of them may become the leader, so the shortest value is used.
+    Brokers may have different values of the config. Each of them may become a partition's leader, so the shortest value
+    applies.
     """
 
     def __init__(self, alias: str, cluster: ClusterConfig, nodes: Callable[[], list[int]], clock: Clock) -> None:
-        """`nodes` returns the ids of the cluster's brokers that are known now."""
+        """`nodes` returns the ids of the brokers that are currently known."""
         self._alias = alias
         self._cluster = cluster
         self._nodes = nodes
         self._clock = clock
         self._known: dict[int, int] = {}
-        """The last value that each broker returned, by broker."""
+        """The last answer of each broker in milliseconds, by node id."""
         self._warned = False
 
     @property
     def shortest_ms(self) -> int:
-        """The shortest time for which any of the brokers that have answered remembers a producer, in milliseconds."""
+        """The shortest time, in milliseconds, for which a broker remembers an idle producer. Only brokers that have
+        answered are considered."""
         return min(self._known.values(), default=NOT_VISIBLE)
 
     async def until_known(self) -> None:
-        """Wait until one broker has answered. This costs no time, because lanes cannot write while no broker
+        """Wait until one broker has answered. The wait delays no lane, because lanes cannot write while no broker
         answers."""
         backoff = Backoff()
         while True:
@@ -72,12 +78,13 @@ class ProducerExpiry:
             await self._clock.sleep(backoff.next_s())
 
     async def follow(self, report: Callable[[int], None]) -> None:
-        """Ask all brokers every `LOOK_S` seconds, and report the shortest expiry each time."""
+        """Every `LOOK_S` seconds, ask all brokers, and report the shortest expiry in milliseconds."""
         while True:
             nodes = self._nodes()
             for node in nodes:
                 await self._ask(node)
-            # The last answer of a broker that does not answer now still counts. A broker that is gone does not count.
+            # If a broker does not answer now, its last answer still counts. Brokers that have left the cluster are
+            # forgotten.
             self._known = {node: expiry for node, expiry in self._known.items() if node in nodes}
             if self._known:
                 report(self.shortest_ms)

@@ -1,7 +1,7 @@
-"""Tracks how long a broker throttles a connection of mirrord because a quota is used up.
+"""Tracks how long a broker throttles a connection of mirrord because mirrord has exceeded a quota.
 
-The broker answers immediately, states the throttle time in the answer, and reads nothing from the connection for that
-long (KIP-219).
+The broker answers immediately and states the throttle time in the answer. For that time, the broker reads nothing from
+the connection (KIP-219).
 """
 
 import time
@@ -16,12 +16,13 @@ class Throttle:
     __slots__ = ("_stats", "_until")
 
     def __init__(self, stats: RequestStats) -> None:
-        """`stats` counts the total throttle time."""
+        """The throttle times of all answers are added to `stats`."""
         self._stats = stats
         self._until = 0.0
 
     def record(self, throttle_ms: int, pipe: FramePipe) -> None:
-        """Record the throttle time of an answer on this connection; 0 means that it is not throttled."""
+        """Record the throttle time of an answer on this connection. The value 0 means that the broker does not
+        throttle."""
         if throttle_ms > 0:
             self._stats.throttled(throttle_ms / 1000)
             self._until = max(self._until, time.monotonic() + throttle_ms / 1000)
@@ -29,5 +30,5 @@ class Throttle:
 
     @property
     def left_s(self) -> float:
-        """Remaining throttle time. May be read from another thread."""
+        """The remaining throttle time in seconds. Another thread may also read this property."""
         return max(0.0, self._until - time.monotonic())

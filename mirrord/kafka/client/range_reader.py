@@ -1,7 +1,7 @@
-"""Reads a range of a partition's offsets once, to scan the target or to compare it with the source.
+"""Reads ranges of a partition's offsets, to scan the target log or to compare it with the source log.
 
-It decodes only the headers of batches, as lanes do. Its fetches use no session, follow one after the other, and are of
-bounded size.
+The reader decodes only the headers of batches, as lanes do. It sends one fetch at a time for each range, outside of any
+fetch session, and limits the size of each response.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from mirrord.kafka.protocol.record_batch import (
 from mirrord.model.errors import EnvironmentFault, MirrordError
 
 CHUNK_BYTES = 1 << 20
-"""Approximate size of one fetch; a single batch may be larger."""
+"""Approximate size of the response to one fetch. A single batch may be larger."""
 _NO_SESSION, _NOT_IN_A_SESSION = 0, -1
 WAIT_MS = 100
 _LIMITS = {
@@ -40,12 +40,13 @@ _LIMITS = {
     for committed in (False, True)
 }
 REMOTE_CHUNK_BYTES = 4 << 20
-"""Approximate size of one fetch from remote storage, where each fetch takes longer."""
+"""Approximate size of the response to one fetch from remote storage. This size is larger than `CHUNK_BYTES`, because
+each such fetch takes longer."""
 REMOTE_PATIENCE = 10
-"""A read waits this many times longer for a batch that is known to be in remote storage."""
+"""Factor by which a read waits longer for a batch that is known to be in remote storage."""
 AGAIN_S = 1.0
-"""While fetches return nothing, the reader asks at most once in this number of seconds where the local part of the log
-begins."""
+"""While fetches return nothing, the reader repeatedly asks the broker where the local part of the log begins. This is
+the minimum interval between two such requests, in seconds."""
 _WAIT_GROWTH = 5
 _NO_WAIT = FetchLimits(max_wait_ms=0, max_bytes=1)
 _AT_ONCE = 4
@@ -54,7 +55,8 @@ _MAGIC = 2
 
 
 class ReadFailed(EnvironmentFault):
-    """The range could not be read. `error` is the Kafka error code, or NETWORK_EXCEPTION if there was no answer."""
+    """Raised when a partition cannot be read. `error` is the Kafka error code, or NETWORK_EXCEPTION if no broker
+    answered."""
 
     def __init__(self, error: int) -> None:
         super().__init__(f"reading failed with {ErrorCode.name_of(error)}")
@@ -62,10 +64,10 @@ class ReadFailed(EnvironmentFault):
 
 
 class ReadBatch(NamedTuple):
-    """A batch as it is stored in a log: buffer[start:end].
+    """A batch as it is stored in a log. Its bytes are buffer[start:end].
 
     Messages of formats 0 and 1 are returned in groups. In the header of a group, only the magic and the offsets are
-    valid. If the group is a wrapper of compressed messages, the first of them may have a higher offset than the header
+    valid. If the group is a wrapper of compressed messages, the first message may have a higher offset than the header
     says.
     """
 
@@ -74,26 +76,25 @@ class ReadBatch(NamedTuple):
     start: int
     end: int
     aborted: bool = False
-    """Whether its transaction was aborted; known only when committed records are read."""
+    """Whether the batch belongs to an aborted transaction. Always false if uncommitted records are also read."""
 
     @property
     def is_old(self) -> bool:
-        """Whether the batch is a group of messages of format 0 or 1."""
+        """Whether this is a group of messages of format 0 or 1."""
         return self.header.magic < _MAGIC
 
     @property
     def records_crc(self) -> int:
-        """The checksum of the records alone, for v2 batches only."""
+        """The checksum of the records without the header. Only batches of format 2 have it."""
         return records_digest(self.buffer, self.start)
 
 
 class Stretches:
-    """A reader of ranges of the partitions of one cluster. It limits how many fetches are in flight at the same
-    time."""
+    """Reads ranges of the partitions of one cluster. It limits how many fetches are in flight at the same time."""
 
     def __init__(self, view: ClusterView, patience_s: float) -> None:
-        """A read fails when no batch arrives for `patience_s`, or for `REMOTE_PATIENCE` times that from remote
-        storage."""
+        """A read fails if no batch arrives for `patience_s`. If the next batch is in remote storage, this time is
+        multiplied by `REMOTE_PATIENCE`."""
         self._view = view
         self._patience_s = patience_s
         self._slots = asyncio.Semaphore(_AT_ONCE)
@@ -104,10 +105,11 @@ class Stretches:
     async def read(
         self, partition: PartitionId, start: int, end: int, *, committed: bool = False
     ) -> AsyncGenerator[ReadBatch, None]:
-        """Yield the batches that hold offsets of [start, end), including those of open and aborted transactions.
+        """Yield the batches that contain any of the offsets from `start` up to but not including `end`. Batches of open
+        and aborted transactions are included.
 
-        With `committed`, yield only batches below the last stable offset, and mark aborted ones. A batch remains valid
-        after the next one is read. Raises ReadFailed.
+        If `committed` is set, only batches below the last stable offset are yielded, and aborted batches are marked. A
+        batch remains valid after the next batch is read. Raises ReadFailed.
         """
         position = start
         place = _Place(self._view, partition, self._patience_s)
@@ -117,7 +119,7 @@ class Stretches:
             aborted = aborted_of(fetched.aborted, [batch[6] for batch in batches])
             for number, (at, behind, base, last, _, _, header) in enumerate(batches):
                 if number % _TURN == _TURN - 1:
-                    await asyncio.sleep(0)  # a chunk of tiny batches must not block the lanes
+                    await asyncio.sleep(0)  # a response with many small batches must not block the lanes
                 if last >= position and base < end:
                     yield ReadBatch(Header(*header), buffer, at, behind, number in aborted)
             if batches:
@@ -150,11 +152,11 @@ class Stretches:
         return answer
 
     async def parting(self, partition: PartitionId, position: int, epoch: int) -> tuple[int, int]:
-        """Return where the partition's log diverges from a log in which a batch of this leader epoch ends at
-        `position`.
+        """Return the point at which the partition's log diverges from another log. In the other log, a batch of the
+        leader epoch `epoch` ends at `position`.
 
-        The result is the diverging epoch and its end offset, as the broker reports them (KIP-595), or (-1, -1) if the
-        two logs do not diverge. Raises ReadFailed.
+        The result is the diverging leader epoch and its end offset, as the broker reports them (KIP-595). The result is
+        (-1, -1) if the logs do not diverge. Raises ReadFailed.
         """
         async with self._slots:
             _, fetched = await self._fetch(partition, FetchPosition(position, last_epoch=epoch, max_bytes=1), _NO_WAIT)
@@ -194,10 +196,12 @@ class Stretches:
 
 
 class _Place:
-    """Tracks, for one read, whether the next batch is in remote storage (KIP-405), and how long to wait for it.
+    """Tracks, for one read, whether the next batch is in remote storage (KIP-405), and how long a fetch may wait for
+    it.
 
-    Remote batches are fetched over a separate connection with a longer max wait. A broker handles one request of a
-    connection at a time, and before Kafka 3.8 it cancels a remote read when the request's max wait is over.
+    Remote batches are fetched over a separate connection, because a broker handles one request of a connection at a
+    time. These fetches have a longer max wait, because a broker before Kafka 3.8 cancels a remote read when the max
+    wait is over.
     """
 
     def __init__(self, view: ClusterView, partition: PartitionId, patience_s: float) -> None:
@@ -207,19 +211,19 @@ class _Place:
         self._patience_s = patience_s
         self._loop = asyncio.get_running_loop()
         self._local_start = 0
-        """Records below this offset are in remote storage. -1 if the broker does not report it and fetches return
-        nothing."""
+        """Records below this offset are in remote storage. The value is -1 if the broker does not report the offset and
+        fetches return nothing."""
         self._looked = float("-inf")
         self._last = self._loop.time()
-        """When the last batch arrived."""
+        """The event loop's time at which the last batch arrived."""
 
     def is_remote(self, position: int) -> bool:
-        """Return whether the records at this position are, or may be, in remote storage."""
+        """Return whether the records at this position are known to be, or may be, in remote storage."""
         return self._local_start < 0 or position < self._local_start
 
     async def answered(self, position: int, took_s: float, *, lacking: bool) -> None:
-        """Record that a fetch took `took_s`. `lacking` means that it returned nothing, although the log has readable
-        records at the position."""
+        """Record that a fetch took `took_s`. `lacking` is true if the fetch returned nothing although the log has
+        readable records at the position."""
         if self.is_remote(position):
             if lacking:
                 self.wait_ms = min(self.wait_ms * _WAIT_GROWTH, self._view.longest_wait_ms)
@@ -236,7 +240,7 @@ class _Place:
         self._last = self._loop.time()
 
     def came_empty(self, position: int) -> None:
-        """Record that a fetch returned no batches. Raises ReadFailed if there were none for too long."""
+        """Record that a fetch returned no batches. Raises ReadFailed if no batch has arrived for too long."""
         waited_s = self._loop.time() - self._last
         if position < self._local_start:
             if waited_s > REMOTE_PATIENCE * self._patience_s:
@@ -246,8 +250,8 @@ class _Place:
 
 
 async def local_start(view: ClusterView, partition: PartitionId) -> int:
-    """Return the offset at which the local part of a log begins; records below it are in remote storage. Return -1 if
-    the offset is not known."""
+    """Return the offset at which the local part of a log begins. Records below it are in remote storage. Return -1 if
+    the offset is unknown."""
     leader = view.leader(partition)
     if leader is None:
         return -1
@@ -263,7 +267,8 @@ async def local_start(view: ClusterView, partition: PartitionId) -> int:
 
 
 def _scan(buffer: Bytes, fetched: FetchedPartition, position: int) -> list[ScannedBatch]:
-    """Return the complete batches in the answer to a fetch from `position` on."""
+    """Return the complete batches in the response to a fetch at `position`. Groups of old messages are returned as
+    batches."""
     start, end = fetched.records_start, fetched.records_end
     batches: list[ScannedBatch] = []
     try:
@@ -280,7 +285,7 @@ def _scan(buffer: Bytes, fetched: FetchedPartition, position: int) -> list[Scann
 
 
 def _scan_batches(buffer: Bytes, start: int, end: int) -> tuple[list[ScannedBatch], int]:
-    """Return the batches up to the first message of an old format, and the position where they end."""
+    """Return the batches up to the first message of an old format, and the buffer position after these batches."""
     try:
         return scan(buffer, start, end)
     except OldMagic as old:
@@ -288,7 +293,7 @@ def _scan_batches(buffer: Bytes, start: int, end: int) -> tuple[list[ScannedBatc
 
 
 def _as_batch(messages: Group, position: int) -> ScannedBatch:
-    """Return a group of old messages as a batch; `position` is the lowest offset that its messages can have."""
+    """Return a group of old messages as a batch. `position` is the lowest offset that these messages can have."""
     first = messages.first if messages.first >= 0 else min(position, messages.last)
     length, delta = messages.end - messages.start, messages.last - first
     header: HeaderTuple = (first, length, -1, 0, 0, 0, delta, -1, -1, -1, -1, -1, -1)
@@ -298,7 +303,8 @@ def _as_batch(messages: Group, position: int) -> ScannedBatch:
 def aborted_of(aborted: Sequence[tuple[int, int]], headers: Sequence[HeaderTuple]) -> set[int]:
     """Return the indexes of the batches in a fetch response that belong to aborted transactions.
 
-    `aborted` lists the response's aborted transactions as (producer id, first offset) (KIP-98).
+    `aborted` contains the aborted transactions in the response as (producer id, first offset) (KIP-98). `headers` are
+    the headers of the batches.
     """
     ahead = sorted((first, producer) for producer, first in aborted)
     begun: set[int] = set()
@@ -315,9 +321,9 @@ def aborted_of(aborted: Sequence[tuple[int, int]], headers: Sequence[HeaderTuple
 
 
 LOOK_S = 10.0
-"""While fetches are slow, the reader asks at most once in this number of seconds where the local part of a log
-begins."""
+"""While fetches are slow, the reader repeatedly asks the broker where the local part of the log begins. This is the
+minimum interval between two such requests, in seconds."""
 
 
 SLOW_S = 0.1
-"""A fetch that takes this many seconds longer than its max wait may have waited for remote storage."""
+"""If a fetch takes this many seconds longer than its max wait, the broker may have read from remote storage."""

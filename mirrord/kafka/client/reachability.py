@@ -1,4 +1,5 @@
-"""Tracks whether clusters are reachable, as seen by all parts of this daemon that talk to them."""
+"""Tracks whether clusters are reachable. Several parts of a daemon send requests to the same cluster, and each part
+reports its results."""
 
 import asyncio
 from collections.abc import Awaitable, Collection, Mapping
@@ -19,8 +20,8 @@ log = structlog.get_logger()
 
 
 class ClusterWatch:
-    """The reachability of one cluster, according to several observers: the parts of this daemon that send requests to
-    it. Each change is logged once."""
+    """The reachability of one cluster, according to several observers. An observer is a part of this daemon that sends
+    requests to the cluster. Each change is logged once."""
 
     def __init__(self, alias: Alias, clock: Clock) -> None:
         self.cluster_id: ClusterId | None = None
@@ -31,7 +32,7 @@ class ClusterWatch:
         self._since_ms: int | None = None
 
     def record(self, observer: str, error: str) -> None:
-        """Record an observer's result; an empty error means that the cluster answered."""
+        """Record the result of an observer's request. An empty error means that the cluster answered."""
         was_reachable, was_asked = not self._errors, self._asked
         self._asked = True
         if error:
@@ -41,13 +42,13 @@ class ClusterWatch:
         self._note(was_reachable=was_reachable, was_asked=was_asked)
 
     def forget(self, observer: str) -> None:
-        """Drop an observer that no longer exists, together with its last error."""
+        """Remove an observer that no longer exists, together with its last error."""
         was_reachable = not self._errors
         self._errors.pop(observer, None)
         self._note(was_reachable=was_reachable, was_asked=self._asked)
 
     def status(self) -> ClusterStatus:
-        """Return whether the cluster is reachable, since when, and the error if it is not."""
+        """Return whether the cluster is reachable, and since when. If it is not, also return the error."""
         error = next(iter(self._errors.values()), None)
         reachable = self._asked and error is None
         return ClusterStatus(self._alias, self.cluster_id, reachable, self._since_ms, error)
@@ -64,7 +65,7 @@ class ClusterWatch:
 
 
 class WatchedAdmin:
-    """A `TopicAdmin` that reports to the watch whether its cluster answers."""
+    """A `TopicAdmin` that reports to a `ClusterWatch` whether its cluster answers."""
 
     def __init__(self, admin: TopicAdmin, watch: ClusterWatch, observer: str) -> None:
         self._admin = admin
@@ -72,18 +73,18 @@ class WatchedAdmin:
         self._observer = observer
 
     async def describe(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
-        """Return the topics with these names, or all topics; with `rights`, also the operations that mirrord may
-        perform on them."""
+        """Return the topics with these names, or all topics if `names` is None. If `rights` is set, also return the
+        operations that mirrord may perform on them."""
         seen = await self._watched(self._admin.describe(names, rights=rights))
         self._watch.cluster_id = seen.cluster_id
         return seen
 
     async def create(self, topics: Mapping[str, TopicShape], *, validate_only: bool = False) -> dict[str, str]:
-        """Create topics; return those that were refused, and why."""
+        """Create topics. Return the refused topics with the reasons."""
         return await self._watched(self._admin.create(topics, validate_only=validate_only))
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
-        """Add partitions to topics, up to these numbers; return the topics that were refused, and why."""
+        """Increase topics to these numbers of partitions. Return the refused topics with the reasons."""
         return await self._watched(self._admin.grow(topics))
 
     async def close(self) -> None:
@@ -101,8 +102,8 @@ class WatchedAdmin:
 
 
 async def both_ids(source: WatchedAdmin, target: WatchedAdmin) -> tuple[ClusterId, ClusterId]:
-    """Return the cluster ids of source and target. Both clusters are always asked, so that the status of each is
-    current."""
+    """Return the cluster ids of the source and the target. Both clusters are always asked, so that the status of each
+    cluster is current. Raises EnvironmentFault if one of them does not answer."""
     answers = await asyncio.gather(source.describe([]), target.describe([]), return_exceptions=True)
     one, other = answers
     if isinstance(one, BaseException):

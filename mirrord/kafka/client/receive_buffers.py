@@ -1,7 +1,8 @@
-"""Receives the responses of a broker (frames), and manages the buffers that hold them.
+"""Receives the responses of a broker, and manages the buffers that hold them. A response with its length prefix is
+called a frame.
 
-Small frames are copied out of one receive buffer. A large frame that has arrived only in part gets a separate buffer,
-and the kernel writes the rest directly into it.
+Small frames are copied out of one shared receive buffer. If a large frame has arrived only in part, it gets a separate
+buffer, and the kernel writes the rest directly into that buffer.
 """
 
 import asyncio
@@ -17,12 +18,12 @@ from mirrord.kafka.protocol.primitives import Reader
 
 RECEIVE_BYTES = 128 * 1024
 DIRECT_BYTES = 16 * 1024
-"""An incomplete frame of at least this size gets a separate buffer."""
+"""A frame of at least this size gets a separate buffer if it has arrived only in part."""
 WAKE_BYTES = 1 << 20
-"""While a much larger frame is being received, the event loop wakes only once for this many bytes."""
+"""While a frame of more than twice this size is being received, the event loop wakes once for each `WAKE_BYTES`."""
 FRAME_LIMIT = 128 << 20
-"""Largest size of a response. It is far larger than a fetch requests, because a broker returns a whole batch even if
-that exceeds the limits (KIP-74)."""
+"""Maximum size of a response. This size is far larger than the limits in fetch requests, because a broker returns a
+whole batch even if the batch exceeds these limits (KIP-74)."""
 
 _SIZE = Struct(">i")
 _LEAST_FRAME = 5
@@ -33,10 +34,11 @@ _M_MMAP_THRESHOLD = -3
 
 
 class BufferPool:
-    """Large receive buffers that are reused.
+    """A pool of large receive buffers, which are reused.
 
-    A new buffer costs about 0.16 ms per MiB (zeroing, page faults), as much as copying 1 MiB. Buffers are never
-    resized. One pool serves all pipes of an event loop; it holds at most `limit_bytes` of idle buffers.
+    A new buffer costs about 0.16 ms per MiB, because the kernel zeroes its pages. Copying costs about the same per MiB.
+    Buffers are never resized. All pipes of an event loop share one pool, which holds at most `limit_bytes` of idle
+    buffers.
     """
 
     def __init__(self, limit_bytes: int = 64 << 20) -> None:
@@ -45,38 +47,38 @@ class BufferPool:
         self._idle: deque[bytearray] = deque()
 
     def acquire(self, size: int) -> bytearray:
-        """Return a buffer of at least `size` bytes with arbitrary content."""
+        """Return a buffer of at least `size` bytes. Its content is arbitrary."""
         idle = self._idle
-        for at in range(len(idle) - 1, -1, -1):  # the last one released may still be in the CPU cache
+        for at in range(len(idle) - 1, -1, -1):  # the buffer that was released last may still be in the CPU cache
             if size <= len(idle[at]) <= 2 * size + _GRAIN:
                 buffer = idle[at]
                 del idle[at]
                 self.idle_bytes -= len(buffer)
                 return buffer
-        # The size is rounded up by at most an eighth, so that the next frame, which has another length, also fits.
+        # The size is rounded up by at most an eighth, so that the buffer can be reused for a frame of another length.
         grain = max(_GRAIN, 1 << max(size.bit_length() - 4, 0))
         return bytearray(-(-size // grain) * grain)
 
     def release(self, buffer: bytearray) -> None:
-        """Take back a buffer that is no longer read.
+        """Take back a buffer that is no longer used.
 
-        If there are too many idle buffers, those that were idle longest are freed.
+        If there are too many bytes in idle buffers, the buffers that have been idle longest are freed.
         """
         self._idle.append(buffer)
         self.idle_bytes += len(buffer)
         self.keep_within(self.limit_bytes)
 
     def keep_within(self, size: int) -> None:
-        """Hold at most this number of bytes of idle buffers for now; those that were idle longest are freed."""
+        """Free the buffers that have been idle longest, until all idle buffers together have at most `size` bytes."""
         while self.idle_bytes > size and self._idle:
             self.idle_bytes -= len(self._idle.popleft())
 
 
 class Frame:
-    """One response: the body is buffer[start:end], after the response header.
+    """One response of a broker. The body is buffer[start:end], without the response header.
 
-    The receiver of a frame owns its buffer. It calls `release` when nothing refers to the bytes any more, neither the
-    receiver nor a transport. The buffer of a frame that is never released is garbage-collected.
+    The receiver of a frame owns its buffer. The receiver calls `release` when neither the receiver itself nor a
+    transport refers to the bytes any more. If a frame is never released, its buffer is garbage-collected.
     """
 
     __slots__ = ("_pool", "buffer", "end", "start")
@@ -89,32 +91,34 @@ class Frame:
 
     @property
     def pool(self) -> BufferPool | None:
-        """The pool that the buffer returns to."""
+        """The pool to which `release` returns the buffer. None if the buffer has been released or does not belong to a
+        pool."""
         return self._pool
 
     def reader(self) -> Reader:
         return Reader(self.buffer, self.start, self.end)
 
     def release(self) -> None:
-        """Return the buffer to its pool; a second call does nothing."""
+        """Return the buffer to its pool. A second call does nothing."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.release(self.buffer)
 
 
 class FrameReceiver(asyncio.BufferedProtocol, ABC):
-    """The receiving side of a connection: it cuts arriving bytes into frames, and gives each of them to `_deliver`."""
+    """The receiving side of a connection. It splits the arriving bytes into frames, and passes each frame to
+    `_deliver`."""
 
     def __init__(self, pool: BufferPool, frame_limit: int) -> None:
         self._pool = pool
         self._frame_limit = frame_limit
         self._transport: asyncio.Transport | None = None
         self._stopped = False
-        # Small frames. The view prevents the buffer from being resized during the pipe's lifetime.
+        # The buffer for small frames. The view prevents it from being resized while the connection exists.
         self._receive = bytearray(RECEIVE_BYTES)
         self._receive_view = memoryview(self._receive)
         self._filled = 0
-        # The large frame that is currently being received.
+        # The buffer of the large frame that is currently being received.
         self._large: bytearray | None = None
         self._large_view = memoryview(b"")
         self._large_size = 0
@@ -128,8 +132,8 @@ class FrameReceiver(asyncio.BufferedProtocol, ABC):
         return self._receive_view[self._filled :]
 
     def wake_for(self, size: int) -> None:
-        """Let the event loop wake only when this many bytes have arrived. The number must not exceed what is still to
-        come."""
+        """Let the event loop wake only when this many bytes have arrived. `size` must not exceed the number of bytes
+        that are still to come."""
         if self._low_watermark is None:
             assert self._transport is not None  # noqa: S101
             self._low_watermark = ReceiveLowWatermark(self._transport)
@@ -137,7 +141,7 @@ class FrameReceiver(asyncio.BufferedProtocol, ABC):
 
     @abstractmethod
     def _deliver(self, frame: Frame) -> None:
-        """Handle a complete frame."""
+        """Process a complete frame."""
 
     def _received(self, nbytes: int) -> None:
         """Process `nbytes` bytes that have arrived in the buffer. Raises WireError."""
@@ -152,10 +156,10 @@ class FrameReceiver(asyncio.BufferedProtocol, ABC):
                 self._finish_large(self._large)
 
     def _stop_receiving(self) -> None:
-        """Deliver no further frames."""
+        """Stop delivering frames."""
         self._stopped = True
-        # The transport has not been stopped yet and may still write into the buffer of a large frame, so that buffer is
-        # not reused.
+        # The transport has not been stopped yet and may still write into the buffer of a large frame. Therefore that
+        # buffer is not returned to the pool.
         self._large = None
         if self._low_watermark is not None:
             self._low_watermark.close()
@@ -174,7 +178,7 @@ class FrameReceiver(asyncio.BufferedProtocol, ABC):
                     self._begin_large(size, start, filled)
                     return
                 break
-            # The frame is copied, so that the receive buffer is free again whatever the owner does with the frame.
+            # The frame is copied, so that the receive buffer can be used again while the frame still exists.
             self._deliver(Frame(receive[start:end], 0, size))
             if self._stopped:
                 return
@@ -210,11 +214,11 @@ class FrameReceiver(asyncio.BufferedProtocol, ABC):
 
 
 def keep_large_memory_apart() -> None:
-    """Give each large buffer a separate memory mapping, which returns to the kernel when the buffer is freed.
+    """Give each large buffer a separate memory mapping. The memory returns to the kernel when the buffer is freed.
 
-    The GNU C library takes buffers of up to 32 MiB from the heap once it has seen one freed (mallopt(3)). Memory that
-    is freed below another allocation is not returned to the kernel; a process was observed to hold one and a half times
-    its limit. With another C library, this function does nothing.
+    After a large buffer was freed once, the GNU C library allocates buffers of up to 32 MiB on the heap (mallopt(3)).
+    Heap memory below another allocation is not returned to the kernel when it is freed. A process was observed to hold
+    one and a half times its memory limit. With another C library, this function does nothing.
     """
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _APART_BYTES)

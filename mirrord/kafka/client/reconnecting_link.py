@@ -16,14 +16,14 @@ T = TypeVar("T")
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
 _LINGER_S = 60.0
-"""Time that a replaced connection has to answer its pending requests, in seconds."""
+"""Time limit for the pending answers on a connection that was replaced, in seconds."""
 
 
 class Backoff:
-    """Pauses that double from attempt to attempt.
+    """Computes pauses that double with each attempt.
 
-    Each is shortened at random by up to half, so that a thousand clients that lost the same broker do not all return at
-    the same moment.
+    Each pause is shortened at random by up to half. Otherwise a thousand clients that have lost the same broker would
+    all return at the same moment.
     """
 
     __slots__ = ("_chance", "_pause_s", "longest_s")
@@ -31,7 +31,7 @@ class Backoff:
     def __init__(self, longest_s: float = LONGEST_PAUSE_S) -> None:
         self.longest_s = longest_s
         self._pause_s = FIRST_PAUSE_S
-        self._chance = random.Random()  # noqa: S311 -- spreads load, protects nothing
+        self._chance = random.Random()  # noqa: S311 -- only spreads load, so it need not be secure
 
     def next_s(self) -> float:
         """Return how long to wait before the next attempt, in seconds."""
@@ -40,12 +40,13 @@ class Backoff:
         return pause
 
     def reset(self) -> None:
-        """Start over with the shortest pause, after an attempt succeeded."""
+        """Start again with the shortest pause, after an attempt has succeeded."""
         self._pause_s = FIRST_PAUSE_S
 
 
 async def ask(connection: Connection, api: Api, body: bytes, version: int, decode: Callable[[Reader], T]) -> T:
-    """Send a request and decode its answer. Raises ConnectionLost, and WireError, which closes the connection."""
+    """Send a request, and return its decoded answer. Raises ConnectionLost. Raises WireError if the answer cannot be
+    decoded, and then also closes the connection."""
     reader = await connection.call(api, body, version)
     try:
         return decode(reader)
@@ -55,10 +56,10 @@ async def ask(connection: Connection, api: Api, body: bytes, version: int, decod
 
 
 class Link:
-    """A provider of an open connection to one broker, which opens one if there is none.
+    """Provides a connection to one broker, and opens a new connection if there is none.
 
-    After a failed attempt there is a pause, in which every caller immediately gets the same error. Otherwise, many
-    callers would make many attempts.
+    After a failed attempt there is a pause. During the pause, every caller immediately gets the error of that attempt.
+    Otherwise, many callers would start many attempts.
     """
 
     def __init__(self, opener: Callable[[], Awaitable[Connection]]) -> None:
@@ -70,23 +71,23 @@ class Link:
         self._error: EnvironmentFault | None = None
         self._closed = False
         self.connection: Connection | None = None
-        """The current connection, which may already be lost."""
+        """The newest connection, or None if there was none. The connection may be lost."""
 
     @property
     def live(self) -> Connection | None:
-        """The current connection, if it can take requests and need not be replaced."""
+        """The current connection, or None if it is lost or must be replaced."""
         connection = self.connection
         if connection is None or connection.pipe.lost is not None or self.overdue(connection):
             return None
         return connection
 
     def overdue(self, connection: Connection) -> bool:
-        """Return whether the connection's SASL session ends soon (KIP-368)."""
+        """Return whether the connection must be replaced, because its SASL session ends soon (KIP-368)."""
         return connection.replace_before is not None and self._loop.time() >= connection.replace_before
 
     async def get(self) -> Connection:
-        """Return an open connection. Raises EnvironmentFault if connecting fails, and immediately during the pause
-        after a failure."""
+        """Return an open connection. Raises EnvironmentFault if no connection can be opened. During the pause after a
+        failure, the error is raised immediately."""
         connection = self.live
         if connection is not None:
             return connection
@@ -97,7 +98,7 @@ class Link:
         return await asyncio.shield(self._opening)
 
     def close(self) -> None:
-        """Close the connection, and do not open another one."""
+        """Close the connection. No connection is opened after that."""
         self._closed = True
         if self._opening is not None:
             self._opening.cancel()
@@ -117,7 +118,7 @@ class Link:
         self._error = None
         former, self.connection = self.connection, connection
         if former is not None and former.pipe.lost is None:
-            # It was replaced before its SASL session ends, so wait for the answers that are still pending.
+            # The former connection was replaced before its SASL session ends, so pending answers can still arrive.
             self._loop.call_later(_LINGER_S if former.pipe.in_flight else 0.0, former.close)
         if self._closed:
             connection.close()

@@ -1,10 +1,10 @@
-"""Decodes the records of batches, with aiokafka's compiled record classes.
+"""Decodes the records of batches, with aiokafka's compiled classes.
 
 The second path and deep comparisons use this module. Messages of formats 0 and 1 are read as Kafka's own consumer reads
 them (org.apache.kafka.common.record.AbstractLegacyRecordBatch). The result is the same as when a broker of version 3.9
-converts them (LogValidator). Records of format 0 get the timestamp -1, because that format has none. All messages in a
-wrapper with an append time get the wrapper's time. The codec stays, and there are no headers. aiokafka's compiled class
-for old messages is not used, because it reads past the end of malformed data.
+converts the messages to format 2 (LogValidator). Records of format 0 get the timestamp -1, because format 0 has no
+timestamps. If a wrapper has an append time, all messages in it get that time. The codec is kept, and there are no
+headers. aiokafka's compiled class for old messages is not used, because it reads past the end of malformed data.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -25,11 +25,12 @@ from mirrord.kafka.protocol.record_batch import CODEC_MASK, HEADER_LENGTH
 _MAGIC = 2
 _LZ4 = 3
 _CODECS: dict[int, Callable[[bytes], bytes]] = {1: gzip_decode, 2: snappy_decode, _LZ4: lz4_decode}
-"""The codecs of formats 0 and 1."""
+"""The functions that decompress formats 0 and 1, by codec number."""
 
 
 class _AioRecord(Protocol):
-    """A record of aiokafka's compiled classes, which have no type annotations for headers."""
+    """The type of a record that aiokafka's compiled classes return. These classes have no type annotations for
+    headers."""
 
     offset: int
     timestamp: int
@@ -39,16 +40,16 @@ class _AioRecord(Protocol):
 
 
 def decode(buffer: Bytes, start: int, end: int) -> list[DecodedRecord]:
-    """Return the records of the batch, or of the messages of formats 0 and 1, in buffer[start:end].
+    """Return the records in buffer[start:end], which holds one batch, or messages of formats 0 and 1.
 
-    If a batch has an append time, all its records have this time (KIP-32). Raises ValueError when the data cannot be
-    read.
+    If a batch has an append time, all its records get that time (KIP-32). Raises ValueError if the data cannot be read.
     """
     return read(buffer, start, end)[1]
 
 
 def read(buffer: Bytes, start: int, end: int) -> tuple[int, list[DecodedRecord]]:
-    """Return the codec, and the records in ascending offset order. Raises ValueError when they cannot be read."""
+    """Return the codec, and the records in ascending order of their offsets. The input is the same as for `decode`.
+    Raises ValueError if the data cannot be read."""
     data = bytes(memoryview(buffer)[start:end])
     try:
         codec, records = _read_old(data) if is_old(data, 0, len(data)) else _read_batch(data)
@@ -56,7 +57,7 @@ def read(buffer: Bytes, start: int, end: int) -> tuple[int, list[DecodedRecord]]
         raise ValueError(str(error)) from error
     except ValueError:
         raise
-    # Every codec has its own errors, with no common base class below Exception.
+    # Each codec raises different exceptions. Their only common base class is Exception.
     except Exception as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
     if any(later.offset <= earlier.offset for earlier, later in pairwise(records)):
@@ -72,7 +73,7 @@ def _read_batch(data: bytes) -> tuple[int, list[DecodedRecord]]:
         raise ValueError("the checksum does not match")
     codec = batch.attributes & CODEC_MASK
     if len(data) == HEADER_LENGTH:
-        return codec, []  # a codec cannot decode zero bytes
+        return codec, []  # a codec cannot decompress zero bytes
     records = [
         DecodedRecord(record.offset, record.timestamp, record.key, record.value, record.headers)
         for record in cast(Iterator[_AioRecord], iter(batch))
@@ -81,7 +82,8 @@ def _read_batch(data: bytes) -> tuple[int, list[DecodedRecord]]:
 
 
 def _read_old(data: bytes) -> tuple[int, list[DecodedRecord]]:
-    """Return the codec and the records of a wrapper, or of messages without compression."""
+    """Return the codec and the records of messages of formats 0 and 1, which may be wrappers with compressed
+    messages."""
     codec = 0
     records: list[DecodedRecord] = []
     for message in parse(data, checked=True):

@@ -1,4 +1,5 @@
-"""A digest of a record's content in a few bytes, to find the same record in two logs without keeping either record."""
+"""Computes a short digest of a record's content. With digests, the same record can be found in two logs without keeping
+either record in memory."""
 
 import hashlib
 
@@ -8,10 +9,10 @@ _BYTES = 16
 
 
 def digest(record: DecodedRecord, *, timed: bool) -> bytes:
-    """Return the digest of key, value and headers.
+    """Return the digest of the record's key, value and headers.
 
-    The time is included only if `timed`, because a target topic may replace timestamps with its append time. The offset
-    is never included.
+    The timestamp is included only if `timed` is set, because a target topic may replace timestamps with its append
+    time. The offset is never included.
     """
     parts: list[bytes | None] = [record.key, record.value]
     for name, value in record.headers:

@@ -1,9 +1,9 @@
-"""A request pipeline on one connection: requests are sent without waiting, and answers arrive in the order of the
-requests.
+"""Pipelines requests on one connection: requests are sent without waiting for answers, and answers arrive in the order
+of the requests.
 
-Kafka answers the requests of a connection one after the other (the protocol guide, "Network"), so each answer belongs
-to the oldest unanswered request. The parts of a request are passed to the transport unchanged; uvloop writes them
-without joining them.
+Kafka answers the requests of a connection one after the other (the protocol guide, "Network"). Therefore each answer
+belongs to the oldest unanswered request. The parts of a request are passed to the transport as they are, and uvloop
+writes them without copying them into one buffer.
 """
 
 import asyncio
@@ -27,19 +27,21 @@ _LAST_CORRELATION_ID = 2**31 - 1
 
 
 class ConnectionLost(EnvironmentFault):
-    """The connection ended, so the outcome of its unanswered requests is unknown. `__cause__` is the cause, if any."""
+    """Raised when the connection has ended, so that the outcome of its unanswered requests is unknown. `__cause__` is
+    the underlying error, if there is one."""
 
 
 FrameCallback = Callable[[Frame | ConnectionLost], None]
 
 
 class FramePipe(FrameReceiver):
-    """A protocol that sends requests and passes each answer to the callback of its request.
+    """An asyncio protocol that sends requests, and passes each answer to the callback of its request.
 
-    Callbacks run inside the event loop's read event, or while the connection is being closed. Each is called exactly
-    once. The connection is closed if a callback raises an exception. It is also closed when the oldest request has had
-    no answer for `timeout_s`, because the broker may have disappeared silently. The time for which the broker has
-    announced that it reads nothing (`throttled`) does not count.
+    Callbacks run inside the event loop's read event, or while the connection is being closed. Each callback is called
+    exactly once. If a callback raises an exception, the connection is closed.
+
+    The connection is also closed if the oldest request has had no answer for `timeout_s`, because the broker may have
+    disappeared without notice. If the broker throttles the connection, the throttle time does not count (`throttled`).
     """
 
     def __init__(
@@ -52,21 +54,23 @@ class FramePipe(FrameReceiver):
     ) -> None:
         super().__init__(pool, frame_limit)
         self.peer = peer
-        """Name of the broker, for messages."""
+        """Name of the broker, for messages to operators."""
         self.writable = True
-        """False while the transport holds more unsent bytes than its limit; requests can still be sent."""
+        """False while the transport holds more unsent bytes than its limit. Requests can still be sent."""
         self.on_writable: Callable[[], None] | None = None
         """Called when `writable` becomes true again."""
         self.on_read: Callable[[], None] | None = None
-        """Called after the callbacks of all answers that arrived together."""
+        """Called after the callbacks of all answers that have arrived together."""
         self.on_lost: Callable[[ConnectionLost], None] | None = None
-        """Called once, after the callbacks of all unanswered requests."""
+        """Called once when the connection is lost, after the callbacks of all unanswered requests."""
         self.user_timeout_s: float | None = None
-        """The connection's TCP_USER_TIMEOUT while it is not throttled."""
+        """The connection's TCP_USER_TIMEOUT in seconds while the broker does not throttle it. None keeps the kernel's
+        default."""
         self.lost: ConnectionLost | None = None
-        """Why the connection was lost; None while it is open."""
+        """Why the connection was lost. None while it is open."""
         self._loop = asyncio.get_running_loop()
-        # Request header version 2: the fixed fields, then the client id as a plain string, then no tagged fields.
+        # Request header version 2 consists of the fixed fields, the client id as a plain string, and an empty set of
+        # tagged fields.
         self._header_tail = nullable_string(client_id) + NO_TAGS
         self._header_length = _REQUEST.size - _SIZE.size + len(self._header_tail)
         self._timeout_s = timeout_s
@@ -79,11 +83,11 @@ class FramePipe(FrameReceiver):
 
     @property
     def in_flight(self) -> int:
-        """Number of requests without an answer."""
+        """Number of unanswered requests."""
         return len(self._pending)
 
     def request(self, api: Api, version: int, parts: Sequence[Bytes], size: int, callback: FrameCallback) -> None:
-        """Send a request whose body is `parts`, `size` bytes in all; the first part is `bytes`.
+        """Send a request. The body consists of `parts`, and has `size` bytes in total. The first part must be `bytes`.
 
         If the connection is lost, the callback is called immediately.
         """
@@ -107,9 +111,10 @@ class FramePipe(FrameReceiver):
             transport.writelines([header + parts[0], *parts[1:]])
 
     def throttled(self, seconds: float) -> None:
-        """Record that the broker reads nothing for this long, because a quota is used up (KIP-219)."""
+        """Record that the broker reads nothing from this connection for this time, because a quota was exceeded
+        (KIP-219)."""
         self._throttled_until = max(self._throttled_until, self._loop.time() + seconds)
-        # The broker's receive buffer may fill up in the meantime, and then the broker acknowledges no sent bytes.
+        # The broker's receive buffer may fill up during that time. The broker's kernel then acknowledges no sent bytes.
         self._extend_user_timeout(seconds)
 
     def _extend_user_timeout(self, seconds: float) -> None:
@@ -117,7 +122,8 @@ class FramePipe(FrameReceiver):
             set_user_timeout(self._transport, self.user_timeout_s + seconds)
 
     def hold(self) -> None:
-        """Collect requests from now on until `send_held`, because uvloop makes a system call for every single write."""
+        """Collect requests from now on until `send_held` is called. This saves system calls, because uvloop makes one
+        for every write."""
         self._held = []
 
     def send_held(self) -> None:
@@ -127,20 +133,22 @@ class FramePipe(FrameReceiver):
             self._transport.writelines(held)
 
     def close(self, reason: str = "closed by this side", cause: BaseException | None = None) -> None:
-        """Close the connection now. Unsent bytes are dropped, and all unanswered requests get their callback."""
+        """Close the connection now. Unsent bytes are dropped, and the callbacks of all unanswered requests get a
+        ConnectionLost."""
         self._lose(reason, cause)
         if self._transport is not None:
             self._transport.abort()
 
     @property
     def transport(self) -> asyncio.Transport | None:
-        """The transport that the pipe runs on; None before a connection was made."""
+        """The transport that the pipe uses. None before a connection was made."""
         return self._transport
 
     def adopt(self, transport: asyncio.Transport, keep: object) -> None:
-        """Take over an open transport from another protocol that has no outstanding answers.
+        """Take over an open transport from another protocol, which must have no outstanding answers.
 
-        `keep` is kept alive as long as the pipe: a StreamWriter would close its transport when it is collected.
+        The pipe keeps a reference to `keep`. A StreamWriter, for example, would close its transport when it is
+        garbage-collected.
         """
         self._keep = keep
         transport.set_protocol(self)
@@ -150,7 +158,7 @@ class FramePipe(FrameReceiver):
         elif not transport.is_reading():
             transport.resume_reading()
 
-    # asyncio.BufferedProtocol, called by the transport
+    # Methods of asyncio.BufferedProtocol, which the transport calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -176,10 +184,11 @@ class FramePipe(FrameReceiver):
         if self.on_read is not None and self._large is None:
             self.on_read()
 
-    # receiving
+    # Receiving answers.
 
     def _deliver(self, frame: Frame) -> None:
-        """Skip the response header (version 1), and pass the frame to the callback of the request that it answers."""
+        """Skip the response header (version 1), and pass the frame to the callback of its request. Raises Malformed if
+        the answer does not belong to the oldest unanswered request."""
         buffer = frame.buffer
         (correlation_id,) = _RESPONSE.unpack_from(buffer)
         if not self._pending or self._pending[0][0] != correlation_id:
@@ -194,7 +203,7 @@ class FramePipe(FrameReceiver):
             frame.start = reader.position
         self._pending.popleft()[3](frame)
 
-    # ending
+    # Ending the connection.
 
     def _check_deadline(self) -> None:
         self._timer = None

@@ -1,6 +1,7 @@
-"""Statistics of request times and errors. The hot path updates them, so an update is only a bisection and an addition.
+"""Statistics of request times and errors. The hot path updates these statistics, so an update costs only a bisection
+and an addition.
 
-Request times are counted in a histogram, and errors by their code.
+Request times are counted in a histogram, and errors are counted by error code.
 """
 
 from bisect import bisect_left
@@ -12,7 +13,7 @@ from mirrord.model.status import RequestKind, RequestsStatus
 
 
 class RequestStats:
-    """The statistics of one kind of request in one process. `status` may be called from another thread."""
+    """The statistics of one kind of request in one process. Another thread may call `status`."""
 
     __slots__ = ("_api", "_buckets", "_errors", "_seconds", "_throttled_s")
 
@@ -23,20 +24,20 @@ class RequestStats:
         self._errors: dict[int, int] = {}
 
     def took(self, seconds: float) -> None:
-        """Count a request that was answered after this time."""
+        """Count a request that was answered after this number of seconds."""
         self._buckets[bisect_left(LATENCY_BOUNDS_S, seconds)] += 1
         self._seconds += seconds
 
     def failed(self, error: int, partitions: int = 1) -> None:
-        """Count this number of partitions of a response that carried this error."""
+        """Count an error code that a response contained for this number of partitions."""
         self._errors[error] = self._errors.get(error, 0) + partitions
 
     def throttled(self, seconds: float) -> None:
-        """Add the time for which a broker throttles one connection because a quota is used up."""
+        """Add the time for which a broker throttles a connection because a quota was exceeded."""
         self._throttled_s += seconds
 
     def status(self) -> RequestsStatus:
-        """Return all counts since the process began."""
+        """Return all counts since this object was created."""
         errors: Mapping[int, int] = dict(self._errors)
         return RequestsStatus(
             api=self._api,

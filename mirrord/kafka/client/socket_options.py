@@ -40,13 +40,14 @@ def tune(
 ) -> None:
     """Set a connection's socket options.
 
-    `user_timeout_s` is how long sent bytes may stay unacknowledged before the kernel gives up the connection
-    (TCP_USER_TIMEOUT, tcp(7)). `buffer_bytes` is the size of the kernel's buffers; by default the kernel sizes them
-    itself. The transport asks for a pause when the process itself holds more than `unsent_bytes`.
+    `user_timeout_s` is how long sent bytes may remain unacknowledged before the kernel drops the connection
+    (TCP_USER_TIMEOUT, tcp(7)). `buffer_bytes` is the size of the kernel's buffers. If it is None, the kernel chooses
+    the size. If the process itself holds more than `unsent_bytes`, the transport asks its protocol to pause.
 
-    With `reset_on_close`, the kernel discards all bytes that the other end has not acknowledged and resets the
-    connection when it is closed or the process ends in any way (SO_LINGER with a time of 0, socket(7)). Otherwise the
-    kernel keeps delivering these bytes after the process is gone, for as long as the other end accepts some of them.
+    If `reset_on_close` is set, the connection is reset when it is closed or when the process ends in any way (SO_LINGER
+    with a time of 0, socket(7)). The kernel then discards all bytes that the other end has not acknowledged. Otherwise
+    the kernel continues to deliver these bytes after the process has ended, as long as the other end accepts some of
+    them.
     """
     transport.set_write_buffer_limits(high=unsent_bytes)
     second = duplicate(transport)
@@ -64,9 +65,10 @@ def tune(
 
 
 def duplicate(transport: Socketed) -> socket.socket | None:
-    """Return a second descriptor of a transport's socket, with the same options.
+    """Return a second descriptor of a transport's socket, or None if the transport has no socket. Options that are set
+    on the result also apply to the transport.
 
-    The socket that uvloop itself exposes has no setsockopt.
+    A duplicate is needed because the socket object of uvloop has no `setsockopt`.
     """
     own = cast(_Descriptor | None, transport.get_extra_info("socket"))
     descriptor = -1 if own is None else own.fileno()

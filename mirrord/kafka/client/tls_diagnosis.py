@@ -1,7 +1,8 @@
-"""Explains why a TLS handshake failed, by naming the certificate, the authority or the host name at fault.
+"""Explains why a TLS handshake failed. The explanation names the certificate, the authority or the host name that is
+wrong.
 
-OpenSSL says what is wrong, but not with which certificate. So after a failure the broker's certificate is fetched again
-without any verification, only to describe it. Nothing else is sent over that connection.
+OpenSSL reports the error, but not the certificate that caused it. Therefore the broker's certificate is fetched again
+after a failure, without verification, only to describe it. Nothing else is sent over that connection.
 """
 
 import asyncio
@@ -16,13 +17,13 @@ LOOK_S = 3.0
 """Time limit for fetching the certificate again, in seconds. If that fails, only OpenSSL's reason is reported."""
 _EXPIRED, _NOT_YET = 10, 9
 _OTHER_HOST, _OTHER_ADDRESS = 62, 64
-# X509_V_ERR_* codes: no issuer found, bad signature, self-signed, self-signed in the chain, no local issuer, no issuer
-# for the first certificate.
+# The X509_V_ERR_* codes for: no issuer found, bad signature, self-signed, self-signed in the chain, no local issuer, no
+# issuer for the first certificate.
 _UNTRUSTED = {2, 7, 18, 19, 20, 21}
 
 
 async def tls_reason(error: ssl.SSLError, host: str, port: int, security: Security) -> str:
-    """Return why the TLS handshake failed, as one phrase. Never raises."""
+    """Return why the TLS handshake failed, as one phrase. The function never raises."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}{await _at_fault(error, host, port, security)}"
     reason = (error.reason or str(error)).lower().replace("_", " ")
@@ -50,7 +51,7 @@ async def _at_fault(error: ssl.SSLCertVerificationError, host: str, port: int, s
 
 
 async def _presented(host: str, port: int) -> bytes | None:
-    """Return the broker's certificate in DER format."""
+    """Return the broker's certificate in DER, or None if it cannot be fetched."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,7 +1,7 @@
-"""Lists the topics of one cluster with their ids, creates topics and adds partitions.
+"""Lists the topics of one cluster with their ids, creates topics, and adds partitions.
 
 Listing uses a separate connection, because aiokafka does not support topic ids. This connection stays open between
-requests. Creating topics and adding partitions is rare, and uses aiokafka's admin client.
+requests. Topics and partitions are rarely created, so aiokafka's admin client is used for that.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -28,9 +28,10 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import Alias, ClusterId, TopicId
 
 TOPICS_AT_ONCE = 100
-"""Largest number of topics in one CreateTopics request."""
+"""Maximum number of topics in one CreateTopics request."""
 _THROTTLE_BYTES = 4
-"""Size of the throttle time at the beginning of an answer. It is ignored when two answers are compared."""
+"""Size of the throttle time at the beginning of an answer, in bytes. The throttle time is ignored when two answers are
+compared."""
 
 
 class ClusterTopics(msgspec.Struct, frozen=True):
@@ -38,41 +39,43 @@ class ClusterTopics(msgspec.Struct, frozen=True):
 
     cluster_id: ClusterId
     topics: Mapping[str, Topic]
-    """The topics that mirrord may describe, by name; topics for which no partition is reported are omitted."""
+    """The topics that mirrord may describe, by name. Topics are omitted if the cluster reports no partitions for
+    them."""
     refused: Mapping[str, str] = {}
-    """Requested topics that do not exist or that mirrord may not describe, with the name of Kafka's error."""
+    """Requested topics that do not exist, or that mirrord may not describe. The value is the name of Kafka's error."""
     allowed: Mapping[str, int] = {}
-    """The operations that mirrord may perform on each topic, if they were requested
-    (`mirrord.kafka.protocol.metadata.TopicMetadata.allowed`)."""
+    """The operations that mirrord may perform on each topic, as a bit field
+    (`mirrord.kafka.protocol.metadata.TopicMetadata.allowed`). Empty if they were not requested."""
     brokers: int = 0
-    """Number of live brokers; 0 if it is not known."""
+    """Number of live brokers, or 0 if the number is unknown."""
 
 
 class NoTopicIds(EnvironmentFault):
-    """The cluster has topics without topic ids."""
+    """Raised when the cluster has topics without topic ids."""
 
 
 class TopicAdmin(Protocol):
-    """The operations on a cluster that discovery needs: to list topics, to create them, and to add partitions.
+    """The operations on a cluster that discovery needs: to list topics, to create topics, and to add partitions.
 
-    Every call raises Unreachable, AuthenticationFailed, TlsFailed or another EnvironmentFault if there is no answer.
+    Every method raises Unreachable, AuthenticationFailed, TlsFailed or another EnvironmentFault if there is no answer.
     `describe` raises NoTopicIds if a topic in the answer has no topic id.
     """
 
     async def describe(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
-        """Return the topics with these names, or all topics; with `rights`, also the operations that mirrord may
-        perform on them."""
+        """Return the topics with these names, or all topics if `names` is None. If `rights` is set, also return the
+        operations that mirrord may perform on them."""
         ...
 
     async def create(self, topics: Mapping[str, TopicShape], *, validate_only: bool = False) -> dict[str, str]:
-        """Create topics; return those that were refused, and why.
+        """Create topics. Return the refused topics with the reasons. If `validate_only` is set, the cluster only
+        validates the topics and creates none.
 
-        A topic that already exists is refused, too, because another client has created it.
+        A topic that already exists is also refused, because another client has created it.
         """
         ...
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
-        """Add partitions to topics, up to these numbers; return the topics that were refused, and why."""
+        """Increase topics to these numbers of partitions. Return the refused topics with the reasons."""
         ...
 
     async def close(self) -> None:
@@ -81,7 +84,7 @@ class TopicAdmin(Protocol):
 
 
 class KafkaTopicAdmin:
-    """A `TopicAdmin` for a real cluster."""
+    """The `TopicAdmin` for a real cluster."""
 
     def __init__(self, config: ClusterConfig, timeout_s: float, alias: Alias = "") -> None:
         """`alias` names the cluster in error messages."""
@@ -90,15 +93,15 @@ class KafkaTopicAdmin:
         self._where = f"cluster {alias}" if alias else "the cluster"
         self._asker = Asker(config, timeout_s)
         self._last_encoded = b""
-        """The last answer about all topics, byte for byte; usually the next one is the same."""
+        """The bytes of the last answer about all topics. Usually the next answer is the same."""
         self._all: ClusterTopics | None = None
 
     async def describe(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
-        """Return the topics with these names, or all topics; with `rights`, also the operations that mirrord may
-        perform on them."""
+        """Return the topics with these names, or all topics if `names` is None. If `rights` is set, also return the
+        operations that mirrord may perform on them."""
         answer = await self._metadata(names, rights=rights)
         if answer is None:
-            assert self._all is not None  # noqa: S101 - the answer equals one that was accepted
+            assert self._all is not None  # noqa: S101 - the answer equals an earlier answer that was accepted
             return self._all
         self._asker.brokers = tuple((broker.host, broker.port) for broker in answer.brokers)
         if answer.cluster_id is None:
@@ -123,7 +126,8 @@ class KafkaTopicAdmin:
         return seen
 
     async def create(self, topics: Mapping[str, TopicShape], *, validate_only: bool = False) -> dict[str, str]:
-        """Create topics; return those that were refused, and why."""
+        """Create topics. Return the refused topics with the reasons. If `validate_only` is set, the cluster only
+        validates the topics and creates none."""
         wanted = [
             TopicToCreate(name, shape.partitions, shape.replication_factor, topic_configs=dict(shape.settings))
             for name, shape in topics.items()
@@ -139,12 +143,12 @@ class KafkaTopicAdmin:
         return refused
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
-        """Add partitions to topics, up to these numbers; return the topics that were refused, and why."""
+        """Increase topics to these numbers of partitions. Return the refused topics with the reasons."""
         refused: dict[str, str] = {}
         async with Admin(self._config, self._timeout_s) as admin:
             for name, partitions in topics.items():
                 try:
-                    # Topics are sent one by one, because the client reports only the first fault of a request.
+                    # Each topic has a separate request, because the client reports only the first error of a request.
                     await admin.create_partitions({name: NewPartitions(partitions)}, self._timeout_ms)
                 except BrokerResponseError as error:
                     refused[name] = f"{error}"
@@ -155,7 +159,8 @@ class KafkaTopicAdmin:
         self._asker.close()
 
     def _check_ids(self, cluster_id: ClusterId, topics: Sequence[metadata.TopicMetadata]) -> None:
-        """Check that all topics have ids. A topic that is reported with an error has neither partitions nor an id.
+        """Check that all topics with partitions have ids. A topic that is reported with an error has neither partitions
+        nor an id.
 
         Raises NoTopicIds.
         """
@@ -171,7 +176,7 @@ class KafkaTopicAdmin:
     async def _metadata(self, names: Collection[str] | None, *, rights: bool) -> metadata.Metadata | None:
         """Request the metadata of topics.
 
-        Return None if all topics were requested and nothing has changed since the last such request.
+        Return None if all topics were requested and the answer equals the last answer about all topics.
         """
 
         def decode(version: int, reader: Reader) -> metadata.Metadata | None:
@@ -181,7 +186,7 @@ class KafkaTopicAdmin:
             if encoded == self._last_encoded and self._all is not None:
                 return None
             answer = metadata.decode(version, reader)
-            # `_all` is set again when the answer has been accepted.
+            # `describe` sets `_all` again when it has accepted the answer.
             self._last_encoded, self._all = encoded, None
             return answer
 
@@ -189,7 +194,7 @@ class KafkaTopicAdmin:
 
 
 class TopicToCreate(NamedTuple):
-    """A replacement for aiokafka's NewTopic, which does not allow the broker to choose the replication factor."""
+    """A replacement for aiokafka's NewTopic, which does not let the broker choose the replication factor."""
 
     name: str
     num_partitions: int
@@ -199,7 +204,7 @@ class TopicToCreate(NamedTuple):
 
 
 class Admin:
-    """aiokafka's admin client as a context manager. Raises Unreachable if there is no answer."""
+    """aiokafka's admin client as an asynchronous context manager. Raises Unreachable if there is no answer."""
 
     def __init__(self, config: ClusterConfig, timeout_s: float) -> None:
         self._client = AIOKafkaAdminClient(

@@ -1,4 +1,5 @@
-"""Keeps the metadata of topics up to date while there are questions about them, and for some time after that."""
+"""Keeps the metadata of topics up to date while there are questions about these topics, and for some time after the
+last question."""
 
 import time
 from collections.abc import Callable
@@ -7,13 +8,13 @@ from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.model.names import TopicId
 
 FORGET_S = 600.0
-"""A topic is no longer watched after this many seconds without a question about it, because it may have been
+"""If there is no question about a topic for this many seconds, the topic is no longer watched. The topic may have been
 deleted."""
 SWEEP_S = 60.0
 
 
 class WatchedTopics:
-    """The topics that one `ClusterView` watches because there were questions about them."""
+    """The topics that one `ClusterView` watches because there were questions about their partitions."""
 
     def __init__(self, view: ClusterView, now: Callable[[], float] = time.monotonic) -> None:
         self._view = view
@@ -22,7 +23,7 @@ class WatchedTopics:
         self._swept = now()
 
     def see(self, partition: PartitionId) -> None:
-        """Watch a partition's topic, because a question about it has arrived."""
+        """Watch the topic of this partition. The caller does so for each question about a partition."""
         now = self._now()
         if partition.topic_id not in self._asked:
             self._view.watch(partition.topic, partition.topic_id)

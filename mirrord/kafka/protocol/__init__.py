@@ -1,1 +1,1 @@
-"""Encodes and decodes Kafka's requests, responses and record batches, in pure functions."""
+"""Pure functions that encode and decode Kafka's requests, responses and record batches."""

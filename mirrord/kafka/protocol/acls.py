@@ -1,7 +1,8 @@
-"""DescribeAcls, CreateAcls and DeleteAcls (APIs 29 to 31, versions 2 and 3): ACLs on topics and groups.
+"""Encodes and decodes DescribeAcls, CreateAcls and DeleteAcls (APIs 29 to 31, versions 2 and 3), for ACLs on topics and
+groups.
 
-The numbers are those of org.apache.kafka.common.resource.ResourceType, .PatternType, and of
-org.apache.kafka.common.acl.AclOperation and .AclPermissionType.
+The numeric codes are those of ResourceType and PatternType in org.apache.kafka.common.resource, and of AclOperation and
+AclPermissionType in org.apache.kafka.common.acl.
 """
 
 from collections.abc import Iterable
@@ -39,7 +40,7 @@ _PATTERN_NAMES: dict[int, PatternKind] = {code: name for name, code in _PATTERNS
 
 
 class DescribedAcls(msgspec.Struct, frozen=True):
-    """The response to DescribeAcls. The error SECURITY_DISABLED means that the cluster has no authorizer."""
+    """The decoded DescribeAcls response. The error SECURITY_DISABLED means that the cluster has no authorizer."""
 
     error: int
     message: str | None
@@ -47,7 +48,7 @@ class DescribedAcls(msgspec.Struct, frozen=True):
 
 
 class AclAnswer(msgspec.Struct, frozen=True):
-    """The broker's answer about one ACL that was to be added or removed."""
+    """The broker's result for one ACL in a CreateAcls or DeleteAcls request."""
 
     error: int
     message: str | None
@@ -71,7 +72,7 @@ def decode_describe(reader: Reader) -> DescribedAcls:
 
 
 def encode_create(rules: Iterable[AclRule]) -> bytes:
-    """Encode the body of a CreateAcls request. The response lists its results in the order of these rules."""
+    """Encode the body of a CreateAcls request. The response lists the results in the order of these rules."""
     return compact_array(map(_rule_bytes, rules)) + NO_TAGS
 
 
@@ -85,8 +86,8 @@ def decode_create(reader: Reader) -> list[AclAnswer]:
 
 
 def encode_delete(rules: Iterable[AclRule]) -> bytes:
-    """Encode the body of a DeleteAcls request for exactly these rules. The response lists its results in their
-    order."""
+    """Encode the body of a DeleteAcls request for exactly these rules. The response lists the results in the order of
+    these rules."""
     return compact_array(map(_rule_bytes, rules)) + NO_TAGS
 
 
@@ -100,7 +101,8 @@ def decode_delete(reader: Reader) -> list[AclAnswer]:
 
 
 def _rule_bytes(rule: AclRule) -> bytes:
-    """Encode a rule to be added, or a filter that matches only this rule. The two have the same encoding."""
+    """Encode a rule for CreateAcls, or a DeleteAcls filter that matches only this rule. A rule and its filter have the
+    same encoding."""
     return (
         INT8.pack(RESOURCES[rule.resource])
         + compact_string(rule.name)
@@ -149,7 +151,8 @@ def _filtered(reader: Reader) -> AclAnswer:
     error, message = reader.int16(), reader.compact_nullable_string()
     matches = reader.compact_array(_matching)
     reader.skip_tags()
-    # A filter for one rule has at most one match. If that could not be removed, its error is the error of the answer.
+    # A filter for one rule has at most one match. If the match could not be deleted, its error becomes the error of the
+    # result.
     for match_error, match_message, _ in matches:
         error, message = error or match_error, message or match_message
     return AclAnswer(error, message, tuple(rule for code, _, rule in matches if not code))

@@ -1,8 +1,7 @@
-"""The APIs that mirrord itself encodes and decodes, their versions, and the choice of a version for a broker.
+"""Lists the APIs that mirrord itself encodes and decodes, with their versions, and chooses a version for each broker.
 
-In these versions, all of them are "flexible" (KIP-482). Every request therefore has header version 2, and every
-response has header version 1. The lowest versions are those offered by Kafka 2.8, the first release with topic ids and
-DescribeProducers.
+All these versions are "flexible" (KIP-482). Therefore every request has header version 2, and every response has header
+version 1. The lowest versions are those of Kafka 2.8, the first release with topic ids and DescribeProducers.
 """
 
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ OLDEST_KAFKA = "2.8"
 
 
 class Api(NamedTuple):
-    """An API key, and the lowest and highest version that mirrord can encode and decode."""
+    """The key and name of an API, and the lowest and highest version that mirrord can encode and decode."""
 
     key: int
     name: str
@@ -26,7 +25,7 @@ PRODUCE = Api(0, "Produce", 9, 13)
 FETCH = Api(1, "Fetch", 12, 18)
 LIST_OFFSETS = Api(2, "ListOffsets", 6, 7)
 LIST_LOCAL_OFFSETS = Api(2, "ListOffsets", 8, 8)
-"""ListOffsets as well, in a version that reports which part of a log is local (KIP-405, Kafka 3.4)."""
+"""Also ListOffsets, in a version that can report where the local part of a log begins (KIP-405, Kafka 3.4)."""
 METADATA = Api(3, "Metadata", 11, 13)
 OFFSET_COMMIT = Api(8, "OffsetCommit", 8, 8)
 OFFSET_FETCH = Api(9, "OffsetFetch", 7, 8)
@@ -55,7 +54,7 @@ APIS = (
     OFFSET_FOR_LEADER_EPOCH,
     DESCRIBE_PRODUCERS,
 )
-"""If one of these APIs is missing, nothing can be copied."""
+"""If a broker lacks one of these APIs, mirrord cannot copy records."""
 UPKEEP_APIS = (
     DELETE_TOPICS,
     DESCRIBE_ACLS,
@@ -65,29 +64,30 @@ UPKEEP_APIS = (
     INCREMENTAL_ALTER_CONFIGS,
     DESCRIBE_CLUSTER,
 )
-"""If one of these APIs is missing, the objects that it manages are not kept in sync. Records are still copied."""
+"""If a broker lacks one of these APIs, the objects that the API manages are not synced. Records are still copied."""
 GROUP_APIS = (
     OFFSET_COMMIT,
     OFFSET_FETCH,
     FIND_COORDINATOR,
     LIST_GROUPS,
 )
-"""If one of these APIs is missing, consumer groups are not followed. Records are still copied."""
+"""If a broker lacks one of these APIs, consumer groups are not followed. Records are still copied."""
 TELLING_APIS = (END_TXN, DESCRIBE_QUORUM, LIST_TRANSACTIONS)
-"""Some of these APIs are newer than Kafka 2.8. If one is missing, only some information cannot be reported."""
+"""Some of these APIs are newer than Kafka 2.8. If a broker lacks one of them, mirrord only reports less information."""
 
 FETCH_BY_TOPIC_ID = 13
-"""From this Fetch version on (Kafka 3.1, KIP-516), requests name topics by id; earlier versions use the topic name."""
+"""From this version on (Kafka 3.1, KIP-516), Fetch requests identify topics by id. Earlier versions use the topic
+name."""
 PRODUCE_BY_TOPIC_ID = 13
-"""From this Produce version on (Kafka 4.1, KIP-516), requests name topics by id; earlier versions use the
-topic name."""
+"""From this version on (Kafka 4.1, KIP-516), Produce requests identify topics by id. Earlier versions use the topic
+name."""
 
 
 def choose(api: Api, broker_versions: Mapping[int, tuple[int, int]], at_most: int | None = None) -> int:
-    """Return the newest version that both mirrord and the broker support.
+    """Return the newest version of this API that both mirrord and the broker support.
 
-    `at_most` excludes newer versions, for topics whose id is not known. `broker_versions` comes from the ApiVersions
-    response and maps each API key to (lowest, highest). Raises UnsupportedBroker.
+    `broker_versions` comes from the ApiVersions response and maps each API key to (lowest, highest). `at_most` excludes
+    newer versions, for topics whose id is unknown. Raises UnsupportedBroker.
     """
     greatest = api.greatest if at_most is None else at_most
     ours = f"{api.least}" if api.least == greatest else f"{api.least} to {greatest}"

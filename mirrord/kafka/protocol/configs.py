@@ -1,6 +1,7 @@
-"""DescribeConfigs (API 32, version 4) and IncrementalAlterConfigs (API 44, version 1; KIP-339): topic configs.
+"""Encodes and decodes DescribeConfigs (API 32, version 4) and IncrementalAlterConfigs (API 44, version 1; KIP-339), for
+topic configs.
 
-Kafka's older AlterConfigs is not used, because it resets every config that a request does not name.
+Kafka's older AlterConfigs is not used, because it resets every config that the request does not contain.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,14 +20,14 @@ from mirrord.kafka.protocol.primitives import (
 )
 
 _TOPIC = INT8.pack(2)
-"""org.apache.kafka.common.config.ConfigResource.Type.TOPIC."""
+"""The code of ConfigResource.Type.TOPIC (org.apache.kafka.common.config)."""
 _FALSE, _TRUE = b"\x00", b"\x01"
 _OF_TOPIC = 1
-"""org.apache.kafka.clients.admin.ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG, as encoded on the wire."""
+"""The code of ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG (org.apache.kafka.clients.admin) in the protocol."""
 _SET, _DELETE = INT8.pack(0), INT8.pack(1)
 _SHARED = 16
-"""Number of different sets of configs that are remembered while a response is decoded."""
-# Read-only, source, sensitive.
+"""Maximum number of different sets of configs that are cached while a response is decoded."""
+# The fields are: read-only, source, sensitive.
 _FLAGS = Struct(">?b?")
 
 
@@ -36,14 +37,15 @@ class Setting(msgspec.Struct, frozen=True):
     value: str | None
     """None if the config has no value, or if the broker hides the value because it is sensitive."""
     own: bool
-    """Whether the value is set on the topic itself; otherwise it comes from the cluster."""
+    """Whether the value is set on the topic itself. Otherwise the value comes from the brokers' configs or is Kafka's
+    default."""
     fixed: bool = False
     """Whether the config is read-only."""
     sensitive: bool = False
 
 
 class TopicSettings(msgspec.Struct, frozen=True):
-    """All configs of a topic by name, or the reason why they cannot be read."""
+    """All configs of a topic by name, or the error that explains why they cannot be read."""
 
     topic: str
     error: int
@@ -52,7 +54,7 @@ class TopicSettings(msgspec.Struct, frozen=True):
 
 
 class AlteredTopic(msgspec.Struct, frozen=True):
-    """The result of the changes to one topic: either all of them were applied, or there is an error and none was
+    """The result of an IncrementalAlterConfigs request for one topic. If there is an error, none of the changes was
     applied."""
 
     topic: str
@@ -79,8 +81,7 @@ def decode_describe(reader: Reader) -> list[TopicSettings]:
 
 
 def encode_alter(changes: Mapping[str, Mapping[str, str | None]], *, validate_only: bool = False) -> bytes:
-    """Encode the body of an IncrementalAlterConfigs request. The value None removes the topic's own value of a
-    config."""
+    """Encode the body of an IncrementalAlterConfigs request. The value None removes a config from the topic."""
     topics = (
         _TOPIC + compact_string(topic) + compact_array(map(_change, settings, settings.values())) + NO_TAGS
         for topic, settings in changes.items()
@@ -111,10 +112,12 @@ def _topic_settings(reader: Reader, shared: list[tuple[bytes, dict[str, Setting]
 
 
 def _settings(reader: Reader, shared: list[tuple[bytes, dict[str, Setting]]]) -> dict[str, Setting]:
-    """Decode the configs of one topic, or return the decoded configs of an earlier topic if the bytes are the same.
+    """Decode the configs of one topic. If the bytes equal those of an earlier topic, return the decoded configs of that
+    topic.
 
-    Most topics have the same configs as another topic, and comparing is much faster than decoding. An array contains
-    its own length, so bytes that begin like a known complete array are that array.
+    Most topics have the same configs as another topic, and a comparison of bytes is much faster than decoding. An
+    encoded array contains its own length. Therefore bytes that begin with a known complete array encode exactly that
+    array.
     """
     start = reader.position
     for encoded, settings in shared:

@@ -1,12 +1,13 @@
-"""Records of `__consumer_offsets`: the committed offsets of groups, as the group coordinator stores them.
+"""Decodes the records of `__consumer_offsets`, in which the group coordinators store the committed offsets of groups.
 
-Keys begin with their kind, and values with their version (org.apache.kafka.coordinator.group.generated, whose layouts
-are the `*Key.json` and `*Value.json` of Kafka's module group-coordinator; the kinds are CoordinatorRecordType). A null
-value removes its key: the offset has expired or was deleted, or its topic was deleted.
+Each key begins with its kind, and each value with its version (org.apache.kafka.coordinator.group.generated). The files
+`*Key.json` and `*Value.json` in Kafka's module group-coordinator define the layouts, and CoordinatorRecordType defines
+the kinds. A null value removes its key, because the offset has expired or was deleted, or because its topic was
+deleted.
 
-Kinds 0 and 1 are offsets of classic groups, of groups of KIP-848 and of Kafka Streams groups (KIP-1071) alike. All
-other kinds describe groups and their members, and begin with the name of the group. Share groups keep their positions
-in another topic (`__share_group_state`, KIP-932).
+Kinds 0 and 1 are committed offsets: those of classic groups, of KIP-848 groups and of Kafka Streams groups (KIP-1071).
+All other kinds describe groups and their members, and begin with the name of the group. The positions of share groups
+are in another topic (`__share_group_state`, KIP-932).
 """
 
 import msgspec
@@ -16,9 +17,9 @@ from mirrord.kafka.protocol.errors import UnknownLayout
 from mirrord.kafka.protocol.primitives import Reader
 
 TOPIC = "__consumer_offsets"
-"""org.apache.kafka.common.internals.Topic.GROUP_METADATA_TOPIC_NAME."""
+"""The value of GROUP_METADATA_TOPIC_NAME in org.apache.kafka.common.internals.Topic."""
 OLDEST_KIND, OFFSET_KIND = 0, 1
-"""LegacyOffsetCommitKey and OffsetCommitKey, which have the same fields."""
+"""The kinds LegacyOffsetCommitKey and OffsetCommitKey, which have the same fields."""
 _NEWEST_VERSION = 4
 _FLEXIBLE = 4
 _WITH_EPOCH = 3
@@ -27,7 +28,7 @@ _TOPIC_ID_TAG = 0
 
 
 class OffsetKey(msgspec.Struct, frozen=True, order=True):
-    """The key of a group's committed offset in one partition."""
+    """The key of a record with a group's committed offset in one partition."""
 
     group: str
     topic: str
@@ -35,20 +36,20 @@ class OffsetKey(msgspec.Struct, frozen=True, order=True):
 
 
 class OffsetValue(msgspec.Struct, frozen=True):
-    """The value of a record: a group's committed offset in one partition."""
+    """The value of a record with a group's committed offset in one partition."""
 
     offset: int
     leader_epoch: int
-    """Leader epoch of the last consumed record, or -1."""
+    """Leader epoch of the last consumed record, or -1 if the client did not report it."""
     metadata: str
     commit_ms: int
-    """When the offset was committed, by the coordinator's clock."""
+    """The coordinator's time of the commit, in milliseconds since 1970."""
     topic_id: str | None = None
-    """The id of the topic with this name; None if the broker did not store it (before version 4)."""
+    """The id of the topic. None if the broker did not store it (before version 4)."""
 
 
 def decode_key(data: Bytes) -> OffsetKey | int:
-    """Return the key of an offset, or the kind of any other record. Raises WireError."""
+    """Return the key of a committed offset. For a record of another kind, return the kind. Raises WireError."""
     reader = Reader(data)
     kind = reader.int16()
     if kind not in {OLDEST_KIND, OFFSET_KIND}:
@@ -59,7 +60,8 @@ def decode_key(data: Bytes) -> OffsetKey | int:
 
 
 def decode_value(data: Bytes) -> OffsetValue:
-    """Decode the value of an offset record, versions 0 to 4. Raises WireError, or UnknownLayout for newer versions."""
+    """Decode the value of a committed offset, versions 0 to 4. Raises WireError. Raises UnknownLayout for newer
+    versions."""
     reader = Reader(data)
     version = reader.int16()
     if not 0 <= version <= _NEWEST_VERSION:

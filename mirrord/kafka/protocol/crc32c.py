@@ -1,9 +1,12 @@
-"""CRC-32C (Castagnoli), with functions that adjust a checksum to changed bytes instead of computing it again.
+"""Computes CRC-32C checksums (Castagnoli). If some bytes of the data change, `carried` adjusts the checksum instead of
+computing it again.
 
-The register of a CRC is linear over GF(2). When some bytes of the data change, the checksum changes by the register for
-the following sequence: the XOR difference of these bytes, and then as many zero bytes as there are bytes after them. So
-the records after a changed header are never read. Zero bytes are cheap: up to 4 KiB are passed to the checksum
-function, and all whole units of 4 KiB together take one look-up in four tables.
+The register of a CRC is linear over GF(2). Therefore the change of the checksum depends only on the changed bytes, and
+on the number of bytes after them. The change is the register for the XOR difference of the changed bytes, followed by
+as many zero bytes as there are unchanged bytes after them. So the records after a changed header are never read.
+
+The zero bytes cost little. Up to 4 KiB of zeros are passed to the checksum function. All whole units of 4 KiB together
+cost one look-up in four tables.
 """
 
 from collections.abc import Callable
@@ -22,23 +25,25 @@ UNIT = 1 << UNIT_BITS
 _ZEROS = bytes(UNIT)
 
 HEAD_LENGTH = 40
-"""Number of bytes of a v2 batch header that the CRC covers: from the attributes to the record count
+"""Number of bytes of a v2 batch header that the CRC covers, from the attributes to the record count
 (DefaultRecordBatch)."""
 
 Operator = tuple[list[int], list[int], list[int], list[int]]
-"""The effect of zero bytes on a register, as a table for each of its four bytes, lowest byte first."""
+"""The effect of zero bytes on a register, as one table for each of the register's four bytes, lowest byte first."""
 
 
 def checksum(data: Bytes) -> int:
-    """Return the CRC-32C of the bytes. They are copied first, because the checksum function accepts only `bytes`."""
+    """Return the CRC-32C of the bytes. The bytes are copied first, because the checksum function accepts only
+    `bytes`."""
     return value(bytes(data))
 
 
 def advance(register: int, data: bytes, zeros: int) -> int:
-    """Return the CRC register after `data` and then `zeros` zero bytes, without the usual inversions at start and end.
+    """Return the CRC register after `data` and then `zeros` zero bytes, without the usual inversions at the start and
+    the end.
 
-    Takes about 1 µs for any number of zeros below 4 MiB. Allocates one copy of `data`, followed by at most 4 KiB of
-    zeros.
+    The call takes about 1 µs for any number of zeros below 4 MiB, and allocates one copy of `data`, followed by at most
+    4 KiB of zeros.
     """
     register = extend(register ^ ONES, data + _ZEROS[: zeros & (UNIT - 1)]) ^ ONES
     units = zeros >> UNIT_BITS
@@ -49,24 +54,24 @@ def advance(register: int, data: bytes, zeros: int) -> int:
 
 
 def carried(old_crc: int, old_head: Bytes, new_head: Bytes, records_length: int) -> int:
-    """Return the CRC of a batch after its head was replaced by another of the same length, computed from the previous
-    CRC.
+    """Return the CRC of a batch after its header fields were replaced, computed from the previous CRC. `old_head` and
+    `new_head` are the covered header bytes before and after the change, and have the same length.
 
-    If the old CRC was wrong, so is the new one. A damaged batch therefore remains recognizable.
+    If the old CRC is wrong, the new CRC is wrong, too. A damaged batch therefore remains detectable.
     """
     difference = int.from_bytes(bytes(old_head)) ^ int.from_bytes(bytes(new_head))
     return old_crc ^ advance(0, difference.to_bytes(HEAD_LENGTH), records_length)
 
 
 def records_crc(header_crc: int, head: Bytes, records_length: int) -> int:
-    """Return the CRC of a batch's records alone, computed from the CRC in its header. It stays the same when a batch is
-    copied raw."""
+    """Return the CRC of a batch's records without the header, computed from the CRC in the header. This CRC remains the
+    same when a batch is copied raw."""
     return header_crc ^ advance(checksum(head), b"", records_length)
 
 
-# 4 MiB batches are rare, and larger ones cost milliseconds anyway, so 1,024 operators (40 KB each) cover every length
-# that matters. Keeping one operator per exact length instead would save 0.5 µs a batch while lengths repeat, but cost
-# 200 µs for each new length. Compressed batches hardly ever repeat a length.
+# The cache holds 1,024 operators of 40 KB each, one for each number of 4 KiB units up to 4 MiB. Larger batches are
+# rare, and cost milliseconds anyway. One operator for each exact length would save 0.5 µs per batch if lengths repeat,
+# but would cost 200 µs for each new length. Compressed batches seldom repeat a length.
 @lru_cache(maxsize=1024)
 def _operator(units: int) -> Operator:
     if units == 1:
@@ -81,7 +86,7 @@ def _apply(operator: Operator, register: int) -> int:
 
 
 def _tabulate(images: list[int]) -> Operator:
-    """Return the four tables of an operator, given its effect on each of the 32 single bits.
+    """Return the four tables of an operator. `images` contains the operator's effect on each of the 32 single bits.
 
     The effect on a byte is the XOR of the effects on its bits.
     """

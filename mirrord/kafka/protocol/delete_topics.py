@@ -1,4 +1,4 @@
-"""DeleteTopics (API 20, version 6): the deletion of topics by their ids."""
+"""Encodes and decodes DeleteTopics (API 20, version 6), which deletes topics by id."""
 
 from collections.abc import Iterable
 
@@ -13,14 +13,14 @@ from mirrord.kafka.protocol.primitives import (
 
 
 def encode_delete_topics(ids: Iterable[str], timeout_ms: int) -> bytes:
-    """Encode the body of a DeleteTopics request. It identifies topics by id, because a name may belong to another topic
-    by now."""
+    """Encode the body of a DeleteTopics request. The request identifies topics by id, because another topic may have
+    taken a deleted topic's name."""
     topics = (compact_nullable_string(None) + uuid_bytes(topic_id) + NO_TAGS for topic_id in ids)
     return compact_array(topics) + INT32.pack(timeout_ms) + NO_TAGS
 
 
 def decode_delete_topics(reader: Reader) -> dict[str, tuple[int, str | None]]:
-    """Return the error and the message for each topic id in a DeleteTopics response. Raises WireError."""
+    """Return the error code and the message for each topic id in a DeleteTopics response. Raises WireError."""
     reader.int32()  # throttle time
     answers = dict(reader.compact_array(_deleted))
     reader.skip_tags()

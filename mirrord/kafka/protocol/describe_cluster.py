@@ -1,4 +1,5 @@
-"""DescribeCluster (API 60, version 0): the operations that this client may perform on the cluster as a whole."""
+"""Encodes and decodes DescribeCluster (API 60, version 0), which reports the operations that this client may perform on
+the cluster as a whole."""
 
 import msgspec
 
@@ -8,8 +9,8 @@ _TRUE = b"\x01"
 
 
 class ClusterRights(msgspec.Struct, frozen=True):
-    """The decoded response. `allowed` holds one bit per permitted operation, like `metadata.TopicMetadata.allowed`; it
-    is 0 without the permission to DESCRIBE."""
+    """The decoded DescribeCluster response. `allowed` holds one bit per permitted operation, like
+    `metadata.TopicMetadata.allowed`. `allowed` is 0 if the client may not DESCRIBE the cluster."""
 
     error: int
     cluster_id: str
@@ -17,7 +18,7 @@ class ClusterRights(msgspec.Struct, frozen=True):
 
 
 def encode_describe_cluster() -> bytes:
-    """Encode the body of a DescribeCluster request for the permitted operations."""
+    """Encode the body of a DescribeCluster request that also asks for the permitted operations."""
     return _TRUE + NO_TAGS
 
 

@@ -1,4 +1,4 @@
-"""Exceptions for received bytes that are invalid or not supported, and the error codes of the protocol."""
+"""The exceptions for received bytes that are invalid or unsupported, and the error codes of Kafka's protocol."""
 
 from enum import IntEnum
 
@@ -6,30 +6,31 @@ from mirrord.model.errors import MirrordError
 
 
 class WireError(MirrordError):
-    """The peer sent invalid bytes. Nothing that follows on this connection can be trusted."""
+    """Raised when the peer has sent bytes that are invalid or unsupported. All further bytes on the connection are
+    unreliable."""
 
 
 class Truncated(WireError):
-    """The bytes end before the value does."""
+    """Raised when the bytes end before the value is complete."""
 
 
 class Oversize(WireError):
-    """A length or a count is larger than allowed, or larger than the remaining bytes could hold."""
+    """Raised when a length or a count is larger than allowed, or larger than the remaining bytes could hold."""
 
 
 class Malformed(WireError):
-    """A value is outside the range that the protocol allows."""
+    """Raised when a value is outside the range that the protocol allows."""
 
 
 class UnknownLayout(WireError):
-    """The bytes are of a version or a kind that this program does not know."""
+    """Raised when the bytes have a version or a kind that this program does not know."""
 
 
 class OldMagic(UnknownLayout):
-    """The message at buffer[at] has format 0 or 1, which clients before Kafka 0.11 wrote.
+    """Raised when the message at buffer[at] has format 0 or 1, which clients before Kafka 0.11 wrote.
     `mirrord.kafka.protocol.legacy_messages` can read it.
 
-    Everything before this message is complete.
+    All batches before this message are complete.
     """
 
     def __init__(self, text: str, at: int) -> None:
@@ -38,11 +39,12 @@ class OldMagic(UnknownLayout):
 
 
 class UnsupportedBroker(WireError):
-    """The broker offers no version of an API that this program supports."""
+    """Raised when the broker offers no version of an API that this program supports."""
 
 
 class ErrorCode(IntEnum):
-    """The error codes of the protocol, with Kafka's own names (org.apache.kafka.common.protocol.Errors of 4.3)."""
+    """The error codes of the protocol, with Kafka's own names (org.apache.kafka.common.protocol.Errors of Kafka
+    4.3)."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -182,7 +184,8 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def name_of(cls, code: int) -> str:
-        """Return the code's name for display. A code that only a newer broker knows is returned as a number."""
+        """Return the name of an error code for display. For a code that this program does not know, return "error" and
+        the number."""
         try:
             return cls(code).name
         except ValueError:

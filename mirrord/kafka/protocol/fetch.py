@@ -1,9 +1,9 @@
-"""Fetch (API 1): request batches of many partitions, and find them in the response without copying them.
+"""Encodes Fetch requests (API 1) for many partitions, and finds the batches in the response without copying them.
 
-Versions 12 to 18. Version 12 names topics by their name, versions 13 and later by their id (KIP-516). In the code
-below, `topic` means either of them. For a consumer, versions 13 to 18 differ only in the replica id, which version 15
-moved from the front into a tagged field (KIP-903), and in tagged fields that concern only followers. Sessions are
-defined in KIP-227.
+Versions 12 to 18 are supported. Version 12 identifies topics by name, and versions 13 and later identify them by id
+(KIP-516). In this module, `topic` means the name or the id, depending on the version. For a consumer, versions 13 to 18
+differ in only one way: version 15 moved the replica id from the front into a tagged field (KIP-903). Their other tagged
+fields concern only followers. KIP-227 defines fetch sessions.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,11 +25,12 @@ from mirrord.kafka.protocol.primitives import (
 _CONSUMER = Struct(">i").pack(-1)
 _REPLICA_STATE_VERSION = 15
 _REQUEST = Struct(">iiibii")
-# Partition, current leader epoch, fetch offset, last fetched epoch, log start offset, max bytes, no tags.
+# The fields are: partition, current leader epoch, fetch offset, last fetched epoch, log start offset, max bytes, no
+# tags.
 _PARTITION = Struct(">iiqiqib")
 _INDEX = Struct(">i")
 _TOP = Struct(">ihi")
-# Partition, error, three offsets, the count of aborted transactions (usually a single byte), preferred replica.
+# The fields are: partition, error, three offsets, count of aborted transactions (usually one byte), preferred replica.
 _FETCHED = Struct(">ihqqqBi")
 _NO_ABORTED = 1
 _ABORTED = Struct(">qq")
@@ -43,9 +44,11 @@ class FetchPosition(msgspec.Struct, frozen=True):
 
     offset: int
     leader_epoch: int = -1
-    """The leader epoch that the client knows. The broker refuses the request if its own epoch differs (KIP-320)."""
+    """The leader epoch that the client knows. The broker refuses the request if its own leader epoch differs
+    (KIP-320)."""
     last_epoch: int = -1
-    """Leader epoch of the last record before `offset`. It allows the broker to detect a truncation (KIP-595)."""
+    """The leader epoch of the last record before `offset`. With this epoch, the broker can detect a truncation
+    (KIP-595)."""
     max_bytes: int = 1 << 20
 
 
@@ -59,8 +62,8 @@ class FetchLimits(msgspec.Struct, frozen=True):
 
 
 class SessionStep(msgspec.Struct, frozen=True):
-    """The session fields of one request. It lists all partitions if `epoch` is 0 (a new session) or -1 (no session),
-    and otherwise only what has changed since the last request."""
+    """The session fields of one Fetch request. If `epoch` is 0 (a new session) or -1 (no session), `fetch` lists all
+    partitions. Otherwise `fetch` and `forget` contain only the changes since the last request."""
 
     session_id: int
     epoch: int
@@ -69,7 +72,7 @@ class SessionStep(msgspec.Struct, frozen=True):
 
 
 class FetchedPartition(msgspec.Struct):
-    """The response for one partition. Its records section is bytes [records_start, records_end) of the frame."""
+    """The response for one partition. Its records are in bytes [records_start, records_end) of the frame."""
 
     topic: str
     partition: int
@@ -80,19 +83,20 @@ class FetchedPartition(msgspec.Struct):
     records_start: int
     records_end: int
     aborted: list[tuple[int, int]]
-    """Aborted transactions that overlap the records: (producer id, first offset)."""
+    """The aborted transactions that overlap the records, as (producer id, first offset)."""
     preferred_read_replica: int = -1
     leader: int = -1
     leader_epoch: int = -1
-    """The current leader and its epoch, sent along with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951)."""
+    """The current leader and its epoch. The broker sends both with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH
+    (KIP-951)."""
     diverging_epoch: int = -1
     diverging_end: int = -1
-    """The largest epoch that the broker's log shares with the client's, and its end. Everything after it was truncated
-    (KIP-595)."""
+    """The largest leader epoch that the broker's log shares with the client's log, and the end of that epoch. The two
+    logs diverge after that end (KIP-595)."""
 
 
 class FetchResponse(msgspec.Struct):
-    """A Fetch response. A `session_id` of 0 means that the broker keeps no session."""
+    """A decoded Fetch response. If `session_id` is 0, the broker keeps no session."""
 
     error: int
     session_id: int
@@ -101,7 +105,8 @@ class FetchResponse(msgspec.Struct):
 
 
 def encode(version: int, limits: FetchLimits, step: SessionStep) -> bytes:
-    """Encode the body of a Fetch request. Raises Malformed if topic ids are required and a topic is not a valid id."""
+    """Encode the body of a Fetch request. Raises Malformed if the version requires topic ids and a topic is not a valid
+    id."""
     parts = [] if version >= _REPLICA_STATE_VERSION else [_CONSUMER]
     parts.append(
         _REQUEST.pack(
@@ -134,7 +139,7 @@ def _topics(version: int, topics: dict[str, list[bytes]]) -> bytes:
 
 
 def decode(version: int, reader: Reader) -> FetchResponse:
-    """Decode a Fetch response from its frame. The records are not copied. Raises WireError."""
+    """Decode a Fetch response without copying the records. Raises WireError."""
     throttle_ms, error, session_id = reader.unpack(_TOP)
     partitions: list[FetchedPartition] = []
     by_id = version >= FETCH_BY_TOPIC_ID

@@ -1,10 +1,13 @@
-"""A fetch session (KIP-227): the broker remembers the requested partitions, so a request contains only what has
-changed.
+"""The client's side of a fetch session (KIP-227). In a session, the broker remembers the requested partitions, so that
+a request contains only the changes.
 
-The broker keeps the position of each partition until it receives another one. Once it has delivered data, the position
-must be advanced or the partition forgotten. Otherwise the broker sends the same data again. `next_step` receives *all*
-partitions that are currently wanted and computes the difference. Only one request of a session may be in flight at a
-time. The module follows FetchSessionHandler in org.apache.kafka.clients and FetchSession in kafka.server.
+The broker keeps the position of each partition until the client sends another position. After the broker has delivered
+data, the client must advance the position or remove the partition from the session. Otherwise the broker sends the same
+data again.
+
+`next_step` receives all partitions that are currently wanted, and computes the changes. Only one request of a session
+may be in flight at a time. The module follows FetchSessionHandler in org.apache.kafka.clients and FetchSession in
+kafka.server.
 """
 
 from collections.abc import Mapping
@@ -15,15 +18,15 @@ from mirrord.kafka.protocol.primitives import TopicAndPartition
 
 NO_SESSION = 0
 FULL = 0
-"""The epoch of a request that opens a session and names all partitions."""
+"""The epoch of a request that opens a session and lists all partitions."""
 LAST_EPOCH = 2**31 - 1
 
 
 class FetchSession:
-    """The client's side of a session on one connection. A new connection needs a new session.
+    """A fetch session on one connection. A new connection needs a new session.
 
-    After any error, the next request names all partitions again. This also makes the broker drop a session that it may
-    still hold.
+    After any error, the next request lists all partitions again. If the broker still holds the old session, that
+    request also closes it.
     """
 
     __slots__ = ("_epoch", "_id", "_known")
@@ -35,16 +38,17 @@ class FetchSession:
 
     @property
     def open(self) -> bool:
-        """Whether the broker keeps a session, so that the next step contains only the difference."""
+        """Whether the broker keeps a session, so that the next request contains only the changes."""
         return self._epoch != FULL
 
     def knows(self, key: TopicAndPartition) -> bool:
-        """Return whether the broker's session includes this partition. If so, the broker reports it again only when
-        something about it has changed."""
+        """Return whether the broker's session includes this partition. In that case, the broker includes the partition
+        in a response only if there are records or its state has changed."""
         return self._epoch != FULL and key in self._known
 
     def next_step(self, wanted: Mapping[TopicAndPartition, FetchPosition]) -> SessionStep:
-        """Return the session fields of the next request, for exactly these partitions and positions."""
+        """Return the session fields of the next request, which then fetches exactly these partitions at these
+        positions."""
         known = self._known
         if self._epoch == FULL:
             step = SessionStep(self._id, FULL, list(wanted.items()), ())
@@ -56,22 +60,23 @@ class FetchSession:
         return step
 
     def answered(self, response: FetchResponse) -> bool:
-        """Process the response to the last step. Return False if the session is lost; the response then contains no
+        """Process the response to the last request. Return False if the session is lost. The response then contains no
         data.
 
-        FETCH_SESSION_ID_NOT_FOUND (the broker evicted the session), INVALID_FETCH_SESSION_EPOCH,
-        FETCH_SESSION_TOPIC_ID_ERROR and any other error of the whole request make the next request a full one.
+        The errors FETCH_SESSION_ID_NOT_FOUND (the broker evicted the session), INVALID_FETCH_SESSION_EPOCH and
+        FETCH_SESSION_TOPIC_ID_ERROR, and any other error of the whole request, end the session. The next request lists
+        all partitions.
         """
         if response.error != 0:
-            # A full request with the old session's id and epoch 0 also closes that session. An id that the broker does
-            # not know is not sent.
+            # A request with the old session's id and epoch 0 opens a new session and closes the old one. If the broker
+            # does not know the old id, the id is not sent.
             if response.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self._id = NO_SESSION
             self._epoch = FULL
             return False
         if response.session_id == NO_SESSION:
-            # The broker's session cache is full, or the session has no partitions left: each request is independent of
-            # the others.
+            # The broker's session cache is full, or the session has no partitions left. There is no session, and each
+            # request is independent.
             self._id = NO_SESSION
             self._epoch = FULL
             return True

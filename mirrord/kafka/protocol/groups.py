@@ -1,11 +1,13 @@
-"""Consumer groups and their committed offsets: FindCoordinator (API 10, versions 3 and 4), ListGroups (API 16, versions
-4 and 5), OffsetFetch (API 9, versions 7 and 8) and OffsetCommit (API 8, version 8).
+"""Encodes and decodes requests about consumer groups and their committed offsets: FindCoordinator (API 10, versions 3
+and 4), ListGroups (API 16, versions 4 and 5), OffsetFetch (API 9, versions 7 and 8) and OffsetCommit (API 8, version
+8).
 
-FindCoordinator 4 (KIP-699) and OffsetFetch 8 (KIP-709) handle many groups at once; both exist since Kafka 3.0. Earlier
-versions handle one group each. Offsets are committed in the way of a client outside the group (generation -1, no member
-id). A broker accepts such a commit while the group has no members, and rejects it with UNKNOWN_MEMBER_ID otherwise
-(org.apache.kafka.coordinator.group, validateOffsetCommit of ClassicGroup and ConsumerGroup). Topics are identified by
-name. Version 10 of these requests accepts only topic ids, so it is not used.
+FindCoordinator 4 (KIP-699) and OffsetFetch 8 (KIP-709) accept many groups in one request. Both exist since Kafka 3.0.
+Earlier versions accept one group. Offsets are committed like a client outside the group does it (generation -1, no
+member id). A broker accepts such a commit if the group has no members, and otherwise rejects it with UNKNOWN_MEMBER_ID
+(org.apache.kafka.coordinator.group, validateOffsetCommit of ClassicGroup and ConsumerGroup).
+
+Topics are identified by name. Version 10 of OffsetFetch and OffsetCommit accepts only topic ids, so it is not used.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -26,14 +28,14 @@ from mirrord.kafka.protocol.primitives import (
 )
 
 COORDINATORS_AT_ONCE = 4
-"""From this version of FindCoordinator on, one request can ask for many groups."""
+"""From this version on, a FindCoordinator request can contain many groups."""
 OFFSETS_AT_ONCE = 8
-"""From this version of OffsetFetch on, one request can ask for many groups."""
+"""From this version on, an OffsetFetch request can contain many groups."""
 TYPES_REPORTED = 5
-"""From this version of ListGroups on, the response contains the type of each group."""
+"""From this version on, a ListGroups response contains the type of each group."""
 
 _GROUP = INT8.pack(0)
-"""org.apache.kafka.common.requests.FindCoordinatorRequest.CoordinatorType.GROUP."""
+"""The code of CoordinatorType.GROUP (org.apache.kafka.common.requests.FindCoordinatorRequest)."""
 _FALSE = b"\x00"
 _NO_GENERATION = INT32.pack(-1)
 _COMMITTED = Struct(">iqi")
@@ -41,7 +43,7 @@ _ANSWERED = Struct(">ih")
 
 
 class Coordinator(msgspec.Struct, frozen=True):
-    """The broker that coordinates a group, or the error that explains why it is not known."""
+    """The broker that coordinates a group, or the error that explains why the coordinator is unknown."""
 
     error: int
     node: int
@@ -50,22 +52,23 @@ class Coordinator(msgspec.Struct, frozen=True):
 
 
 class ListedGroup(msgspec.Struct, frozen=True):
-    """A group as its coordinator lists it. The names of states and types are Kafka's (GroupState, GroupType)."""
+    """A group in the list of its coordinator. `state` and `kind` are Kafka's names (GroupState, GroupType)."""
 
     group: str
     protocol: str
-    """`consumer` for consumer groups; empty for groups with commits but without members."""
+    """`consumer` for consumer groups. Empty for a group with committed offsets but without members."""
     state: str
     kind: str = ""
-    """`Classic`, `Consumer`, `Share` or `Streams`; empty where the broker does not report it."""
+    """`Classic`, `Consumer`, `Share` or `Streams`. Empty if the broker does not report it."""
 
 
 class CommittedOffset(msgspec.Struct, frozen=True):
-    """The offset that a group has committed in one partition."""
+    """The committed offset of a group in one partition."""
 
     offset: int
     leader_epoch: int
-    """Leader epoch of the last consumed record, or -1, because a client does not have to state it when it commits."""
+    """The leader epoch of the last consumed record. It is -1 if the client did not state the epoch when it
+    committed."""
     metadata: str
 
 
@@ -118,8 +121,8 @@ def encode_fetch(version: int, groups: Collection[str]) -> bytes:
     """Encode the body of an OffsetFetch request for all committed offsets of these groups. Versions below 8 accept only
     one group.
 
-    The request does not wait for offsets that belong to an open transaction. For these, the previous offset is
-    returned.
+    The request does not wait for offsets in an open transaction. The response contains the previous offset in that
+    case.
     """
     all_topics = NULL
     if version >= OFFSETS_AT_ONCE:
@@ -145,7 +148,7 @@ def decode_fetch(version: int, reader: Reader, groups: Collection[str]) -> dict[
 
 
 def encode_commit(group: str, offsets: Mapping[TopicAndPartition, CommittedOffset]) -> bytes:
-    """Encode the body of an OffsetCommit request from a client outside the group."""
+    """Encode the body of an OffsetCommit request by a client outside the group."""
     topics: dict[str, list[bytes]] = {}
     for (topic, partition), commit in offsets.items():
         where = _COMMITTED.pack(partition, commit.offset, commit.leader_epoch)
@@ -188,7 +191,7 @@ def _coordinator(reader: Reader) -> tuple[str, Coordinator]:
 
 def _listed(version: int, reader: Reader) -> ListedGroup:
     group, protocol, state = reader.compact_string(), reader.compact_string(), reader.compact_string()
-    # The broker writes the type in lower case (org.apache.kafka.coordinator.group.Group.GroupType).
+    # The broker sends the type in lower case (org.apache.kafka.coordinator.group.Group.GroupType).
     kind = reader.compact_string().capitalize() if version >= TYPES_REPORTED else ""
     reader.skip_tags()
     return ListedGroup(group, protocol, state, kind)
@@ -203,8 +206,8 @@ def _group_offsets(reader: Reader) -> tuple[str, GroupOffsets]:
 
 
 def _offsets(reader: Reader) -> dict[TopicAndPartition, CommittedOffset]:
-    """Return the committed offsets. Partitions with an error, or with the offset -1 (nothing is committed), are
-    omitted."""
+    """Return the committed offsets. Partitions are omitted if they have an error, or the offset -1 (nothing is
+    committed)."""
     offsets: dict[TopicAndPartition, CommittedOffset] = {}
     for _ in range(reader.compact_count()):
         topic = reader.compact_string()

@@ -1,10 +1,12 @@
-"""Finds and parses messages of formats 0 and 1, which Kafka wrote before 0.11. It does not decompress wrappers.
+"""Finds and parses messages of formats 0 and 1, which Kafka wrote before 0.11. The module does not decompress wrappers.
 
-Layout (org.apache.kafka.common.record.LegacyRecord), big-endian: offset (8 bytes), size (4, of the bytes that follow
-it), CRC-32 (4, of the bytes that follow it), magic (1), attributes (1); in format 1 the time (8); then key and value,
-each with its length in 4 bytes. The magic is in the same place as in a v2 batch, so one byte distinguishes them. A
-message with a codec in its attributes is a wrapper: its value holds other messages, and its offset is that of the last
-inner message.
+All numbers are big-endian (org.apache.kafka.common.record.LegacyRecord). A message consists of these fields: offset (8
+bytes), size of the rest (4), CRC-32 of the rest (4), magic (1), attributes (1), in format 1 the timestamp (8), and then
+key and value. Key and value each have a length of 4 bytes in front. The magic has the same position as in a v2 batch,
+so one byte is enough to distinguish the formats.
+
+A message with a codec in its attributes is a wrapper. Its value holds other messages, and its offset is the offset of
+the last of these messages.
 """
 
 from binascii import crc32
@@ -17,28 +19,29 @@ from mirrord.kafka.protocol.record_batch import CODEC_MASK, LENGTH_OFFSET, LOG_A
 
 _HEAD = Struct(">qiIBB")
 _LEAST_SIZE = (14, 22)
-"""The size of a message with an empty key and value, by format."""
+"""The value of the size field in a message with an empty key and an empty value, for formats 0 and 1."""
 _TIME = Struct(">q")
 _LENGTH = Struct(">i")
 MAGIC_OFFSET = 16
 NO_TIME = -1
-"""The time of a record that has none (org.apache.kafka.common.record.RecordBatch.NO_TIMESTAMP)."""
+"""The timestamp of a record that has none (org.apache.kafka.common.record.RecordBatch.NO_TIMESTAMP)."""
 GROUP_BYTES = 64 << 10
-"""Kafka stores uncompressed messages one by one. They are handled in groups of about this number of bytes."""
+"""Kafka stores uncompressed messages one by one. This module combines them into groups of about this number of
+bytes."""
 
 
 class Group(NamedTuple):
-    """Consecutive messages buffer[start:end]: either one wrapper, or several uncompressed messages."""
+    """Consecutive messages in buffer[start:end]. A group is either one wrapper, or several uncompressed messages."""
 
     start: int
     end: int
     first: int
-    """The offset of the first message; -1 for a wrapper, because only its content shows the offset."""
+    """The offset of the first message. It is -1 for a wrapper, because only the content of a wrapper shows it."""
     last: int
 
 
 class OldMessage(NamedTuple):
-    """One message. `time_ms` is NO_TIME in format 0."""
+    """One message of format 0 or 1. `time_ms` is NO_TIME in format 0."""
 
     offset: int
     magic: int
@@ -49,12 +52,12 @@ class OldMessage(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """The compression codec. It is not 0 in a wrapper."""
+        """The compression codec. It is 0 unless the message is a wrapper."""
         return self.attributes & CODEC_MASK
 
     @property
     def is_append_time(self) -> bool:
-        """Whether the time is the log append time."""
+        """Whether the timestamp is the log append time."""
         return self.magic > 0 and bool(self.attributes & LOG_APPEND_TIME)
 
 
@@ -64,8 +67,8 @@ def is_old(buffer: Bytes, at: int, end: int) -> bool:
 
 
 def group(buffer: Bytes, start: int, end: int, most: int = 1 << 30) -> Group | None:
-    """Return the group of messages at buffer[start], at most `most` of them. Return None if not even one message is
-    complete. Raises Malformed."""
+    """Return the group that begins at buffer[start], with at most `most` messages. Return None if the first message is
+    incomplete. Raises Malformed."""
     at, first, last, count = start, -1, -1, 0
     while count < most and at - start < GROUP_BYTES and is_old(buffer, at, end) and end - at >= _HEAD.size:
         offset, size, _, magic, attributes = _HEAD.unpack_from(buffer, at)
@@ -73,7 +76,7 @@ def group(buffer: Bytes, start: int, end: int, most: int = 1 << 30) -> Group | N
         if offset <= last or size < _LEAST_SIZE[magic]:
             raise Malformed(f"a message of format {magic} with offset {offset} after {last}, and {size} bytes")
         if behind > end:
-            break  # a broker may cut off the last message of a response; the next response has it in full
+            break  # a broker may cut off the last message of a response; the next response contains it in full
         if attributes & CODEC_MASK:
             return Group(at, behind, -1, offset) if at == start else Group(start, at, first, last)
         first = offset if first < 0 else first
@@ -82,10 +85,10 @@ def group(buffer: Bytes, start: int, end: int, most: int = 1 << 30) -> Group | N
 
 
 def parse(data: bytes, *, checked: bool) -> list[OldMessage]:
-    """Return the messages in these bytes, all of which must be complete. Raises Malformed.
+    """Return the messages in these bytes. All of them must be complete. Raises Malformed.
 
-    `checked` says whether checksums are verified. Kafka verifies those of messages in a log, but not those of messages
-    inside a wrapper.
+    If `checked` is set, checksums are verified. Kafka verifies the checksums of messages in a log, but not of messages
+    in a wrapper.
     """
     found: list[OldMessage] = []
     at = 0
@@ -113,11 +116,13 @@ def parse(data: bytes, *, checked: bool) -> list[OldMessage]:
 
 
 def inside(wrapper: OldMessage, unpacked: bytes) -> list[OldMessage]:
-    """Return the messages in a wrapper, with the offsets and times that consumers see. Raises Malformed."""
+    """Return the messages in a wrapper, with the offsets and timestamps that consumers see. `unpacked` is the
+    decompressed value of the wrapper. Raises Malformed."""
     found = parse(unpacked, checked=False)
     if not found:
         raise Malformed("a wrapper with nothing inside")
-    # Format 1 introduced relative offsets (KIP-31). The wrapper has the offset of the last message.
+    # Format 1 introduced relative offsets inside wrappers (KIP-31). The wrapper itself has the offset of its last
+    # message.
     base = wrapper.offset - found[-1].offset if wrapper.magic else 0
     read: list[OldMessage] = []
     for message in found:
@@ -131,7 +136,7 @@ def inside(wrapper: OldMessage, unpacked: bytes) -> list[OldMessage]:
 
 
 def _field(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    """Return a key or a value, and the position after it."""
+    """Return the key or value at data[at], and the position after it."""
     if end - at < _LENGTH.size:
         raise Malformed("a message ends inside of a length")
     (length,) = _LENGTH.unpack_from(data, at)

@@ -1,5 +1,8 @@
-"""ListOffsets (API 2, versions 6 to 8) and OffsetForLeaderEpoch (API 23, version 4): where a partition's log begins and
-ends, which offset belongs to a time, and where a leader epoch ends. Both requests identify topics by name."""
+"""Encodes and decodes ListOffsets (API 2, versions 6 to 8) and OffsetForLeaderEpoch (API 23, version 4).
+
+ListOffsets reports where a log begins and ends, and which offset belongs to a timestamp. OffsetForLeaderEpoch reports
+where a leader epoch ends. Both requests identify topics by name.
+"""
 
 from collections.abc import Callable, Iterable
 from struct import Struct
@@ -12,13 +15,13 @@ from mirrord.kafka.protocol.primitives import INT32, NO_TAGS, Reader, compact_ar
 T = TypeVar("T")
 
 EARLIEST = -2
-"""Value used instead of a time: the log start offset."""
+"""A special timestamp in a request. It selects the log start offset."""
 LATEST = -1
-"""Value used instead of a time: the high watermark, or the last stable offset if only committed records are
-requested."""
+"""A special timestamp in a request. It selects the high watermark, or the last stable offset if the request reads only
+committed records."""
 EARLIEST_LOCAL = -4
-"""Value used instead of a time: the start of the part of the log that is still local (KIP-405, version 8). Anything
-before it is only in remote storage."""
+"""A special timestamp in a request. It selects the start of the local part of the log (KIP-405, version 8). Records
+before that offset are only in remote storage."""
 
 _CONSUMER = -1
 _LIST_HEAD = Struct(">ib")
@@ -29,8 +32,8 @@ _EPOCH_END = Struct(">hiiq")
 
 
 class OffsetQuestion(msgspec.Struct, frozen=True):
-    """A question for the offset of the first record with this time (ms) or a later one. The time can also be EARLIEST,
-    LATEST or EARLIEST_LOCAL."""
+    """A question for the offset of the first record with the timestamp `time` (ms) or a later one. `time` can also be
+    EARLIEST, LATEST or EARLIEST_LOCAL."""
 
     topic: str
     partition: int
@@ -39,7 +42,7 @@ class OffsetQuestion(msgspec.Struct, frozen=True):
 
 
 class ListedOffset(msgspec.Struct, frozen=True):
-    """The answer to an `OffsetQuestion`. `offset` is -1 if no record is that recent; `time` is -1 for EARLIEST and
+    """The answer to an `OffsetQuestion`. `offset` is -1 if there is no such record. `time` is -1 for EARLIEST and
     LATEST."""
 
     topic: str
@@ -51,8 +54,8 @@ class ListedOffset(msgspec.Struct, frozen=True):
 
 
 class EpochQuestion(msgspec.Struct, frozen=True):
-    """A question for the offset at which `epoch` ends. A broker whose own epoch is not `leader_epoch` refuses to answer
-    (KIP-320)."""
+    """A question for the offset at which the leader epoch `epoch` ends. `leader_epoch` is the current epoch. A broker
+    with another current epoch refuses to answer (KIP-320)."""
 
     topic: str
     partition: int
@@ -61,11 +64,11 @@ class EpochQuestion(msgspec.Struct, frozen=True):
 
 
 class EpochEnd(msgspec.Struct, frozen=True):
-    """The answer to an `EpochQuestion`: the largest epoch that is not above the requested one, and the offset at which
-    it ends.
+    """The answer to an `EpochQuestion`: the largest epoch in the log that is not above the requested one, and the
+    offset at which it ends.
 
-    For the current epoch, the end is the leader's log end, including records that are not replicated yet. Both values
-    are -1 if the log has no such epoch.
+    The end of the current epoch is the leader's log end, which includes records that are not replicated yet. `epoch`
+    and `end` are -1 if the log has no such epoch.
     """
 
     topic: str
@@ -90,7 +93,7 @@ def decode_list_offsets(reader: Reader) -> list[ListedOffset]:
 
 
 def encode_epoch_ends(questions: Iterable[EpochQuestion]) -> bytes:
-    """Encode the body of an OffsetForLeaderEpoch request, in the way a consumer sends it."""
+    """Encode the body of an OffsetForLeaderEpoch request, with the replica id of a consumer."""
     topics: dict[str, list[bytes]] = {}
     for question in questions:
         partition = _EPOCH_PARTITION.pack(question.partition, question.leader_epoch, question.epoch, 0)

@@ -1,6 +1,7 @@
-"""Metadata (API 3): the leaders of partitions, and the ids of the cluster and of its topics. Versions 11 to 13.
+"""Encodes and decodes Metadata (API 3, versions 11 to 13), which reports the leaders of partitions, and the ids of the
+cluster and of its topics.
 
-From version 12 on, topics can be requested by id (KIP-516). Version 13 may return REBOOTSTRAP_REQUIRED for the whole
+From version 12 on, topics can be requested by id (KIP-516). Version 13 can return REBOOTSTRAP_REQUIRED for the whole
 request (KIP-1102).
 """
 
@@ -25,7 +26,7 @@ _TOP_LEVEL_ERROR = 13
 _NO_ID = bytes(UUID_LENGTH)
 _FALSE, _TRUE = b"\x00", b"\x01"
 NOT_REPORTED = -(1 << 31)
-"""The value of `TopicMetadata.allowed` if the request did not ask for it."""
+"""The value of `TopicMetadata.allowed` if the request did not ask for the permitted operations."""
 _PARTITION = Struct(">hiii")
 
 
@@ -37,7 +38,7 @@ class Broker(msgspec.Struct, frozen=True):
 
 
 class Partition(msgspec.Struct, frozen=True):
-    """One partition of a topic. `leader` is -1 while the partition has no leader."""
+    """The metadata of one partition. `leader` is -1 while the partition has no leader."""
 
     error: int
     partition: int
@@ -49,7 +50,7 @@ class Partition(msgspec.Struct, frozen=True):
 
 
 class TopicMetadata(msgspec.Struct, frozen=True):
-    """One topic. `name` is None for a topic that was requested by id and does not exist."""
+    """The metadata of one topic. `name` is None if the topic was requested by id and does not exist."""
 
     error: int
     name: str | None
@@ -57,8 +58,8 @@ class TopicMetadata(msgspec.Struct, frozen=True):
     internal: bool
     partitions: list[Partition]
     allowed: int = NOT_REPORTED
-    """The operations that this client may perform, one bit each (KIP-430). Bit numbers are the codes of
-    org.apache.kafka.common.acl.AclOperation."""
+    """The operations that this client may perform on the topic, one bit each (KIP-430). The bit numbers are the codes
+    of org.apache.kafka.common.acl.AclOperation."""
 
 
 class Metadata(msgspec.Struct, frozen=True):
@@ -70,11 +71,11 @@ class Metadata(msgspec.Struct, frozen=True):
 
 
 def encode(version: int, topics: Iterable[str] | None, ids: Iterable[str] = (), *, allowed: bool = False) -> bytes:
-    """Encode the body of a Metadata request for topics by name and, from version 12 on, by id; None requests all
-    topics.
+    """Encode the body of a Metadata request. `topics` are topic names, and None requests all topics. From version 12
+    on, `ids` can add topics by id.
 
-    The request never creates a topic. `allowed` also requests the operations that this client may perform on each
-    topic.
+    The request never creates a topic. If `allowed` is set, the response also contains the operations that this client
+    may perform on each topic.
     """
     if topics is None:
         wanted = NULL

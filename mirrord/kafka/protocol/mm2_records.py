@@ -1,9 +1,10 @@
-"""The records that MirrorMaker 2 writes for Kafka's own tools: heartbeats, checkpoints and offset syncs, byte for byte.
+"""Encodes and decodes the records that MirrorMaker 2 writes for Kafka's own tools: heartbeats, checkpoints and offset
+syncs.
 
-They have the format that org.apache.kafka.connect.mirror.{Heartbeat,Checkpoint,OffsetSync} write and read: fields one
-after the other, big-endian, a string as an INT16 length and UTF-8 (org.apache.kafka.common.protocol.types.Type.STRING).
-Values of heartbeats and checkpoints begin with their version, an INT16 that is 0; an offset sync has no version. Bytes
-after the last known field are ignored, as in the Java classes.
+The bytes equal those of Heartbeat, Checkpoint and OffsetSync in org.apache.kafka.connect.mirror. The fields follow one
+after the other, in big-endian order. A string is an INT16 length and UTF-8
+(org.apache.kafka.common.protocol.types.Type.STRING). The values of heartbeats and checkpoints begin with their version,
+an INT16 that is 0. An offset sync has no version. As in the Java classes, bytes after the last known field are ignored.
 """
 
 from struct import Struct
@@ -21,8 +22,8 @@ _VERSIONED_TIME = Struct(">hq")
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """A heartbeat: the flow from `source` to `target` was alive at this time. The record is in the topic
-    `heartbeats`."""
+    """A record in the topic `heartbeats`. It shows that the flow from `source` to `target` was running at
+    `timestamp_ms`."""
 
     source: str
     target: str
@@ -40,15 +41,15 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
     @staticmethod
     def decode(key: bytes | None, value: bytes | None) -> "Heartbeat":
-        """Return the heartbeat in a record. Raises WireError if the record holds none."""
+        """Return the heartbeat in a record. Raises WireError if the record does not contain a heartbeat."""
         names, body = _reader(key, "key"), _reader(value, "value")
         _version(body)
         return Heartbeat(_text(names), _text(names), body.int64())
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """A position of a consumer group: the offset `upstream` that it committed at the source corresponds to `downstream`
-    at the target. The record is in the topic `<source>.checkpoints.internal` of the target."""
+    """A record in the topic `<source>.checkpoints.internal` at the target. It shows that a consumer group's committed
+    offset `upstream` at the source corresponds to the offset `downstream` at the target."""
 
     group: str
     topic: str
@@ -56,7 +57,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
     partition: int
     upstream: int
     downstream: int
-    """The next offset to be read."""
+    """The next offset to read at the target."""
     metadata: str = ""
 
     @property
@@ -71,15 +72,15 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
     @staticmethod
     def decode(key: bytes | None, value: bytes | None) -> "Checkpoint":
-        """Return the checkpoint in a record. Raises WireError if the record holds none."""
+        """Return the checkpoint in a record. Raises WireError if the record does not contain a checkpoint."""
         names, body = _reader(key, "key"), _reader(value, "value")
         _version(body)
         return Checkpoint(_text(names), _text(names), names.int32(), body.int64(), body.int64(), _text(body))
 
 
 class OffsetSync(msgspec.Struct, frozen=True):
-    """The offsets of one record at the source and at the target, stored in `mm2-offset-syncs.<other
-    cluster>.internal`."""
+    """A record in the topic `mm2-offset-syncs.<other cluster>.internal`. It contains the offsets of one copied record
+    at the source (`upstream`) and at the target (`downstream`)."""
 
     topic: str
     """The topic's name at the source."""
@@ -99,7 +100,7 @@ class OffsetSync(msgspec.Struct, frozen=True):
 
     @staticmethod
     def decode(key: bytes | None, value: bytes | None) -> "OffsetSync":
-        """Return the offset sync in a record. Raises WireError if the record holds none."""
+        """Return the offset sync in a record. Raises WireError if the record does not contain an offset sync."""
         names, body = _reader(key, "key"), _reader(value, "value")
         return OffsetSync(_text(names), names.int32(), body.int64(), body.int64())
 

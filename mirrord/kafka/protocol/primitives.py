@@ -1,7 +1,8 @@
-"""The protocol's primitive types: a bounds-checked reader, and functions that encode values.
+"""The primitive types of Kafka's protocol: a reader with bounds checks, and functions that encode values.
 
-See Kafka's protocol guide, "Protocol Primitive Types". The compact forms and tagged fields are defined in KIP-482. All
-numbers are big-endian. A reader never reads past its end, and never allocates more than the given bytes can justify.
+Kafka's protocol guide defines the types ("Protocol Primitive Types"), and KIP-482 defines the compact forms and tagged
+fields. All numbers are big-endian. A reader never reads past its end, and allocates no more memory than the remaining
+bytes can justify.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -15,7 +16,7 @@ from mirrord.kafka.protocol.errors import Malformed, Oversize, Truncated
 
 T = TypeVar("T")
 TopicAndPartition = tuple[str, int]
-"""A topic, by its name or, where a request's version requires it, by its id; and a partition of it."""
+"""A topic and one of its partitions. The topic is a name, or an id if the version of the request requires ids."""
 
 INT8 = Struct(">b")
 INT16 = Struct(">h")
@@ -24,24 +25,24 @@ INT64 = Struct(">q")
 
 UUID_LENGTH = 16
 ZERO_UUID = "A" * 22
-"""The null id (org.apache.kafka.common.Uuid.ZERO_UUID)."""
+"""The text of the null id (org.apache.kafka.common.Uuid.ZERO_UUID)."""
 
 NO_TAGS = b"\x00"
 EMPTY_ARRAY = b"\x01"
 NULL = b"\x00"
-"""A null compact string, null compact bytes or a null compact array."""
+"""The encoding of a null compact string, null compact bytes or a null compact array."""
 
 
 @lru_cache(maxsize=8192)
 def uuid_text(raw: bytes) -> str:
-    """Return the text for 16 bytes as Kafka writes it (Uuid.toString): URL-safe base64 without padding, 22
-    characters."""
+    """Return an id of 16 bytes as text, as Kafka formats it (Uuid.toString): 22 characters of URL-safe base64 without
+    padding."""
     return urlsafe_b64encode(raw)[:22].decode("ascii")
 
 
 @lru_cache(maxsize=8192)
 def uuid_bytes(text: str) -> bytes:
-    """Return the 16 bytes for the text of an id. Raises Malformed if the text is not an id."""
+    """Return the 16 bytes of an id that is given as text. Raises Malformed if the text is not an id."""
     try:
         raw = urlsafe_b64decode(text.encode("ascii") + b"==")
     except ValueError:
@@ -54,8 +55,8 @@ def uuid_bytes(text: str) -> bytes:
 class Reader:
     """Reads values from buffer[position:end], one after the other.
 
-    Raises Truncated if the bytes end too early, Oversize for a length that cannot fit, and Malformed for a value
-    outside the range of its type.
+    Raises Truncated if the bytes end too early, and Oversize if a length exceeds the remaining bytes. Raises Malformed
+    for a value outside the range of its type.
     """
 
     __slots__ = ("buffer", "end", "position")
@@ -70,7 +71,7 @@ class Reader:
         return self.end - self.position
 
     def advance(self, length: int) -> int:
-        """Skip `length` bytes and return their start."""
+        """Skip `length` bytes, and return the position of the first skipped byte."""
         start = self.position
         if length < 0:
             raise Malformed(f"a length of {length} at byte {start}")
@@ -80,7 +81,7 @@ class Reader:
         return start
 
     def unpack(self, layout: Struct) -> tuple[Any, ...]:
-        """Read several fixed-size values at once."""
+        """Read several values of fixed size at once."""
         return layout.unpack_from(self.buffer, self.advance(layout.size))
 
     def boolean(self) -> bool:
@@ -99,7 +100,7 @@ class Reader:
         return INT64.unpack_from(self.buffer, self.advance(8))[0]
 
     def unsigned_varint(self) -> int:
-        """Read an unsigned varint of at most five bytes, 32 bits (ByteUtils.readUnsignedVarint)."""
+        """Read an unsigned varint of at most five bytes and 32 bits (ByteUtils.readUnsignedVarint)."""
         buffer, position, end = self.buffer, self.position, self.end
         if position < end and buffer[position] < 0x80:  # almost always
             self.position = position + 1
@@ -126,14 +127,14 @@ class Reader:
         return uuid_text(bytes(self.buffer[start : start + UUID_LENGTH]))
 
     def compact_length(self) -> int:
-        """Read the length of a compact string, of compact bytes or of a records value; -1 for null."""
+        """Read the length of a compact string, of compact bytes or of a records section. Return -1 for null."""
         length = self.unsigned_varint() - 1
         if length > self.end - self.position:
             raise Oversize(f"a value of {length} bytes at byte {self.position}, {self.remaining} left")
         return length
 
     def string(self) -> str:
-        """Read a string with an INT16 length, as used before KIP-482."""
+        """Read a string with an INT16 length, the form from before KIP-482."""
         return self._text(self.int16())
 
     def compact_string(self) -> str:
@@ -147,12 +148,12 @@ class Reader:
         return None if length < 0 else self._text(length)
 
     def compact_array(self, element: Callable[["Reader"], T]) -> list[T]:
-        """Read a compact array; null is read as empty. `element` reads one element and must consume at least
-        one byte."""
+        """Read a compact array, and return an empty list for null. `element` reads one element, and must consume at
+        least one byte."""
         return [element(self) for _ in range(self.compact_count())]
 
     def compact_count(self) -> int:
-        """Read the number of elements of a compact array. Null counts as no elements."""
+        """Read the number of elements of a compact array, which is 0 for null."""
         count = self.unsigned_varint() - 1
         # Every element is at least one byte long, so a larger count cannot be valid.
         if count > self.end - self.position:
@@ -165,7 +166,7 @@ class Reader:
             self.tag()
 
     def compact_tags(self) -> int:
-        """Read the number of tagged fields that follow. Each of them is then read with `tag`."""
+        """Read the number of tagged fields that follow. The caller then reads each tagged field with `tag`."""
         buffer, position = self.buffer, self.position
         if position < self.end and buffer[position] == 0:  # almost always
             self.position = position + 1
@@ -176,14 +177,14 @@ class Reader:
         return count
 
     def tag(self) -> tuple[int, "Reader"]:
-        """Read one tagged field: return its number and a reader that is limited to its bytes."""
+        """Read one tagged field. Return its number, and a reader that is limited to its bytes."""
         number = self.unsigned_varint()
         length = self.unsigned_varint()
         start = self.advance(length)
         return number, Reader(self.buffer, start, start + length)
 
     def expect_end(self) -> None:
-        """Raise Malformed if bytes are left."""
+        """Raise Malformed if there are unread bytes."""
         if self.position != self.end:
             raise Malformed(f"{self.remaining} bytes too many, from byte {self.position} on")
 
@@ -196,7 +197,7 @@ class Reader:
 
 
 def unsigned_varint(value: int) -> bytes:
-    """Encode an unsigned varint: at most five bytes, seven bits each, lowest bits first."""
+    """Encode an unsigned varint: at most five bytes with seven bits each, lowest bits first."""
     if value < 0x80:
         return bytes((value,))
     if value < 0x4000:
@@ -218,7 +219,7 @@ def compact_nullable_string(text: str | None) -> bytes:
 
 
 def nullable_string(text: str | None) -> bytes:
-    """Encode a string with an INT16 length, which is the form of the client id in a request header."""
+    """Encode a string with an INT16 length. The client id in a request header has this form."""
     if text is None:
         return INT16.pack(-1)
     data = text.encode("utf-8")

@@ -1,7 +1,9 @@
-"""Produce (API 0): send batches of several partitions, and read the results. The batches themselves are never copied.
+"""Encodes Produce requests (API 0) with batches for several partitions, and decodes the responses. The batches
+themselves are never copied.
 
-Versions 9 to 13. Topics are named by their name up to version 12, and by their id in version 13 (KIP-516). In the code
-below, `topic` means either of them. Version 10 added the current leader as a tagged field of the response (KIP-951).
+Versions 9 to 13 are supported. Versions up to 12 identify topics by name, and version 13 identifies them by id
+(KIP-516). In this module, `topic` means the name or the id, depending on the version. Version 10 added the current
+leader as a tagged field of the response (KIP-951).
 """
 
 from collections.abc import Sequence
@@ -25,23 +27,24 @@ from mirrord.kafka.protocol.primitives import (
 ALL_REPLICAS = -1
 _HEAD = Struct(">hi")
 _INDEX = Struct(">i")
-# Partition, error, base offset, log append time, log start offset, and the shortest possible rest: three bytes, which
-# usually mean no record errors, no message and no tags.
+# The fields are: partition, error, base offset, log append time, log start offset, and the last three bytes. These
+# bytes usually say that there are no record errors, no message and no tags.
 _ANSWER = Struct(">ihqqq3s")
 _USUAL_TAIL = b"\x01\x00\x00"
-# A response for one topic by its id: a count, the id, a count; then these partitions; no tags, throttle time, no tags.
+# The layout of a response for one topic by id. First come a count, the id and a count, then the partitions, and then no
+# tags, the throttle time and no tags.
 _ONE_TOPIC = (">B16sB", "ihqqq3s", "BiB")
 _BESIDE = calcsize(_ONE_TOPIC[0]) + calcsize(f">{_ONE_TOPIC[2]}")
 _FIELDS = 6
 _MOST_COUNTED = 0x7F - 1
-"""Up to this number of partitions, the count fits into one byte."""
-# A partition, and the length of a batch of 16 KiB to 2 MiB as a varint of three bytes.
+"""The largest number of partitions for which the encoded count takes one byte."""
+# A partition, and the length of a batch of 16 KiB to 2 MiB, which is a varint of three bytes.
 _LONG = Struct(">iBBB")
 _END = NO_TAGS * 3
 _LEADER = Struct(">ii")
 
 ProduceEntry = tuple[str, int, Bytes]
-"""Topic (name or id, as the version requires), partition, and one record batch."""
+"""A topic (name or id, as the version requires), a partition, and one record batch."""
 
 
 class ProducedPartition(msgspec.Struct):
@@ -52,13 +55,13 @@ class ProducedPartition(msgspec.Struct):
     error: int
     base_offset: int
     log_append_ms: int
-    """The topic's append time, or -1 if the topic keeps the timestamps of the records."""
+    """The time at which the broker appended the batch. It is -1 if the topic keeps the timestamps of the records."""
     log_start_offset: int
     message: str = ""
-    """The broker's explanation of an error, with the records that caused it."""
+    """The broker's explanation of an error, which includes the records that caused it."""
     leader: int = -1
     leader_epoch: int = -1
-    """The current leader and its epoch, sent along with NOT_LEADER_OR_FOLLOWER (KIP-951)."""
+    """The current leader and its epoch. The broker sends both with NOT_LEADER_OR_FOLLOWER (KIP-951)."""
 
 
 class ProduceResponse(msgspec.Struct):
@@ -67,13 +70,14 @@ class ProduceResponse(msgspec.Struct):
 
 
 def encode(version: int, timeout_ms: int, entries: Sequence[ProduceEntry]) -> tuple[list[Bytes], int]:
-    """Return the body of a Produce request as parts to be sent one after the other, and their total length.
+    """Return the body of a Produce request as parts, and their total length. The parts must be sent one after the
+    other. The first part is `bytes`.
 
-    The first part is `bytes`. All in-sync replicas must acknowledge. Raises ValueError for two batches of one
-    partition, because a broker answers once for both and silently drops one of them. Takes about 1.5 µs for one batch.
+    The request requires an acknowledgement by all in-sync replicas. Raises ValueError for two batches of one partition,
+    because a broker silently drops one of them and answers once. The call takes about 1.5 µs for one batch.
     """
     by_id = version >= PRODUCE_BY_TOPIC_ID
-    if len(entries) == 1:  # the usual request of a lane with small batches
+    if len(entries) == 1:  # the usual request for a lane with small batches
         ((topic, partition, batch),) = entries
         length = len(batch)
         head = _beginning(timeout_ms, topic, by_id, 1) + _INDEX.pack(partition) + unsigned_varint(length + 1)
@@ -90,8 +94,8 @@ def encode(version: int, timeout_ms: int, entries: Sequence[ProduceEntry]) -> tu
         partitions[partition] = batch
     parts: list[Bytes] = []
     size = 0
-    # The bytes between two batches are one object: the end of the first batch's entry and the beginning of the next
-    # one.
+    # The bytes between two batches are one `bytes` object. This object holds the end of the first batch's entry and the
+    # beginning of the next entry.
     between = _head(timeout_ms, len(topics))
     for topic, partitions in topics.items():
         between += _topic(topic, by_id, len(partitions))
@@ -108,7 +112,8 @@ def encode(version: int, timeout_ms: int, entries: Sequence[ProduceEntry]) -> tu
 
 
 def _of_one_topic(between: bytes, entries: Sequence[ProduceEntry]) -> tuple[list[Bytes], int]:
-    """Encode a request for one topic, which is the usual case."""
+    """Encode a Produce request with several partitions of one topic, which is the usual case. `between` is the
+    beginning of the body."""
     parts: list[Bytes] = []
     size = len(_END)
     for _, partition, batch in entries:
@@ -139,7 +144,7 @@ def _beginning(timeout_ms: int, topic: str, by_id: bool, partitions: int) -> byt
 
 
 def decode(version: int, reader: Reader) -> ProduceResponse:
-    """Decode a Produce response from its frame. Raises WireError."""
+    """Decode a Produce response. Raises WireError."""
     by_id = version >= PRODUCE_BY_TOPIC_ID
     if by_id and (usual := _decode_usual(reader)) is not None:
         return usual
@@ -161,7 +166,7 @@ def decode(version: int, reader: Reader) -> ProduceResponse:
 
 
 def _decode_usual(reader: Reader) -> ProduceResponse | None:
-    """Decode a response for batches of one topic without error details. Return None if the response is of
+    """Decode a response in its usual form: batches of one topic, and no error details. Return None if the response has
     another form."""
     count, rest = divmod(reader.remaining - _BESIDE, _ANSWER.size)
     if rest or not 0 < count <= _MOST_COUNTED:

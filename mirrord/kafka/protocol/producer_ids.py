@@ -1,5 +1,7 @@
-"""InitProducerId (API 22, versions 3 to 5) and DescribeProducers (API 61, version 0): a lane's own producer id, and the
-producer state that a partition's leader remembers.
+"""Encodes and decodes InitProducerId (API 22, versions 3 to 5) and DescribeProducers (API 61, version 0).
+
+InitProducerId returns a new producer id for a lane. DescribeProducers returns the producer state that a partition's
+leader remembers.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +11,7 @@ import msgspec
 
 from mirrord.kafka.protocol.primitives import INT32, NO_TAGS, NULL, Reader, compact_array, compact_string
 
-# Transaction timeout (not used here), producer id, producer epoch.
+# The fields are: transaction timeout (not used here), producer id, producer epoch.
 _INIT = Struct(">iqh")
 _ALLOCATED = Struct(">ihqh")
 _PRODUCER = Struct(">qiiqiq")
@@ -18,8 +20,7 @@ _PRODUCER = Struct(">qiiqiq")
 class ProducerIdentity(msgspec.Struct, frozen=True):
     """A new producer id and its epoch.
 
-    The error COORDINATOR_LOAD_IN_PROGRESS, which a broker may return shortly after its start, means that the client
-    must retry.
+    A broker may return the error COORDINATOR_LOAD_IN_PROGRESS shortly after its start. The client must then retry.
     """
 
     error: int
@@ -28,9 +29,10 @@ class ProducerIdentity(msgspec.Struct, frozen=True):
 
 
 class ActiveProducer(msgspec.Struct, frozen=True):
-    """The state that a partition's leader remembers about one producer.
+    """The state of one producer that a partition's leader remembers.
 
-    It expires when the timestamp of the producer's last record is too old, even if that record was appended recently.
+    The state expires when the timestamp of the producer's last record is too old, even if that record was appended
+    recently.
     """
 
     producer_id: int
@@ -39,12 +41,11 @@ class ActiveProducer(msgspec.Struct, frozen=True):
     last_timestamp_ms: int
     coordinator_epoch: int
     transaction_start_offset: int
-    """Start offset of the open transaction; -1 if the producer has none."""
+    """Start offset of the producer's open transaction, or -1 if it has none."""
 
 
 class PartitionProducers(msgspec.Struct, frozen=True):
-    """The producers whose state the leader of a partition holds. Their state includes batches above the high
-    watermark."""
+    """The producers that the leader of a partition remembers. Their state includes batches above the high watermark."""
 
     topic: str
     partition: int
@@ -67,7 +68,7 @@ def decode_init_producer_id(reader: Reader) -> ProducerIdentity:
 
 
 def encode_describe_producers(topics: Mapping[str, Iterable[int]]) -> bytes:
-    """Encode the body of a DescribeProducers request about these partitions, by topic name."""
+    """Encode the body of a DescribeProducers request for these partitions, by topic name."""
     elements = (
         compact_string(topic) + compact_array(INT32.pack(partition) for partition in partitions) + NO_TAGS
         for topic, partitions in topics.items()

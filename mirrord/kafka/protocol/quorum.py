@@ -1,8 +1,9 @@
-"""DescribeQuorum (API 55, version 1; KIP-595, KIP-836): the current time at the cluster's active controller.
+"""Encodes and decodes DescribeQuorum (API 55, version 1; KIP-595, KIP-836), which reveals the current time at the
+cluster's active controller.
 
-The response says when each voter had last caught up, by the leader's clock. For the leader itself, this is the current
-moment (org.apache.kafka.raft.LeaderState). No other request returns the time of a clock in the cluster without writing.
-It requires the permission to DESCRIBE the cluster, and a cluster without ZooKeeper.
+The response contains the time at which each voter last caught up, by the leader's clock. For the leader itself, that is
+the current time (org.apache.kafka.raft.LeaderState). No other request reads a clock of the cluster without writing. The
+client must be allowed to DESCRIBE the cluster, and the cluster must run without ZooKeeper.
 """
 
 from struct import Struct
@@ -12,14 +13,14 @@ import msgspec
 from mirrord.kafka.protocol.primitives import INT32, NO_TAGS, Reader, compact_array, compact_string
 
 _TOPIC = "__cluster_metadata"
-# Partition, error, leader, leader epoch, high watermark.
+# The fields are: partition, error, leader, leader epoch, high watermark.
 _PARTITION = Struct(">ihiiq")
-# Replica, log end, time of its last fetch, time when it had last caught up.
+# The fields are: replica, log end offset, time of its last fetch, time at which it last caught up.
 _REPLICA = Struct(">iqqq")
 
 
 class QuorumTime(msgspec.Struct, frozen=True):
-    """The controller's time. `now_ms` is None if the response does not contain it."""
+    """The controller's current time. `now_ms` is None if the response does not contain the time."""
 
     error: int
     now_ms: int | None

@@ -1,11 +1,12 @@
-"""The form of a decoded record, for all message formats."""
+"""The form of a decoded record, which is the same for all message formats."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 
 class DecodedRecord(NamedTuple):
-    """A decoded record. `offset` is its offset in the log from which it was read. The keys of headers are text."""
+    """A decoded record. `offset` is the record's offset in the log from which it was read. The keys of headers are
+    text."""
 
     offset: int
     time_ms: int

@@ -1,10 +1,11 @@
-"""Reads, checks and patches the headers of v2 record batches. The records after the header are not examined.
+"""Reads, checks and patches the headers of v2 record batches. The records after the header are not decoded.
 
-Layout: org.apache.kafka.common.record.DefaultRecordBatch, 61 bytes, big-endian: base offset, batch length (of the bytes
-that follow it), partition leader epoch, magic, CRC (of the bytes that follow it), attributes, last offset delta, base
-timestamp, max timestamp, producer id, producer epoch, base sequence, record count. A header is handled as the plain
-tuple that `HEADER.unpack_from` returns, which costs one allocation and no attribute look-ups per batch. `Header` names
-the fields.
+The header has 61 bytes in big-endian order (org.apache.kafka.common.record.DefaultRecordBatch): base offset, batch
+length (of the bytes after this field), partition leader epoch, magic, CRC (of the bytes after this field), attributes,
+last offset delta, base timestamp, max timestamp, producer id, producer epoch, base sequence, record count.
+
+A header is handled as the plain tuple that `HEADER.unpack_from` returns. That costs one allocation and no attribute
+look-ups per batch. `Header` gives names to the fields.
 """
 
 from struct import Struct
@@ -16,32 +17,33 @@ from mirrord.kafka.protocol.errors import Malformed, OldMagic, Truncated, Unknow
 HEADER = Struct(">qiibIhiqqqhii")
 HEADER_LENGTH = HEADER.size
 LENGTH_OFFSET = 12
-"""The batch length counts only the bytes after its own field, so a batch is longer by this number of bytes."""
+"""The batch length counts only the bytes after its own field. The whole batch is longer by this number of bytes."""
 SHORTEST_LENGTH = HEADER_LENGTH - LENGTH_OFFSET
 HEAD_OFFSET = 21
-"""The CRC covers the batch from this position on."""
+"""The CRC covers the batch from this position to its end."""
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
-"""The base timestamp is a delete horizon, which the log cleaner of the batch's cluster has set (KIP-534). The timestamp
-deltas of the records are still relative to it, so clearing only this bit leaves the timestamp of every record
-unchanged."""
+"""This bit means that the base timestamp is a delete horizon, which a log cleaner has set (KIP-534). The timestamp
+deltas of the records are still relative to the base timestamp. Therefore the timestamps of all records remain unchanged
+if only this bit is cleared."""
 RAW_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL | DELETE_HORIZON
-"""A batch with no other attribute bit set may be copied raw."""
+"""A batch may be copied raw if all its attribute bits are among these."""
 CLEARED = ~(TRANSACTIONAL | DELETE_HORIZON)
 
-# The difference of the 40 covered bytes: attributes, (unchanged), producer id, producer epoch, sequence, (count).
+# The difference of the 40 header bytes that the CRC covers: attributes, (unchanged), producer id, producer epoch,
+# sequence, (count).
 _DIFFERENCE = Struct(">h20xqhi4x")
 
 HeaderTuple = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 
 
 class Header(NamedTuple):
-    """The header's fields by name, for code that is not on the hot path: `Header(*HEADER.unpack_from(buffer,
-    start))`."""
+    """The fields of a header by name, for code that is not on the hot path. `Header(*HEADER.unpack_from(buffer,
+    start))` creates an object."""
 
     base_offset: int
     length: int
@@ -63,25 +65,27 @@ class Header(NamedTuple):
 
     @property
     def records_length(self) -> int:
-        """Number of bytes after the header."""
+        """Number of bytes after the header of the batch."""
         return self.length - SHORTEST_LENGTH
 
 
 ScannedBatch = tuple[int, int, int, int, int, int, HeaderTuple]
-"""One batch: (start, end, base offset, last offset, record count, attributes, header)."""
+"""One batch, as (start, end, base offset, last offset, record count, attributes, header)."""
 
 
 def first_batch_bytes(buffer: bytearray, start: int) -> int:
-    """Return the length of the first batch, even if it is cut short. Messages of the old formats have their length in
-    the same place."""
+    """Return the length of the first batch, even if the batch is incomplete. Messages of formats 0 and 1 have their
+    length at the same position."""
     return int.from_bytes(buffer[start + 8 : start + LENGTH_OFFSET]) + LENGTH_OFFSET
 
 
 def scan(buffer: Bytes, start: int, end: int) -> tuple[list[ScannedBatch], int]:
-    """Return the complete batches of the records section buffer[start:end], and the position after the last of them.
+    """Return the complete batches of the records section buffer[start:end], and the position after the last complete
+    batch.
 
-    A broker may cut the last batch short. Such a batch is omitted, and the position is where it begins. Raises
-    OldMagic, UnknownLayout or Malformed. Costs about 0.55 µs per batch: one unpacked tuple and one result tuple.
+    A broker may cut off the last batch. An incomplete batch is omitted, and the returned position is its beginning.
+    Raises OldMagic, UnknownLayout or Malformed. The call costs about 0.55 µs per batch, for one unpacked tuple and one
+    result tuple.
     """
     unpack = HEADER.unpack_from
     batches: list[ScannedBatch] = []
@@ -102,7 +106,7 @@ def scan(buffer: Bytes, start: int, end: int) -> tuple[list[ScannedBatch], int]:
 
 
 def refuse(header: HeaderTuple, start: int) -> None:
-    """Raise the error for a header at buffer[start] that `scan` does not accept."""
+    """Raise the error for the header at buffer[start], which `scan` does not accept."""
     named = Header(*header)
     at = f"the batch at offset {named.base_offset}"
     if named.magic in {0, 1}:
@@ -115,8 +119,8 @@ def refuse(header: HeaderTuple, start: int) -> None:
 
 
 def _refuse_short_old(buffer: Bytes, start: int, end: int) -> None:
-    # A message of the old formats can be complete and still be shorter than a v2 header, so it cannot be unpacked as
-    # one.
+    # A complete message of format 0 or 1 can be shorter than a v2 header. It cannot be unpacked as a v2 header in that
+    # case.
     length = int.from_bytes(buffer[start + 8 : start + LENGTH_OFFSET], signed=True)
     magic = buffer[start + LENGTH_OFFSET + 4]
     if magic in {0, 1} and 0 < length <= end - start - LENGTH_OFFSET:
@@ -131,11 +135,14 @@ def patch(
     producer_epoch: int,
     sequence: int,
 ) -> None:
-    """Patch the batch at `start`, which has this header, in place into a batch of this producer. The CRC is adjusted.
+    """Patch the batch at `start` in place, so that it becomes a batch of this producer. `header` is the batch's current
+    header. The CRC is adjusted.
 
-    The base offset becomes 0 and the leader epoch -1, and the transactional and delete-horizon bits are cleared. This
-    is what a producer would send and what the broker requires (LogValidator). Takes about 1.3 µs up to 4 KiB and 1.9 µs
-    up to 4 MiB. It allocates the 40-byte difference, and one copy of it followed by up to 4 KiB of zeros.
+    The base offset becomes 0 and the leader epoch -1. The transactional bit and the delete-horizon bit are cleared. The
+    result is a batch that a producer would send and that the broker requires (LogValidator).
+
+    The call takes about 1.3 µs for up to 4 KiB and 1.9 µs for up to 4 MiB. It allocates the difference of 40 bytes, and
+    a copy of the difference with up to 4 KiB of zeros.
     """
     _, length, _, _, crc, attributes, delta, oldest, newest, old_id, old_epoch, old_sequence, count = header
     cleared = attributes & CLEARED
@@ -150,7 +157,7 @@ def patch(
 
 
 def intact(buffer: Bytes, start: int, end: int) -> bool:
-    """Return whether the CRC in the header matches the complete batch buffer[start:end]. This reads and copies the
+    """Return whether the CRC in the header matches the complete batch buffer[start:end]. The call reads and copies the
     whole batch."""
     if end - start < HEADER_LENGTH:
         raise Truncated(f"{end - start} bytes are no record batch")
@@ -159,8 +166,8 @@ def intact(buffer: Bytes, start: int, end: int) -> bool:
 
 
 def records_digest(buffer: Bytes, start: int) -> int:
-    """Return the CRC of the records alone, computed from the header of the batch at `start`. It is equal for all raw
-    copies."""
+    """Return the CRC of the records without the header, computed from the header of the batch at `start`. The result is
+    the same for all raw copies of a batch."""
     header: HeaderTuple = HEADER.unpack_from(buffer, start)
     head = bytes(buffer[start + HEAD_OFFSET : start + HEADER_LENGTH])
     return records_crc(header[4], head, header[1] - SHORTEST_LENGTH)

@@ -1,8 +1,8 @@
-"""ListTransactions (API 66, version 0; KIP-664), which finds the transactional id of a producer id. EndTxn (API 26,
-version 3), which shows whether this client may use a transactional id.
+"""Encodes and decodes ListTransactions (API 66, version 0; KIP-664) and EndTxn (API 26, version 3).
 
-A coordinator lists only the transactions that it coordinates, so all brokers have to be asked. It silently omits
-transactions that the client has no permission to DESCRIBE.
+ListTransactions finds the transactional id of a producer id. A coordinator lists only the transactions that it
+coordinates, so every broker must be asked. A coordinator silently leaves out transactions that the client may not
+DESCRIBE. EndTxn shows whether this client may use a transactional id.
 """
 
 import msgspec
@@ -13,17 +13,17 @@ _ABORT = b"\0"
 
 
 class ListedTransaction(msgspec.Struct, frozen=True):
-    """A transactional id with its producer id and state, as its coordinator lists them."""
+    """A transactional id with its producer id and the state of its transaction, as its coordinator lists them."""
 
     transactional_id: str
     producer_id: int
     state: str
-    """The state, such as Ongoing, PrepareAbort, CompleteCommit
+    """The state of the transaction, such as Ongoing, PrepareAbort or CompleteCommit
     (org.apache.kafka.coordinator.transaction.TransactionState)."""
 
 
 class ListedTransactions(msgspec.Struct, frozen=True):
-    """The response of one broker to ListTransactions."""
+    """The response of one broker to a ListTransactions request."""
 
     error: int
     transactions: list[ListedTransaction]
@@ -46,8 +46,8 @@ def decode_list_transactions(reader: Reader) -> ListedTransactions:
 
 
 def encode_end_txn(transactional_id: str) -> bytes:
-    """Encode the body of an EndTxn request that aborts a transaction of this id. It names a producer that does not
-    exist, so that the broker only checks the permission."""
+    """Encode the body of an EndTxn request that aborts a transaction of this transactional id. The request contains a
+    producer id that does not exist, so that the broker only checks the permission."""
     return compact_string(transactional_id) + INT64.pack(-1) + INT16.pack(-1) + _ABORT + NO_TAGS
 
 

@@ -1,2 +1,1 @@
-"""What mirrord knows about brokers, as pure functions: error codes, versions, topic ids and the configs of internal
-topics."""
+"""Pure functions with facts about brokers: error codes, versions, topic ids, and the configs of internal topics."""

@@ -1,4 +1,4 @@
-"""Determines which Kafka release a broker matches, from the newest request versions that it accepts.
+"""Determines which Kafka release a broker matches, from the newest request versions that the broker accepts.
 
 A broker reveals nothing else about its release.
 """
@@ -6,7 +6,7 @@ A broker reveals nothing else about its release.
 from collections.abc import Mapping
 
 _PRODUCE, _FETCH = 0, 1
-# Source: org.apache.kafka, clients/src/main/resources/common/message, at each release.
+# Source: the files in clients/src/main/resources/common/message of each Kafka release.
 _RELEASES: tuple[tuple[str, int, int], ...] = (
     ("4.1 or newer", 13, 18),
     ("4.0", 12, 17),
@@ -17,13 +17,13 @@ _RELEASES: tuple[tuple[str, int, int], ...] = (
     ("3.1 to 3.4", 9, 13),
     ("2.8 or 3.0", 9, 12),
 )
-"""Release, its newest Produce version, and its newest Fetch version."""
+"""Each release with its newest Produce version and its newest Fetch version."""
 
 
 def like_release(offered: Mapping[int, tuple[int, int]]) -> str:
     """Return the release that the broker matches, such as "Kafka 3.9".
 
-    `offered` is the answer to ApiVersions: each API key with its lowest and highest version.
+    `offered` is the broker's answer to ApiVersions: the lowest and highest version of each API, by API key.
     """
     produce, fetch = (offered.get(key, (0, -1))[1] for key in (_PRODUCE, _FETCH))
     for release, least_produce, least_fetch in _RELEASES:

@@ -1,36 +1,39 @@
-"""What each Kafka error code means to a lane: one meaning in answers of the source (fetch), and one in answers of the
-target (produce).
+"""Defines what each Kafka error code means to a lane. A code has one meaning in the source's answers to fetch requests,
+and one in the target's answers to produce requests.
 
-The codes are those of org.apache.kafka.common.protocol.Errors. A code that is in neither table is treated as a refusal
-(produce) or halts the lane (fetch): the lane must not guess the meaning of an answer that was not considered.
+The codes are those of org.apache.kafka.common.protocol.Errors. A code that is missing in a table counts as a refusal
+(produce) or halts the lane (fetch). A lane must not guess the meaning of an unknown answer.
 """
 
 from enum import Enum
 
 NONE = 0
 NETWORK = 13
-"""NETWORK_EXCEPTION. No broker sends it: `LaneHost` reports it when a connection ended, so the outcome is unknown."""
+"""NETWORK_EXCEPTION. No broker sends this code. `LaneHost` reports it if a connection ended, so that the outcome of a
+request is unknown."""
 
 
 class Produced(Enum):
-    """What to do about the answer to a produce request."""
+    """The reaction of a lane to the answer to a produce request."""
 
     DONE = "done"
     DOUBT = "doubt"
-    """Refused, nothing was appended, and the reason may be temporary: settle what is in flight, then resume."""
+    """The batch was refused and not appended, and the reason may be temporary. The lane waits for its in-flight
+    batches, and then resumes."""
     UNKNOWN = "unknown"
-    """The batch may or may not have been appended, now or later: like DOUBT, and whatever was sent may still arrive."""
+    """The batch may have been appended, or may still be appended. The lane does the same as for DOUBT, and considers
+    that sent batches may still arrive."""
     REFUSED = "refused"
-    """The target will never accept these bytes: halt only this lane."""
+    """The target will never accept these bytes. Only this lane halts."""
     DENIED = "denied"
-    """A permission or a config is missing: retry slowly, because an operator can fix it while the lane waits."""
+    """A permission or a config is missing. The lane retries slowly, because an operator can add it in the meantime."""
 
 
 PRODUCED: dict[int, Produced] = {
     0: Produced.DONE,
     -1: Produced.UNKNOWN,  # UNKNOWN_SERVER_ERROR
     2: Produced.REFUSED,  # CORRUPT_MESSAGE: the records do not match the source's checksum
-    3: Produced.DOUBT,  # UNKNOWN_TOPIC_OR_PARTITION: being created, or deleted
+    3: Produced.DOUBT,  # UNKNOWN_TOPIC_OR_PARTITION: the topic is being created, or was deleted
     5: Produced.DOUBT,  # LEADER_NOT_AVAILABLE
     6: Produced.DOUBT,  # NOT_LEADER_OR_FOLLOWER
     7: Produced.UNKNOWN,  # REQUEST_TIMED_OUT: appended, but not replicated in time
@@ -42,7 +45,7 @@ PRODUCED: dict[int, Produced] = {
     19: Produced.DOUBT,  # NOT_ENOUGH_REPLICAS: checked before the append
     20: Produced.UNKNOWN,  # NOT_ENOUGH_REPLICAS_AFTER_APPEND
     21: Produced.REFUSED,  # INVALID_REQUIRED_ACKS
-    22: Produced.DOUBT,  # ILLEGAL_GENERATION: concerns only members of groups; nothing appended
+    22: Produced.DOUBT,  # ILLEGAL_GENERATION: only for members of groups; nothing was appended
     29: Produced.DENIED,  # TOPIC_AUTHORIZATION_FAILED
     31: Produced.DENIED,  # CLUSTER_AUTHORIZATION_FAILED
     32: Produced.REFUSED,  # INVALID_TIMESTAMP
@@ -50,16 +53,16 @@ PRODUCED: dict[int, Produced] = {
     42: Produced.REFUSED,  # INVALID_REQUEST
     43: Produced.REFUSED,  # UNSUPPORTED_FOR_MESSAGE_FORMAT
     44: Produced.REFUSED,  # POLICY_VIOLATION
-    45: Produced.DOUBT,  # OUT_OF_ORDER_SEQUENCE_NUMBER: another writer was faster, or something is missing
-    46: Produced.DOUBT,  # DUPLICATE_SEQUENCE_NUMBER: older brokers, for a repeat that is no longer among the last five
+    45: Produced.DOUBT,  # OUT_OF_ORDER_SEQUENCE_NUMBER: another writer was faster, or a batch is missing
+    46: Produced.DOUBT,  # DUPLICATE_SEQUENCE_NUMBER: older brokers; the repeated batch is not among the last five
     47: Produced.REFUSED,  # INVALID_PRODUCER_EPOCH: another client uses the lane's producer id with a newer epoch
     48: Produced.REFUSED,  # INVALID_TXN_STATE
     49: Produced.REFUSED,  # INVALID_PRODUCER_ID_MAPPING
     51: Produced.DOUBT,  # CONCURRENT_TRANSACTIONS
     53: Produced.REFUSED,  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED: the transactional bit without a transactional id
-    56: Produced.UNKNOWN,  # KAFKA_STORAGE_ERROR: a disk is full or gone; part of the data may be on another one
+    56: Produced.UNKNOWN,  # KAFKA_STORAGE_ERROR: a disk is full or gone; another disk may have part of the data
     58: Produced.DENIED,  # SASL_AUTHENTICATION_FAILED
-    59: Produced.DOUBT,  # UNKNOWN_PRODUCER_ID: brokers before 2.4; the state is gone
+    59: Produced.DOUBT,  # UNKNOWN_PRODUCER_ID: brokers before 2.4; the producer state is gone
     72: Produced.DOUBT,  # LISTENER_NOT_FOUND
     74: Produced.DOUBT,  # FENCED_LEADER_EPOCH
     75: Produced.DOUBT,  # UNKNOWN_LEADER_EPOCH
@@ -67,20 +70,20 @@ PRODUCED: dict[int, Produced] = {
     87: Produced.REFUSED,  # INVALID_RECORD
     89: Produced.DOUBT,  # THROTTLING_QUOTA_EXCEEDED
     90: Produced.REFUSED,  # PRODUCER_FENCED
-    100: Produced.DOUBT,  # UNKNOWN_TOPIC_ID: being created, or deleted; `LaneHost` finds out which
+    100: Produced.DOUBT,  # UNKNOWN_TOPIC_ID: the topic is being created, or was deleted; `LaneHost` finds out which
     103: Produced.DOUBT,  # INCONSISTENT_TOPIC_ID
     120: Produced.REFUSED,  # TRANSACTION_ABORTABLE
 }
 
 
 class Fetched(Enum):
-    """What to do about the answer to a fetch request."""
+    """The reaction of a lane to the answer to a fetch request."""
 
     TAKE = "take"
     AGAIN = "again"
-    """The reason is temporary: look up the leader and fetch again."""
+    """The reason is temporary. The lane looks up the leader and fetches again."""
     RANGE = "range"
-    """The position is outside the source's log."""
+    """The requested offset is outside the source's log."""
     DENIED = "denied"
     HALT = "halt"
 
@@ -109,7 +112,7 @@ FETCHED: dict[int, Fetched] = {
     74: Fetched.AGAIN,  # FENCED_LEADER_EPOCH
     75: Fetched.AGAIN,  # UNKNOWN_LEADER_EPOCH
     76: Fetched.HALT,  # UNSUPPORTED_COMPRESSION_TYPE
-    78: Fetched.AGAIN,  # OFFSET_NOT_AVAILABLE: a new leader that has not yet learned its high watermark
+    78: Fetched.AGAIN,  # OFFSET_NOT_AVAILABLE: a new leader does not know the high watermark yet
     89: Fetched.AGAIN,  # THROTTLING_QUOTA_EXCEEDED
     100: Fetched.AGAIN,  # UNKNOWN_TOPIC_ID
     103: Fetched.AGAIN,  # INCONSISTENT_TOPIC_ID
@@ -119,10 +122,11 @@ FETCHED: dict[int, Fetched] = {
 
 
 def produced(error: int) -> Produced:
-    """Return what the answer to a produce request means; an unlisted code is a refusal."""
+    """Return the reaction to the error code in the answer to a produce request. An unlisted code counts as a
+    refusal."""
     return PRODUCED.get(error, Produced.REFUSED)
 
 
 def fetched(error: int) -> Fetched:
-    """Return what the answer to a fetch request means; an unlisted code halts the lane."""
+    """Return the reaction to the error code in the answer to a fetch request. An unlisted code halts the lane."""
     return FETCHED.get(error, Fetched.HALT)

@@ -1,4 +1,4 @@
-"""The configs that mirrord's own topics must have, and the replication that a cluster's brokers allow."""
+"""The configs that mirrord's own topics must have, and the number of replicas that a cluster's brokers allow."""
 
 from collections.abc import Iterator, Mapping
 
@@ -23,7 +23,7 @@ TWO_BROKERS_DO = (
 
 
 class Wrong(msgspec.Struct, frozen=True):
-    """A config with which a topic loses data that it must keep."""
+    """A config of a topic that must be changed, because the topic can lose data with the current value."""
 
     key: str
     value: str
@@ -31,9 +31,10 @@ class Wrong(msgspec.Struct, frozen=True):
 
 
 def wrong_settings(needed: Mapping[str, str], values: Mapping[str, str | None], replicas: int) -> list[Wrong]:
-    """Return the wrong configs of a topic with this number of replicas (0: not known).
+    """Return the wrong configs of a topic. `needed` are the required values, and `values` the current values.
+    `replicas` is the topic's number of replicas, or 0 if it is unknown.
 
-    A config that may not be read counts as correct.
+    A config that mirrord may not read counts as correct.
     """
     found = [
         Wrong(key, value, wanted)
@@ -47,7 +48,8 @@ def wrong_settings(needed: Mapping[str, str], values: Mapping[str, str | None], 
 
 
 def few_replicas(topic: Topic, target: Alias, brokers: int) -> str:
-    """Return one line about a topic that has fewer replicas than the cluster's brokers allow, or an empty string."""
+    """Return one line for operators if a topic has fewer replicas than the cluster's brokers allow, and otherwise an
+    empty string."""
     wanted = min(REPLICAS, brokers)
     if not topic.replicas or topic.replicas >= wanted:
         return ""
@@ -64,9 +66,11 @@ def ledger_findings(
     values: Mapping[str, Mapping[str, str]],
     brokers: int,
 ) -> Iterator[Finding]:
-    """Yield findings about the ledger's topics and the cluster's brokers, for an operator to read before a start.
+    """Yield findings about the ledger's topics and the cluster's brokers. An operator reads them before the first
+    start.
 
-    `needed` maps each topic to the configs that it must have. The topics may or may not exist.
+    `needed` maps each topic to the configs that it must have. `values` are the current configs. A topic may not exist
+    yet.
     """
     for name in sorted(needed.keys() & topics.keys()):
         where = f"{flow.target}: topic {name}"

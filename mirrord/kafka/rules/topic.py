@@ -14,15 +14,15 @@ class Topic(msgspec.Struct, frozen=True, order=True):
     topic_id: TopicId
     partitions: int
     replicas: int = 0
-    """Number of replicas of its first partition, or 0 if it is not known."""
+    """Number of replicas of the topic's first partition, or 0 if it is unknown."""
 
 
 BROKER_DEFAULT = -1
-"""Replication factor that leaves the choice to the broker's default.replication.factor (KIP-464)."""
+"""The replication factor with which a broker uses its own `default.replication.factor` (KIP-464)."""
 
 
 class TopicShape(msgspec.Struct, frozen=True):
-    """The parameters with which a topic is created."""
+    """The parameters for creating a topic."""
 
     partitions: int = 1
     replication_factor: int = BROKER_DEFAULT
@@ -32,6 +32,6 @@ class TopicShape(msgspec.Struct, frozen=True):
 def capped(wanted: int, brokers: int) -> int:
     """Return the replication factor to try after `wanted` was refused: at most the number of brokers.
 
-    The result is `wanted` if there are enough brokers, or if their number is not known.
+    If the number of brokers is unknown (0), the result is `wanted`.
     """
     return min(wanted, brokers) if brokers else wanted

@@ -1,7 +1,8 @@
-"""Refuses clusters whose topics have no topic ids (KIP-516).
+"""Refuses clusters with topics that have no topic id (KIP-516).
 
-Lanes are identified by topic ids. Topics without one all have the id zero, so their lanes could not be distinguished.
-Brokers with ZooKeeper assign ids only if `inter.broker.protocol.version` is 2.8 or newer, whatever release they run.
+Lanes are identified by topic ids. All topics without an id are reported with the id zero, so their lanes could not be
+distinguished. Brokers with ZooKeeper assign ids only if `inter.broker.protocol.version` is 2.8 or newer, whatever
+release they run.
 """
 
 from collections.abc import Sequence
@@ -14,9 +15,9 @@ EXAMPLES = 3
 
 
 def missing_ids(where: str, cluster_id: ClusterId, topics: Sequence[tuple[str, str]]) -> str | None:
-    """Return the error message for a cluster that reports topics without ids, or None if all topics have one.
+    """Return the error message for a cluster that reports topics without ids, or None if all topics have ids.
 
-    `topics` are pairs of name and id; `where` names the cluster.
+    `where` names the cluster. `topics` are pairs of a topic's name and id.
     """
     without = sorted(name for name, topic_id in topics if topic_id == ZERO_UUID)
     if not without:

@@ -1,1 +1,1 @@
-"""Pure decisions about heartbeats, checkpoints and MirrorMaker 2's topics."""
+"""Decides which heartbeats, checkpoints and topics to write for MirrorMaker 2's clients, without any I/O."""

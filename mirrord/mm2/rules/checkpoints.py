@@ -1,11 +1,14 @@
-"""Decides which checkpoints to write. A checkpoint is a record with a group's position at the source and at the target.
-Kafka's RemoteClusterUtils and other clients read it.
+"""Decides which checkpoints to write. A checkpoint is a record with a group's position at the source and the matching
+position at the target. Kafka's RemoteClusterUtils and other clients read checkpoints.
 
-A checkpoint never goes back unless the group went back at the source; otherwise consumers that moved to the target
-would read records again. A checkpoint is therefore written in three cases: it is the first of its group and partition,
-the group's position at the source is below that of the last checkpoint, or its position at the target is higher
-(MirrorCheckpointTask.checkpointsForGroup). Checkpoints are never deleted, because the Java clients fail at a record
-without a value.
+A checkpoint must not go back unless the group went back at the source. Otherwise consumers that moved to the target
+would read records again. Therefore a checkpoint is written in three cases (MirrorCheckpointTask.checkpointsForGroup):
+
+- It is the first checkpoint of its group and partition.
+- The group's position at the source is lower than in the last checkpoint.
+- The group's position at the target is higher than in the last checkpoint.
+
+Checkpoints are never deleted, because the Java clients fail at a record without a value.
 """
 
 from collections.abc import Iterable
@@ -14,17 +17,18 @@ from mirrord.kafka.protocol.mm2_records import Checkpoint
 from mirrord.model.group_status import TranslatedPosition
 
 CheckpointKey = tuple[str, str, int]
-"""Name of the group, name of the target topic, and partition."""
+"""The name of the group, the name of the target topic, and the partition."""
 
 
 class CheckpointBook:
-    """The checkpoints of one flow: those that the topic contains, and those that must be written."""
+    """The checkpoints of one flow: those in the topic, and those that must be written."""
 
     def __init__(self) -> None:
         self._stand: dict[CheckpointKey, Checkpoint] = {}
         self._written: dict[CheckpointKey, Checkpoint] = {}
         self._changed: set[CheckpointKey] = set()
-        """Groups and partitions that have changed since `due` last compared their positions with the topic."""
+        """Groups and partitions that have changed since `due` last compared their positions with the checkpoints in the
+        topic."""
 
     def learn(self, checkpoint: Checkpoint) -> None:
         """Record that this checkpoint is in the topic."""
@@ -34,9 +38,9 @@ class CheckpointBook:
             self._changed.add(place)
 
     def record(self, position: TranslatedPosition) -> None:
-        """Add a group's current position. The position at the target is never after the end of the log.
+        """Add a group's current position. The position at the target must not be after the end of the target log.
 
-        It replaces an earlier position that has not been written yet.
+        The position replaces an earlier position that has not been written yet.
         """
         if position.upstream < 0 or position.downstream < 0:
             return
@@ -53,15 +57,15 @@ class CheckpointBook:
         self._changed.add(place)
 
     def forget(self, target_topic: str) -> None:
-        """Forget the checkpoints of a topic that was deleted and created again, because their offsets are those of the
-        former topic."""
+        """Forget the checkpoints of a target topic that was deleted and created again. Their offsets belong to the
+        deleted topic."""
         for known in (self._stand, self._written):
             for place in [place for place in known if place[1] == target_topic]:
                 del known[place]
         self._changed = {place for place in self._changed if place[1] != target_topic}
 
     def due(self) -> list[Checkpoint]:
-        """Return the checkpoints to write now."""
+        """Return the checkpoints that must be written now."""
         due: list[Checkpoint] = []
         for place in list(self._changed):
             checkpoint = self._stand[place]
@@ -78,7 +82,8 @@ class CheckpointBook:
 
 
 def advances(known: Checkpoint | None, wanted: Checkpoint) -> bool:
-    """Return whether a checkpoint must be written after the last one of its group and partition, `known`."""
+    """Return whether a new checkpoint must be written. `known` is the last checkpoint of the same group and partition,
+    or None."""
     return known is None or wanted.upstream < known.upstream or wanted.downstream > known.downstream
 
 

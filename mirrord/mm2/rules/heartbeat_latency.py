@@ -1,10 +1,12 @@
-"""Measures how long a record takes to be copied, and how far two clocks differ.
+"""Measures how long a record takes to be copied, and how far the clocks of two clusters differ.
 
 The latency is measured with heartbeats, which a flow copies like all other records. A heartbeat contains the time at
-which it was written. If this process wrote it, the same clock measured its departure and its arrival, so the latency is
-exact. Otherwise, the clock of the process that wrote it is assumed to agree with the source cluster's clock. The
-difference between the cluster's clock and this machine's clock is then subtracted, and the error of that difference is
-reported. If the difference is unknown, no latency is reported.
+which it was written. If this process wrote the heartbeat, the same clock measured its departure and its arrival. The
+latency is then exact.
+
+If another process wrote the heartbeat, the clock of that process is assumed to agree with the source cluster's clock.
+The latency is corrected by the difference between the source cluster's clock and this machine's clock. The possible
+error of that difference is reported. If the difference is unknown, no latency is reported.
 """
 
 from collections import OrderedDict, deque
@@ -15,45 +17,45 @@ from mirrord.kafka.protocol.mm2_records import Heartbeat
 from mirrord.model.names import Alias
 
 KEPT_BEATS = 1_000
-"""Maximum number of sent heartbeats that are remembered for one cluster."""
+"""Maximum number of sent heartbeats that are kept in memory for one cluster."""
 SAMPLES = 8
 FRESH_S = 60.0
-"""A latency is no longer reported when the heartbeat that it was measured with arrived longer ago than this."""
+"""A latency is reported for at most this number of seconds after its heartbeat has arrived."""
 
 
 class ClockSample(msgspec.Struct, frozen=True):
-    """How far a cluster's clock is ahead of this machine's clock. The true value is between `offset_ms - error_ms` and
-    `offset_ms + error_ms`."""
+    """How far one clock is ahead of another clock. The true value is between `offset_ms - error_ms` and `offset_ms +
+    error_ms`."""
 
     offset_ms: float
     error_ms: float
 
 
 def clock_sample(asked_ms: float, reported_ms: int, answered_ms: float) -> ClockSample:
-    """Return the sample that follows from one request for a cluster's time.
+    """Return how far a cluster's clock is ahead of this machine's clock, according to one request for the cluster's
+    time.
 
-    The cluster read its clock, `reported_ms`, at some time between the request (`asked_ms`) and the arrival of the
-    response (`answered_ms`). Each of the three times is truncated to a millisecond.
+    The cluster has read its time `reported_ms` between the request at `asked_ms` and the arrival of the response at
+    `answered_ms`. The error includes that each of the three times is truncated to a millisecond.
     """
     return ClockSample(reported_ms - (asked_ms + answered_ms) / 2, (answered_ms - asked_ms) / 2 + 1)
 
 
 def apart(one: ClockSample | None, other: ClockSample | None) -> ClockSample | None:
-    """Return how far the clock `one` is ahead of the clock `other`, or None if either of them is unknown."""
+    """Return how far the clock `one` is ahead of the clock `other`, or None if one of the two is unknown."""
     if one is None or other is None:
         return None
     return ClockSample(one.offset_ms - other.offset_ms, one.error_ms + other.error_ms)
 
 
 class ClockEstimate:
-    """An estimate of a cluster's clock: the most precise of the last few samples, which is the one with the fastest
-    response."""
+    """Keeps the last few samples of a cluster's clock. The most precise sample is the one with the fastest response."""
 
     def __init__(self) -> None:
         self._samples: deque[ClockSample] = deque(maxlen=SAMPLES)
 
     def add(self, sample: ClockSample | None) -> None:
-        """Add a sample. None means that the clock could not be read, so the oldest sample is dropped."""
+        """Add a sample. None means that the clock could not be read. In that case, the oldest sample is dropped."""
         if sample is not None:
             self._samples.append(sample)
         elif self._samples:
@@ -66,29 +68,30 @@ class ClockEstimate:
 
 
 class SentBeats:
-    """The heartbeats that this process has written, by cluster, with the monotonic time in seconds at which each was
-    sent."""
+    """The heartbeats that this process has written to each cluster, each with the monotonic time in seconds at which
+    this process sent it."""
 
     def __init__(self) -> None:
         self._sent: dict[Alias, OrderedDict[Heartbeat, float]] = {}
 
     def note(self, cluster: Alias, beat: Heartbeat, at_s: float) -> None:
-        """Record that a heartbeat is sent to a cluster at this time."""
+        """Record that a heartbeat is being sent to a cluster at this monotonic time."""
         sent = self._of(cluster)
         sent[beat] = at_s
         while len(sent) > KEPT_BEATS:
             sent.popitem(last=False)
 
     def forget(self, cluster: Alias, beat: Heartbeat) -> None:
-        """Forget a heartbeat that was not written, or of which it is unknown whether it was written."""
+        """Forget a heartbeat that was not written, or that may not have been written."""
         self._of(cluster).pop(beat, None)
 
     def sent_at(self, cluster: Alias, beat: Heartbeat) -> float | None:
-        """Return when the heartbeat was sent, or None if another process wrote it."""
+        """Return the monotonic time at which the heartbeat was sent, or None if another process sent it."""
         return self._of(cluster).get(beat)
 
     def first_after(self, cluster: Alias, at_s: float) -> float | None:
-        """Return when the first heartbeat after this time was sent to the cluster, or None if none was."""
+        """Return the monotonic time at which the first heartbeat after `at_s` was sent to the cluster. Return None if
+        no heartbeat was sent after `at_s`."""
         return next((sent for sent in self._of(cluster).values() if sent > at_s), None)
 
     def _of(self, cluster: Alias) -> OrderedDict[Heartbeat, float]:
@@ -96,18 +99,18 @@ class SentBeats:
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """A flow's latency at one moment, and its maximum error. Both are None if the latency is unknown."""
+    """A flow's latency at one moment, and the maximum error of the latency. Both are None if the latency is unknown."""
 
     latency_ms: float | None = None
     error_ms: float | None = None
 
 
 class BeatLatency:
-    """Measures the latency of one flow with the heartbeats that arrive at its target."""
+    """Measures the latency of one flow, with the heartbeats that arrive in its target log."""
 
     def __init__(self, source: Alias, sent: SentBeats, since_s: float) -> None:
-        """`since_s` is the monotonic time at which measuring begins. A heartbeat that was sent before is not waited
-        for."""
+        """`since_s` is the monotonic time at which the measurement begins. Heartbeats that were sent earlier are not
+        expected to arrive."""
         self._source = source
         self._sent = sent
         self._waiting_since_s = since_s
@@ -117,8 +120,8 @@ class BeatLatency:
     def arrived(self, beat: Heartbeat, now_s: float, now_ms: int, source_clock: ClockSample | None) -> None:
         """Record that a heartbeat from the source has arrived in the target log.
 
-        `now_s` is the time of this machine's monotonic clock, and `now_ms` the time of its wall clock. `source_clock`
-        says how far the source's clock is ahead of the wall clock.
+        `now_s` is the current time of this machine's monotonic clock, and `now_ms` the current time of its wall clock.
+        `source_clock` says how far the source's clock is ahead of this machine's wall clock.
         """
         self._at_s = now_s
         sent_s = self._sent.sent_at(self._source, beat)
@@ -132,8 +135,8 @@ class BeatLatency:
             self._shown = Shown()
 
     def at(self, now_s: float) -> Shown:
-        """Return the latency of the last heartbeat that has arrived. If a heartbeat of this process has been on its way
-        for longer, return the time since it was sent."""
+        """Return the latency of the heartbeat that arrived last. If a heartbeat of this process has already been on its
+        way for longer than this latency, return the time since it was sent."""
         known = self._shown if now_s - self._at_s <= FRESH_S else Shown()
         waiting_s = self._sent.first_after(self._source, self._waiting_since_s)
         if waiting_s is not None and (under_way_ms := (now_s - waiting_s) * 1000) > (known.latency_ms or 0.0):

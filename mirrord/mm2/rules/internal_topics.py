@@ -1,4 +1,4 @@
-"""Determines which topics a flow writes for MirrorMaker 2's clients, and on which of its clusters."""
+"""Determines which topics a flow writes for MirrorMaker 2's clients, and to which of its two clusters."""
 
 from collections.abc import Collection, Iterator
 
@@ -13,7 +13,7 @@ from policies.mm2_names import HEARTBEATS, checkpoints_topic, offset_syncs_topic
 
 
 class WrittenTopic(msgspec.Struct, frozen=True):
-    """A topic that the flow writes for MirrorMaker 2's clients. It has one partition."""
+    """A topic with one partition that a flow writes for MirrorMaker 2's clients."""
 
     cluster: Alias
     name: str
@@ -24,7 +24,7 @@ class WrittenTopic(msgspec.Struct, frozen=True):
 
 
 def written_topics(flow: FlowConfig) -> list[WrittenTopic]:
-    """Return all topics that the flow's configuration makes mirrord write for MirrorMaker 2's clients."""
+    """Return all topics that mirrord writes for MirrorMaker 2's clients, according to the flow's configuration."""
     emit, records = flow.heartbeats.emit, flow.mm2_records
     topics: list[WrittenTopic] = []
     for cluster, where in ((flow.source, "source"), (flow.target, "target")):
@@ -45,8 +45,8 @@ def written_topics(flow: FlowConfig) -> list[WrittenTopic]:
 
 
 def mm2_steps(flow: FlowConfig, source: Collection[str], target: Collection[str]) -> Iterator[PlanStep]:
-    """Yield a step for each topic for MirrorMaker 2's clients that must be created. `source` and `target` are the names
-    of the topics that exist on the flow's clusters."""
+    """Yield a plan step for each topic for MirrorMaker 2's clients that must be created. `source` and `target` are the
+    names of the topics that already exist on the flow's clusters."""
     for topic in written_topics(flow):
         if topic.name not in (source if topic.cluster == flow.source else target):
             number = BROKER_DEFAULT if topic.factor == "broker" else topic.factor

@@ -1,1 +1,1 @@
-"""Pure decisions about topics: names, plans, configs, ACLs and deletions."""
+"""Decides about topics without any I/O: names, plans, configs, ACLs and deletions."""

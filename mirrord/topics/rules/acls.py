@@ -1,4 +1,4 @@
-"""Compares the ACLs of the source with those of the target, and plans which ACLs must be added or removed at the
+"""Compares the ACLs of the source with those of the target, and plans which ACLs must be created or deleted at the
 target."""
 
 from collections.abc import Iterable
@@ -11,14 +11,15 @@ from policies.acls import AclPolicy, TopicNames, Untold
 
 
 class AclsPlan(msgspec.Struct, frozen=True):
-    """The ACLs to add and remove at the target, and other ACLs that an operator should know of."""
+    """The ACLs to create and delete at the target, and other ACLs that an operator should know about."""
 
     add: tuple[AclRule, ...] = ()
     remove: tuple[AclRule, ...] = ()
     foreign: tuple[AclRule, ...] = ()
-    """ACLs on the flow's target topics that do not exist at the source and were not added by mirrord. They are kept."""
+    """ACLs on the flow's target topics that do not exist at the source and that mirrord has not created. They are
+    kept."""
     uncopyable: tuple[tuple[AclRule, str], ...] = ()
-    """ACLs of the source that cannot be synced to the target, each with the reason."""
+    """ACLs of the source that cannot be synced to the target, with the reasons."""
 
 
 def plan_acls(
@@ -31,7 +32,8 @@ def plan_acls(
 ) -> AclsPlan:
     """Plan the changes to the target's ACLs.
 
-    `ours` are the ACLs at the target that mirrord has added. `copies` are the flow's target topics.
+    `source` and `target` are the ACLs of the two clusters. `ours` are the ACLs at the target that mirrord has created.
+    `copies` are the flow's target topics.
     """
     wanted: set[AclRule] = set()
     uncopyable: list[tuple[AclRule, str]] = []
@@ -51,7 +53,7 @@ def plan_acls(
                 uncopyable.append((rule, reason))
             case None:
                 pass
-    # If a policy has given no answer about a name, it is unknown which ACLs at the target are surplus.
+    # If a policy has failed for a name, it is unknown which ACLs at the target are surplus.
     surplus: frozenset[AclRule] = frozenset() if unanswered else target - wanted
     remove = {rule for rule in surplus & ours if policy.removes or not policy.gives(rule)}
     foreign: set[AclRule] = set()

@@ -1,7 +1,7 @@
-"""Decides which target topics are deleted after their source topic was deleted.
+"""Decides which target topics are deleted after their source topics were deleted.
 
-A target topic is deleted only if mirrord has created it, if the flow has `propagate_deletes`, and if the grace period
-that the ledger records has ended.
+A target topic is deleted only if three conditions hold. mirrord must have created the topic, the flow must have
+`propagate_deletes`, and the grace period that the ledger contains must have ended.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -16,7 +16,7 @@ from mirrord.topics.rules.recreated_topic_names import CopyNames
 
 
 class TopicCopy(msgspec.Struct, frozen=True, order=True):
-    """A target topic that mirrord has created according to the ledger, and its source topic."""
+    """A target topic that mirrord has created, according to the ledger, with its source topic."""
 
     topic: str
     topic_id: TopicId
@@ -31,21 +31,19 @@ class DeletionsPlan(msgspec.Struct, frozen=True):
 
     facts: tuple[TopicDeletionPlanned | TopicDeletionWithdrawn, ...] = ()
     due: tuple[TopicCopy, ...] = ()
-    """Target topics whose deletion is planned in the ledger and whose grace period has ended."""
+    """Target topics with a planned deletion in the ledger for which the grace period has ended."""
     waiting: tuple[TopicCopy, ...] = ()
-    """Target topics whose deletion is planned in the ledger and whose grace period has not ended."""
+    """Target topics with a planned deletion in the ledger for which the grace period has not ended."""
 
 
 class CopiesWithoutSource(NamedTuple):
-    """Target topics that still exist and are still the flow's copies, but whose source topic is missing."""
+    """Target topics that still exist and still belong to the flow, but have lost their source topic."""
 
     unseen: list[TopicCopy]
-    """Target topics for which the source lists no topic with the name of the source topic."""
+    """Target topics for which the source lists no topic with the source topic's name."""
     replaced: list[TopicCopy]
-    """Target topics whose source topic's name now belongs to another topic, which has a separate target topic.
-
-    Since the other topic has the name, the former source topic no longer exists.
-    """
+    """Target topics for which another source topic now has the source topic's name. That other topic has a separate
+    target topic. The former source topic no longer exists, because the other topic has its name."""
 
 
 def without_source(
@@ -55,10 +53,10 @@ def without_source(
     target_name: Callable[[str], str | None],
     names: CopyNames,
 ) -> CopiesWithoutSource:
-    """Find the target topics whose source topic is missing.
+    """Find the target topics that have lost their source topic.
 
-    `target_name` returns the target topic of a source topic that the flow copies, according to its naming. It returns
-    None for all other topics.
+    `source` and `target` are the existing topics of the two clusters. `target_name` returns the target topic of a
+    source topic, according to the flow's naming, or None if the flow does not copy the topic.
     """
     gone = CopiesWithoutSource([], [])
     for copy in sorted(copies, key=lambda each: each.topic):
@@ -79,8 +77,9 @@ def plan_deletions(
 ) -> DeletionsPlan:
     """Plan the deletion of target topics, and withdraw planned deletions that are no longer justified.
 
-    `gone` are the target topics that `without_source` has found. Those in `unseen` are included only if the source,
-    asked for the source topic by name, also says that it does not exist.
+    `gone` are target topics that `without_source` has found. A topic from `unseen` is included only if the source,
+    asked for the source topic by name, confirms that it does not exist. `wanted` is false if the flow must not delete
+    topics.
     """
     lost = {copy.topic_id for copy in gone}
     facts: list[TopicDeletionPlanned | TopicDeletionWithdrawn] = []

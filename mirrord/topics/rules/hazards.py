@@ -1,4 +1,4 @@
-"""Finds hazards that MirrorMaker 2 accepts silently: misleading topic names, target topics that already contain other
+"""Finds hazards that MirrorMaker 2 silently accepts: misleading topic names, target topics that already contain other
 data, and target topics with two writers."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ from mirrord.topics.rules.topic_list import TopicLine
 from policies.flow_policies import naming_of
 
 SHOWN = 3
-"""Maximum number of topic names that one line lists."""
+"""Maximum number of topic names in one line."""
 
 
 def topic_hazards(
@@ -23,8 +23,8 @@ def topic_hazards(
 ) -> Iterator[Finding]:
     """Yield the findings that follow from topic names alone.
 
-    `lines` are the flow's topics, `target` the topics of the target cluster, and `aliases` those of all clusters in the
-    configuration.
+    `lines` are the flow's source topics, and `target` are the topics of the target cluster. `aliases` are the aliases
+    of all clusters in the configuration.
     """
     known = set(aliases)
     strange: list[str] = []
@@ -60,8 +60,8 @@ def topic_hazards(
 
 
 def is_named_like_copy(flow: FlowConfig, topic: str, target: Container[str]) -> bool:
-    """Return whether the name of a source topic says that it is a copy from the target cluster, although that cluster
-    has no such topic."""
+    """Return whether the name of a source topic falsely says that the topic came from the target cluster. This is the
+    case if the target cluster has no topic with the rest of the name."""
     before = flow.target + flow.separator
     return flow.naming == "prefix" and topic.startswith(before) and topic.removeprefix(before) not in target
 
@@ -69,8 +69,8 @@ def is_named_like_copy(flow: FlowConfig, topic: str, target: Container[str]) -> 
 def status_hazards(
     flow: FlowConfig, source: Iterable[str], target: Container[str], begins: Mapping[str, int]
 ) -> Iterator[str]:
-    """Yield lines about hazards for the status. `begins` holds the target offset of the first copied record of each
-    target partition."""
+    """Yield a line for the status about each hazard. `source` and `target` are the topic names of the two clusters.
+    `begins` contains the target offset of the first copied record, by target partition."""
     local = sorted(topic for topic in source if is_named_like_copy(flow, topic, target))
     if local:
         line = f"not copied, because the name looks like a copy from {flow.target}, which has no such topic"
@@ -83,12 +83,12 @@ def status_hazards(
 def foreign_content(flow: FlowConfig, held: Mapping[str, int], ours: Mapping[str, TopicId]) -> Iterator[Finding]:
     """Yield a finding for each target topic that contains records although this flow has never written to it.
 
-    `held` is the number of offsets between log start and log end of each target topic. `ours` are the target topics in
-    the flow's ledger.
+    `held` is the number of offsets between the log start and the log end, by target topic. `ours` are the target topics
+    in the flow's ledger.
     """
     for topic, offsets in held.items():
         if offsets and topic not in ours:
-            # With naming = "identity", clients or other flows may write to the same topic at the target.
+            # With naming = "identity", other clients or other flows may deliberately write to the same target topic.
             yield Finding(
                 severity="note" if flow.naming == "identity" else "warning",
                 flow=flow.name, where=f"{flow.target}: topic {topic}",
@@ -103,8 +103,8 @@ def other_writers(
 ) -> Iterator[Finding]:
     """Yield a finding for target topics to which a flow outside this configuration also writes.
 
-    `targets` maps the target topics of this flow to their source topics. `others` holds the target topics of the other
-    flows, by flow.
+    `targets` maps the target topics of this flow to their source topics. `others` contains the target topics of other
+    flows, by the name of the flow.
     """
     for other, topics in others.items():
         both = sorted(set(topics) & targets.keys())
@@ -117,7 +117,7 @@ def other_writers(
 
 
 def deletions_both_ways(flow: FlowConfig, others: Iterable[FlowConfig]) -> Iterator[Finding]:
-    """Yield a finding if `propagate_deletes` is set although another flow copies the same names back."""
+    """Yield a finding if `propagate_deletes` is set although another flow copies the same topics back."""
     back = [other.name for other in others if goes_back(flow, other)]
     if flow.propagate_deletes and back:
         yield Finding(

@@ -1,7 +1,7 @@
 """Finds configs with which a target topic would refuse, change or remove records that the source topic accepts.
 
-The effective configs are compared, whether they were set on the topic, on a broker, or are Kafka's defaults. A config
-that one of the clusters does not report is not compared.
+The comparison uses effective configs. A value may be set on the topic or on a broker, or may be Kafka's default. A
+config that one of the clusters does not report is not compared.
 """
 
 import re
@@ -21,14 +21,14 @@ BROKER_NAMES = {
     "cleanup.policy": "log.cleanup.policy",
     "compression.type": "compression.type",
 }
-"""The topic configs that are compared, each with the name of the corresponding broker config."""
+"""The topic configs that are compared. The value is the name of the corresponding broker config."""
 SHOWN = 3
 
 
 class TopicPairConfigs(msgspec.Struct, frozen=True):
-    """A source topic and its target topic with their effective configs.
+    """The effective configs of a source topic and of its target topic.
 
-    `own` are the names of configs that are set on the source topic itself.
+    `own` are the names of the configs that are set on the source topic itself.
     """
 
     source_topic: str
@@ -45,7 +45,7 @@ class _Judged(NamedTuple):
 
 
 def refusals(flow: FlowConfig, pairs: Iterable[TopicPairConfigs]) -> Iterator[Finding]:
-    """Yield one finding for each kind of incompatibility, with the target topics that it affects."""
+    """Yield one finding for each kind of incompatibility. A finding names the affected target topics."""
     concerned: dict[_Judged, list[str]] = {}
     for pair in pairs:
         for judged in _judge(pair.source, _will_be(flow, pair)):
@@ -57,7 +57,7 @@ def refusals(flow: FlowConfig, pairs: Iterable[TopicPairConfigs]) -> Iterator[Fi
 
 
 def _will_be(flow: FlowConfig, pair: TopicPairConfigs) -> Mapping[str, str]:
-    """Return the target topic's configs as they will be after the flow has synced configs.
+    """Return the configs that the target topic will have after the flow has synced configs.
 
     If the flow syncs configs, the configs that are set on the source topic itself replace those of the target topic.
     """

@@ -1,8 +1,8 @@
-"""Determines what the ledger says about a source partition before a lane for it begins: for example, whether a former
-topic of the same name was copied.
+"""Determines what the ledger says about a source partition before a lane for it begins. For example, this module finds
+out whether the flow has copied a former topic of the same name.
 
 If a source topic was deleted and created again, all its records are new, and none of them has been copied. If a target
-topic was deleted and created again, the records of the former one are copied again where the source still has them.
+topic was deleted and created again, the records of the deleted topic are copied again if the source still has them.
 """
 
 from collections.abc import Callable
@@ -15,10 +15,11 @@ from mirrord.topics.rules.partition_start import FixedStart, LedgerEvidence, par
 
 
 class Incarnations:
-    """What the ledger says about former topics and the starts of lanes. An object is valid until the ledger gets
-    another entry.
+    """Answers questions about former topics and about the starts of lanes, from one state of the ledger. The answers
+    are valid until the ledger gets another entry.
 
-    Thousands of lanes may begin at the same time, so each query examines only the lanes of the topics in question.
+    Thousands of lanes may begin at the same time. Therefore each question examines only the lanes of the topics that it
+    is about.
     """
 
     def __init__(self, state: FlowState) -> None:
@@ -38,23 +39,23 @@ class Incarnations:
                 begun[key.partition] = min(offset, begun.get(key.partition, offset))
 
     def before(self, key: LaneKey, source_topic: str, target_topic: str) -> LedgerEvidence:
-        """Return the evidence in the ledger about the start of a lane that is about to begin."""
+        """Return the evidence in the ledger that decides where the new lane with this key starts."""
         again = self.is_again(source_topic, key.source_topic_id)
         known = (self.copied_from(key, target_topic), self.began_at(key), self.is_late(key), self.fixed_start(key))
         return LedgerEvidence(again, *known)
 
     def is_again(self, source_topic: str, source_topic_id: TopicId) -> bool:
-        """Return whether the flow has copied a former source topic of this name, so that all records of the new one are
-        new."""
+        """Return whether the flow has copied a former source topic of this name. All records of the new topic are new
+        in that case."""
         ids = self._sources.get(source_topic, ())
         return source_topic in self._forgotten or any(each != source_topic_id for each in ids)
 
     def copied_from(self, key: LaneKey, target_topic: str) -> int | None:
         """Return the first source offset that a former target topic of this name contained. Return None if there was no
-        such topic, or if it was empty.
+        former topic, or if it was empty.
 
-        If the former target topic also contained records that MirrorMaker 2 had copied, these were deleted with it. In
-        that case the result is 0, so that everything that the source still has is copied again.
+        If the former target topic also contained records that MirrorMaker 2 had copied, these records were deleted with
+        it. The result is 0 in that case, so that all records that the source still has are copied again.
         """
         firsts = [
             0 if lane.inherited is not None else first.offset
@@ -64,13 +65,13 @@ class Incarnations:
         return min(firsts, default=None)
 
     def began_at(self, key: LaneKey) -> int | None:
-        """Return the first offset of the source partition that was copied into any target topic. Return None if nothing
-        was copied."""
+        """Return the first offset of the source partition that was copied into any target topic. Return None if no
+        record was copied."""
         return self._began.get(key.source_topic_id, {}).get(key.partition)
 
     def is_late(self, key: LaneKey) -> bool:
-        """Return whether the partition was added, or its topic created, after the flow's topics were first selected, so
-        that `start` does not apply to it."""
+        """Return whether the partition was added, or its topic created, after the flow first selected its topics.
+        `start` does not apply to such a partition."""
         known = self._starts.get(key.source_topic_id)
         if known is not None:
             return key.partition >= len(known.offsets) or known.offsets[key.partition] == BEGUN
@@ -86,14 +87,14 @@ class Incarnations:
 
 
 class Lately:
-    """Keeps the `Incarnations` of the newest state of the ledger."""
+    """Caches the `Incarnations` of the newest state of the ledger."""
 
     def __init__(self) -> None:
         self._read: tuple[FlowState, int] | None = None
         self._found: Incarnations | None = None
 
     def of(self, state: FlowState) -> Incarnations:
-        """Return the `Incarnations` of this state of the ledger."""
+        """Return the `Incarnations` for this state of the ledger."""
         found, read = self._found, self._read
         if found is None or read is None or read[0] is not state or read[1] != state.next_offset:
             found = self._found = Incarnations(state)
@@ -102,10 +103,10 @@ class Lately:
 
 
 def start_offsets(state: FlowState, start_at: Callable[[str], StartPoint]) -> Callable[[str, TopicId, int], int | None]:
-    """Return a function that returns the offset at which a partition without a lane will begin, or None if `start` is
-    not resolved for it yet.
+    """Return a function that determines the offset at which a partition without a lane will begin. That function
+    returns None if `start` is not resolved for the partition yet.
 
-    For a lane that will begin at the first record, the function returns 0.
+    If the lane will begin at the first record, that function returns 0.
     """
     found = Incarnations(state)
 

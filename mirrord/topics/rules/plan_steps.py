@@ -1,7 +1,8 @@
-"""Lists the changes that `mirrord start` would make to the clusters, as steps for people.
+"""Lists the changes that `mirrord start` would make to the clusters, as steps for operators.
 
-The functions turn the plans of discovery and of the syncs into steps. `NOT_SYNCED` lists what is never synced, so that
-an empty list of steps is not taken as proof that both clusters agree on that, too.
+The functions turn the plans of discovery and of the syncs into steps. `NOT_SYNCED` lists the resources that are never
+synced. Without this list, an operator could take an empty list of steps as proof that the two clusters agree in
+everything.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -39,8 +40,8 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def topic_steps(flow: FlowConfig, plan: TopicsPlan, target: Mapping[str, Topic]) -> Iterator[PlanStep]:
-    """Yield a step for each topic that would be created or would get more partitions. `target` holds the topics of the
-    target."""
+    """Yield a step for each topic that would be created or would get more partitions. `target` contains the existing
+    topics of the target, by name."""
 
     def step(action: Literal["create", "grow"], name: str, detail: str) -> PlanStep:
         return PlanStep(flow=flow.name, cluster=flow.target, action=action, kind="topic", name=name, detail=detail)
@@ -68,7 +69,7 @@ def _partitions(number: int) -> str:
 
 
 def replicas(factor: int) -> str:
-    """Return how many replicas a new topic gets, in words."""
+    """Return the number of replicas of a new topic, in words."""
     if factor != BROKER_DEFAULT:
         return f"{factor} replica{'' if factor == 1 else 's'}"
     return "the brokers' default replication"
@@ -85,7 +86,7 @@ def setting_steps(flow: FlowConfig, plans: Mapping[str, SettingsPlan]) -> Iterat
 
 
 def acl_steps(flow: FlowConfig, plan: AclsPlan) -> Iterator[PlanStep]:
-    """Yield a step for each ACL that would be added or removed at the target."""
+    """Yield a step for each ACL that would be created or deleted at the target."""
     for rule in plan.add:
         yield PlanStep(
             flow=flow.name, cluster=flow.target, action="create", kind="acl", name=rule.name, detail=f"{rule}"

@@ -1,9 +1,9 @@
-"""Determines names of target topics that do not follow the flow's naming. With `on_recreated = "fresh"`, a source topic
+"""Determines names of target topics that deviate from the flow's naming. With `on_recreated = "fresh"`, a source topic
 that was deleted and created again gets a separate target topic.
 
-The name of this target topic is chosen once. The fact `mirrord.ledger.facts.core.CopyNamed` assigns it to the source
-topic's id before the target topic is created. From then on, the name in the ledger is used for that source topic, even
-if the configuration changes.
+The name of a separate target topic is chosen only once. Before the target topic is created, the fact
+`mirrord.ledger.facts.core.CopyNamed` assigns the name to the source topic's id. From then on, the name in the ledger
+applies to that source topic, even if the configuration changes.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,29 +20,30 @@ from policies.naming import SEPARATOR, is_heartbeats
 
 
 class CopyNames(msgspec.Struct, frozen=True):
-    """The target topic names that one flow's ledger has assigned to source topics, as of one moment."""
+    """The names of target topics that one flow's ledger has assigned to source topics, as of one moment."""
 
     bound: Mapping[TopicId, CopyNamed] = {}
-    """The assigned names by the id of the source topic, in the order in which they were chosen."""
+    """The assigned names by source topic id, in the order in which they were chosen."""
     copied: Mapping[str, Sequence[TopicId]] = {}
-    """For each name of a source topic that was copied: all topic ids that have had this name, oldest first."""
+    """For each name of a copied source topic, the ids of all copied topics that have had this name. The oldest is the
+    first."""
     held: Collection[str] = frozenset()
-    """Names of all target topics that were ever copied into, whether or not they still exist."""
+    """The names of all target topics that the flow has ever copied into. These topics may no longer exist."""
     fresh: bool = False
-    """Whether `on_recreated` is "fresh"."""
+    """Whether the flow has `on_recreated = "fresh"`."""
     separator: str = SEPARATOR
 
     def of(self, topic_id: TopicId | None) -> str | None:
-        """Return the name that is assigned to the source topic with this id, or None if the flow's naming applies to
-        it."""
+        """Return the name that the ledger has assigned to the source topic with this id. Return None if the flow's
+        naming applies."""
         named = self.bound.get(topic_id) if topic_id is not None else None
         return named.target_topic if named is not None else None
 
     def needs_own(self, topic: str, topic_id: TopicId) -> bool:
-        """Return whether a separate name must be chosen for this source topic: a former topic of the same name was
-        copied, and this one was not.
+        """Return whether a separate name must be chosen for this source topic. That is the case if a former topic of
+        the same name was copied, but this topic was not.
 
-        A heartbeats topic never gets a separate name, because its readers find it by its name.
+        A heartbeats topic never gets a separate name, because clients find it by its name.
         """
         before = self.copied.get(topic, ())
         is_new = bool(before) and topic_id not in before and topic_id not in self.bound
@@ -53,21 +54,21 @@ class CopyNames(msgspec.Struct, frozen=True):
         return {each.target_topic: each for each in self.bound.values()}
 
     def beside(self, topic: str) -> list[str]:
-        """Return all target topic names that are assigned to source topics of this name."""
+        """Return the names of all separate target topics of source topics with this name."""
         return [each.target_topic for each in self.bound.values() if each.source_topic == topic]
 
     def replaces(self, topic_id: TopicId, topic: str, former: TopicId | None) -> bool:
         """Return whether the topic has a separate target topic, and the topic with the id `former` had the same name
-        before it."""
-        ids = [*self.copied.get(topic, ()), *self.bound]  # names are assigned before the first copy
+        before."""
+        ids = [*self.copied.get(topic, ()), *self.bound]  # a name is assigned before the first record is copied
         if topic_id not in self.bound or former is None or former not in ids:
             return False
         return ids.index(former) < ids.index(topic_id)
 
     def chosen(self, name: str, taken: Collection[str]) -> str:
-        """Choose a separate name for a target topic: `name` with a number after it.
+        """Choose a separate name for a target topic. The result is `name`, the separator and a number.
 
-        `taken` holds the `plain_form` of all names that exist or are intended for another topic.
+        `taken` contains the `plain_form` of all names that exist or are intended for another topic.
         """
         for number in count(2):
             found = f"{name}{self.separator}{number}"
@@ -93,8 +94,8 @@ def copy_names(state: FlowState, flow: FlowConfig) -> CopyNames:
 
 
 def former_copies(state: FlowState) -> Mapping[tuple[TopicId, str], frozenset[TopicId]]:
-    """Return the ids of all target topics that were ever copied into, by the id of the source topic and the name of the
-    target topic."""
+    """Return the ids of all target topics that the flow has ever copied into. The key is the id of the source topic and
+    the name of the target topic."""
     found: dict[tuple[TopicId, str], frozenset[TopicId]] = {}
     for lane in state.lanes.values():
         where = (lane.key.source_topic_id, lane.target_topic)

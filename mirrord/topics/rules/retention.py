@@ -1,4 +1,4 @@
-"""Determines from a topic's configs when brokers remove its records: by age, by size, or by compaction."""
+"""Determines from a topic's configs when brokers remove the topic's records: by age, by size, or by compaction."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from typing import NamedTuple
 class Retention(NamedTuple):
     """The age in milliseconds and the size in bytes above which brokers delete records of a topic.
 
-    None means that there is no such limit, or that it is unknown.
+    A value is None if there is no such limit, or if the limit is unknown.
     """
 
     ms: int | None = None
@@ -18,7 +18,7 @@ NOTHING_KNOWN = Retention()
 
 
 def retention_of(settings: Mapping[str, str | None]) -> Retention:
-    """Return the limits that follow from the effective configs of a topic."""
+    """Return the limits that the effective configs of a topic define."""
     policy = settings.get("cleanup.policy") or ""
     if "delete" not in [each.strip() for each in policy.split(",")]:
         return NOTHING_KNOWN
@@ -34,5 +34,5 @@ def _limit(value: str | None) -> int | None:
 
 
 def is_compacted(policy: str) -> bool:
-    """Return whether a topic with this cleanup.policy is compacted."""
+    """Return whether a topic with this value of cleanup.policy is compacted."""
     return any(word.strip() == "compact" for word in policy.split(","))

@@ -1,8 +1,8 @@
-"""Determines the replication factor and configs with which target topics are created, and which of their configs must
-be altered later.
+"""Determines the replication factor and the configs with which target topics are created. Also determines which of
+their configs must be altered later.
 
-As in Kafka's tools, a config is a topic's own if it was set on the topic itself. All other values come from the
-cluster. A config that is the source topic's own is set on the target topic, and so becomes the target topic's own.
+In Kafka's tools, a config is a topic's own config if it was set on the topic itself. All other values come from the
+cluster. A source topic's own config is set on the target topic, and so becomes an own config of the target topic.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -25,17 +25,18 @@ class SettingsPlan(msgspec.Struct, frozen=True):
 
 
 def replication_factor(rule: ReplicationFactor, source_replicas: int) -> int:
-    """Return the replication factor for the target topic of a source topic with this number of replicas, which is 0 if
-    it is unknown."""
+    """Return the replication factor for a target topic. `source_replicas` is the number of replicas of the source
+    topic, or 0 if it is unknown."""
     if isinstance(rule, int):
         return rule
     return source_replicas if rule == "source" and source_replicas else BROKER_DEFAULT
 
 
 def fewer_replicas(rule: ReplicationFactor, pairs: Iterable[tuple[Topic, Topic]], brokers: int) -> str:
-    """Return one line if target topics have fewer replicas than required because the target has too few brokers.
+    """Return one line for operators if target topics have fewer replicas than required because the target has too few
+    brokers. Return an empty string if there are no such topics.
 
-    `pairs` are the source topics with their target topics. Returns an empty string if there are no such topics.
+    `pairs` are the source topics with their target topics.
     """
     short = [
         (target.name, target.replicas, wanted)
@@ -50,9 +51,10 @@ def fewer_replicas(rule: ReplicationFactor, pairs: Iterable[tuple[Topic, Topic]]
 
 
 def own_settings(source: Mapping[str, Setting], rule: Properties, known: Collection[str] | None) -> dict[str, str]:
-    """Return the configs with which to create a new target topic.
+    """Return the configs with which to create a new target topic. `source` are the effective configs of the source
+    topic.
 
-    `known` are the config names that the target's brokers know, or None if they are unknown.
+    `known` are the names of the configs that the target's brokers know, or None if these names are unknown.
     """
     return {
         name: setting.value
@@ -67,7 +69,7 @@ def own_settings(source: Mapping[str, Setting], rule: Properties, known: Collect
 def plan_settings(source: Mapping[str, Setting], target: Mapping[str, Setting], rule: Properties) -> SettingsPlan:
     """Plan which configs of the target topic to alter.
 
-    Configs that the rule excludes are not changed, and neither are configs that only the target's brokers know.
+    Two kinds of configs are not changed: those that the rule excludes, and those that only the target's brokers know.
     """
     changes: list[ConfigChange] = []
     unknown: list[str] = []

@@ -1,4 +1,5 @@
-"""Lists a flow's source topics for operators: the target topic of each, or the reason why it is not copied."""
+"""Lists a flow's source topics for operators. A line contains the target topic of a source topic, or the reason why the
+topic is not copied."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -11,16 +12,21 @@ from mirrord.topics.rules.topic_plan import TopicsPlan
 from policies.selecting import Refusal, Selection
 
 TopicStateName = Literal["copied", "to-create", "to-grow", "fault", "recorded", "paused"] | Refusal
-"""State of a source topic. "copied": it is being copied. "to-create": its target topic must be created. "to-grow": its
-target topic must get more partitions. "fault": it is selected, but it cannot be copied. "recorded": it is known only
-from the ledger, because the source was not asked. "paused": an operator has paused the whole topic or flow. All others:
-the topic is not selected.
+"""State of a source topic:
+
+- "copied": the topic is being copied.
+- "to-create": the target topic must be created.
+- "to-grow": the target topic must get more partitions.
+- "fault": the topic is selected, but cannot be copied.
+- "recorded": the topic is known only from the ledger, because the source was not asked.
+- "paused": an operator has paused the whole topic or the flow.
+- Any other state: the topic is not selected, for the reason in `policies.selecting.Refusal`.
 """
 
 
 class TopicLine(msgspec.Struct, frozen=True, order=True):
-    """One source topic. `target` is the name of its target topic, or empty if it is not copied. `why` is one line that
-    explains the state, or empty."""
+    """One source topic. `target` is the name of its target topic, or empty if the topic is not copied. `why` is one
+    line that explains the state, or empty."""
 
     source: str
     target: str
@@ -30,7 +36,7 @@ class TopicLine(msgspec.Struct, frozen=True, order=True):
 
 
 def topic_lines(topics: Iterable[Topic], plan: TopicsPlan, selection: Selection, target: str) -> list[TopicLine]:
-    """Return a line for each topic of the source, sorted by name. `target` is the alias of the target cluster."""
+    """Return a line for each of these source topics, sorted by name. `target` is the alias of the target cluster."""
     create = {step.source.name for step in plan.create}
     grow = {step.source.name: step.target.partitions for step in plan.grow}
     lines: list[TopicLine] = []
@@ -54,7 +60,7 @@ def topic_lines(topics: Iterable[Topic], plan: TopicsPlan, selection: Selection,
 
 
 def with_orders(line: TopicLine, orders: Orders) -> TopicLine:
-    """Add to a line that an operator has paused the flow, the topic or some of its partitions."""
+    """Return the line with a note if an operator has paused the flow, the topic or some of its partitions."""
     if not line.target:
         return line
     pause = orders.pause_of(line.source, -1)

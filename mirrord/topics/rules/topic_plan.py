@@ -1,8 +1,10 @@
-"""Determines the target topics that a flow needs, and its lanes between the topics that exist.
+"""Plans the target topics that a flow needs, and its lanes between the topics that exist.
 
 A fault of one topic does not affect other topics. Lanes are identified by topic ids. If a topic is deleted and created
-again, the plan contains new lanes instead of the former ones. Code that needs the target topic of a source topic must
-use `TopicsPlan.names`, because it considers both the flow's naming and the names that the ledger has assigned.
+again, the plan contains new lanes instead of the former lanes.
+
+Code that needs the target topic of a source topic must use `TopicsPlan.names`. This mapping considers both the flow's
+naming and the names that the ledger has assigned.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -35,7 +37,7 @@ class PlannedLane(msgspec.Struct, frozen=True, order=True):
 
 
 class CreateTopic(msgspec.Struct, frozen=True):
-    """The step to create a missing target topic for this source topic."""
+    """The step to create a missing target topic for a source topic."""
 
     source: Topic
     target_topic: str
@@ -49,31 +51,33 @@ class GrowTopic(msgspec.Struct, frozen=True):
 
 
 class TopicsPlan(msgspec.Struct, frozen=True):
-    """The changes to make at the target, and the lanes between topics that exist."""
+    """The changes to make at the target, and the lanes between the topics that exist."""
 
     lanes: tuple[PlannedLane, ...] = ()
-    """The lanes that can be copied already, ordered by source topic and partition."""
+    """The lanes with an existing source partition and target partition, ordered by source topic and partition."""
     create: tuple[CreateTopic, ...] = ()
     grow: tuple[GrowTopic, ...] = ()
     targets: Mapping[str, str] = {}
-    """The source topic of each target topic, for all topics that are or will be copied."""
+    """The source topic of each target topic. Only topics that are copied or will be copied are included."""
     names: Mapping[str, str] = {}
-    """The target topic of each source topic, including topics that cannot be copied."""
+    """The target topic of each source topic. Topics that cannot be copied are included."""
     unbound: tuple[CopyNamed, ...] = ()
-    """Newly chosen separate names of target topics. They must be in the ledger before topics with these names are
+    """Newly chosen separate names of target topics. The names must be in the ledger before topics with these names are
     created."""
     faults: Mapping[str, str] = {}
-    """Source topics that cannot be copied, each with the reason."""
+    """Source topics that cannot be copied, with the reasons."""
     unanswered: Mapping[str, str] = {}
-    """Source topics that cannot be copied because a user's policy gives no usable answer, because their target topic
-    was deleted, or because a separate name is not in the ledger yet, each with the reason. They do not prevent a start,
-    because this may happen to any topic at any time.
+    """Source topics that cannot be copied for a reason that may arise at any time, with the reasons. These topics do
+    not prevent a start.
+
+    There are three such reasons: a user's policy returns no valid result, the target topic was deleted, or a separate
+    name is not in the ledger yet.
     """
     remarks: Mapping[str, str] = {}
-    """Source topics that are copied, but with an irregularity, each with a line about it."""
+    """Source topics that are copied, but with an irregularity. The values are lines about the irregularity."""
 
     def without_unbound(self) -> "TopicsPlan":
-        """Return the plan without the topics whose newly chosen names are not in the ledger yet."""
+        """Return the plan without the topics with newly chosen names that are not in the ledger yet."""
         if not self.unbound:
             return self
         waiting = {each.source_topic: _UNBOUND.format(each.target_topic) for each in self.unbound}
@@ -96,9 +100,9 @@ def plan_topics(
 ) -> TopicsPlan:
     """Plan the target topics and lanes for these source topics, which the flow has selected.
 
-    `target` holds the existing target topics. `target_name` applies the flow's naming and may raise PolicyFault;
-    `copy_names` takes precedence. `claimed` are target topics of others, each with a reason that continues "would be
-    copied into X, which". `former` holds the ids of all former and present target topics, by source topic id and name.
+    `target_name` applies the flow's naming and may raise PolicyFault. `copy_names` takes precedence. `claimed` contains
+    target topics of others, with reasons that continue the sentence "would be copied into X, which". `former` contains
+    the ids of all former and present target topics, by the id of the source topic and the name of the target topic.
     """
     lanes: list[PlannedLane] = []
     create: list[CreateTopic] = []
@@ -153,7 +157,7 @@ def _other_copies(
     former: Mapping[tuple[TopicId, str], Collection[TopicId]],
     former_names: Mapping[TopicId, Iterable[str]],
 ) -> list[str]:
-    """Return the names of other existing target topics into which the source topic was copied."""
+    """Return the names of other existing target topics into which the source topic has been copied."""
     return [
         other
         for other in former_names.get(topic.topic_id, ())
@@ -164,8 +168,8 @@ def _other_copies(
 def _named(
     topics: Sequence[Topic], target_name: Callable[[str], str], copy_names: CopyNames, others: Iterable[str]
 ) -> tuple[dict[str, str], list[CopyNamed], dict[str, str]]:
-    """Return the name of each source topic's target topic, the newly chosen separate names, and the topics for which
-    there is no name, each with the reason.
+    """Return three results: the name of the target topic of each source topic, the newly chosen separate names, and the
+    source topics without a name, with the reasons.
 
     `others` are the names of target topics that exist or that belong to other flows.
     """
@@ -189,7 +193,7 @@ def _named(
 
 
 def _former_names(former: Iterable[tuple[TopicId, str]]) -> dict[TopicId, list[str]]:
-    """Return, for the id of each source topic, the names of all target topics that it was copied into."""
+    """Return the names of all target topics that each source topic was copied into, by source topic id."""
     names: dict[TopicId, list[str]] = {}
     for topic_id, name in former:
         names.setdefault(topic_id, []).append(name)
@@ -208,8 +212,8 @@ _UNBOUND = "its separate target topic, {}, is created once the ledger has that n
 
 
 def _owned(topic: Topic, planned: str | None, named: CopyNamed | None) -> str:
-    """Return a phrase that names another source topic of which the target topic is already the copy, or an empty
-    string."""
+    """Return a phrase with the name of another source topic, if the target topic already belongs to that topic.
+    Otherwise return an empty string."""
     if planned is None and (named is None or named.source_topic_id == topic.topic_id):
         return ""
     return f"is the copy of {planned or (named.source_topic if named else '')}"

@@ -1,9 +1,10 @@
-"""Handles the deletion of a topic on one of two clusters between which it is copied in both directions under the same
-name.
+"""Handles deletions of topics that are copied in both directions between two clusters, under the same names.
 
-The topic contains the records of both clusters, on each of them. So a deletion is not propagated, because that would
-delete records that were written on the other cluster. The topic is not created again either: the flow to that cluster
-would copy only the records that were written on the other cluster, so the new topic would be incomplete.
+Such a topic contains the records of both clusters, on each of them. If such a topic is deleted on one cluster, the
+deletion is not propagated, because that would also delete records that were written on the other cluster.
+
+The deleted topic is not created again either. The flow to that cluster would copy only the records that were written on
+the other cluster, so the new topic would be incomplete.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -28,11 +29,11 @@ def not_again(
     copied_here: Collection[TopicId],
     aliases: tuple[Alias, Alias],
 ) -> dict[str, str]:
-    """Return the source topics whose missing target topic must not be created again, each with the reason.
+    """Return the source topics with a missing target topic that must not be created again. The values are the reasons.
 
-    These are the topics that have existed under this name on both clusters. `former` holds the ids of all target topics
-    that were ever copied into. `copied_here` are the ids of source topics into which the flow in the opposite direction
-    has copied. `aliases` are those of source and target.
+    These are the topics that have existed under this name on both clusters. `former` contains the ids of all target
+    topics that the flow has ever copied into. `copied_here` are the ids of source topics into which the opposite flow
+    has copied. `aliases` are the aliases of the source and the target.
     """
     return {
         topic.name: _DELETED.format(topic=topic.name, source=aliases[0], target=aliases[1])
@@ -47,8 +48,8 @@ def halves(
     former: Mapping[tuple[TopicId, str], Collection[TopicId]],
     aliases: tuple[Alias, Alias],
 ) -> dict[str, str]:
-    """Return the source topics whose target topic was deleted and created again, each with a line that says what is
-    missing there."""
+    """Return the source topics with a target topic that was deleted and created again. The values are lines that say
+    which records are missing in the target topic."""
     found: dict[str, str] = {}
     for topic in source:
         there = target.get(topic.name)
@@ -59,6 +60,7 @@ def halves(
 
 
 def both_ways_deletions(flow_back: str, topics: Collection[str]) -> str:
-    """Return a line for the status that says why target topics without a source topic are not deleted."""
+    """Return a line for the status that says why these target topics, which have lost their source topics, are not
+    deleted."""
     names = ", ".join(sorted(topics))
     return f"not deleted, though their source topics are gone, because the flow {flow_back} copies them back: {names}"
