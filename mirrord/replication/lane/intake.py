@@ -39,7 +39,7 @@ from mirrord.replication.lane.target import in_doubt, position_rewind, unconfirm
 _MARKED = CONTROL | TRANSACTIONAL
 _GONE: tuple[Reason, ...] = ("compacted", "unexplained")
 SEQUENCE_MASK = 0x7FFFFFFF
-"""Sequences are ordinals modulo 2^31: after 2^31-1 comes 0 (Kafka's DefaultRecordBatch.incrementSequence)."""
+"""Sequences are ordinals modulo 2^31: 2^31-1 is followed by 0 (Kafka's DefaultRecordBatch.incrementSequence)."""
 
 
 def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:

@@ -107,8 +107,8 @@ def _learn_since_start(lane: Lane, record: LaneRecord) -> Effects:
 def _is_hearsay(lane: Lane, progress: Progress) -> bool:
     """Return whether the progress record is from a holder that opened the lane and wrote no record.
 
-    Such a progress record is valid only if no other holder has written. The lane may have been taken in the meantime,
-    before that holder noticed it. Its progress record may then have replaced a newer one.
+    Such a progress record is valid only if no other holder has written. If another holder took the lane and the first
+    holder did not know it yet, the first holder's progress record may have replaced a newer one.
     """
     return progress.ordinal == 0 and lane.record is not None and progress.grant < lane.record.grant
 

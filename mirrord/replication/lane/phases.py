@@ -16,7 +16,8 @@ class Phase(Enum):
     """Target and source differ. The lane is halted while both logs are read to find out what the target holds."""
     COPYING = "copying"
     SETTLING = "settling"
-    """A batch was refused or an answer is in doubt. Nothing new is sent until all batches in flight are answered."""
+    """A batch was refused, or it is not known whether a batch was appended. Nothing new is sent until all batches in
+    flight are answered."""
     DRAINING = "draining"
     DRAINED = "drained"
     HALTED = "halted"

@@ -2,7 +2,8 @@
 the result, and resumes.
 
 Two holders that saw different views of one source can both have written batches that look right. The order of these
-batches in the target then does not match the map: records may be missing, or appear twice. The steps:
+batches in the target then does not match the map: records may be missing, or appear twice. The map is rebuilt in these
+steps:
 
 1. Record the difference and the halt in the ledger, before any other step.
 2. Wait until no batch that was sent earlier can still be appended.

@@ -168,8 +168,8 @@ def decide(lane: Lane) -> Effects:
     if lane.comparison.differs is not None:
         return rebuilding.locate(lane)
     lane.protected = remembers(lane)
-    # If records go through policies, the broker's memory proves only sequences: a policy that answers differently makes
-    # another record.
+    # With policies, the broker's memory proves only sequences: if a policy answers differently the next time, another
+    # record gets the same sequence.
     if (lane.has_policies or not lane.protected) and lane.late_writes.end_read_at < barrier_until(lane):
         lane.phase = Phase.WAITING
         return [Wake(ask(lane), barrier_until(lane))]

@@ -17,7 +17,8 @@ class RebuiltBatch(msgspec.Struct, frozen=True):
     """Ranges (offset, length) of source offsets. Empty if no record is left; `data` is then empty too."""
     newest_ms: int
     left_out: tuple[Verdict, ...] = ()
-    """Verdicts on records that a policy did not keep, in ascending order. They do not overlap with `pieces`."""
+    """Verdicts on records that a policy did not keep, in ascending order. Their offsets do not overlap with
+    `pieces`."""
     is_cut: bool = False
     """Whether the batch holds only a part of the requested records, because it would have been too large otherwise."""
 
@@ -36,7 +37,7 @@ class Decided(msgspec.Struct, frozen=True):
     """Offsets [start, end) for which the ledger has no decision."""
 
     def keeps(self, offset: int) -> bool | None:
-        """Return whether the record at an offset is copied, or None if that is undecided."""
+        """Return whether the record at an offset is copied, or None if this is undecided."""
         if offset >= self.end:
             return None
         at = bisect_right(self.pieces, (offset, NEVER)) - 1

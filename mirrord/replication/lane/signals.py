@@ -87,7 +87,7 @@ class Start(msgspec.Struct, frozen=True):
     left_cleanly: bool
     """Whether the former holder drained the lane, so that none of its batches is in flight."""
     handed: Progress | None = None
-    """The former holder's last progress record, which it reported itself when it left
+    """The former holder's last progress record, which that holder passed on when it left
     (`mirrord.replication.lane.fast_handoff`)."""
     times: tuple[int, int] = (0, 0)
     """The lease time and the request timeout, in milliseconds, that the next holder must assume (`LaneTaken`)."""
@@ -247,7 +247,7 @@ class Chunk(msgspec.Struct, frozen=True):
 
 class OriginsAnswer(msgspec.Struct, frozen=True):
     """All lanes that write into the source partition, according to their ledgers. Each ledger was read to an end that
-    was requested after the question. If that is impossible, `trouble` says why."""
+    was requested after the question. If the ledgers cannot be read, `trouble` says why."""
 
     question: int
     writers: tuple[Writer, ...] = ()

@@ -136,10 +136,10 @@ class WentBack:
     rewinds: int
     """Number of `rewinds` in the ledger before the log went back."""
     tag: int = -1
-    """Tag of the append that records the plan; -1 before it is made."""
+    """Tag of the append that records the plan; -1 before the append is made."""
     rewound: Rewound | None = None
-    """The `Rewound` that this append adds to the `rewinds` of the ledger, if any. If the outcome of the append is
-    unknown, the `rewinds` show whether the ledger contains it."""
+    """The `Rewound` that the append of the plan adds to the `rewinds` of the ledger, if any. If the outcome of the
+    append is unknown, the `rewinds` show whether the ledger contains it."""
 
 
 @dataclass(slots=True)
@@ -183,7 +183,7 @@ class TargetLog:
 
 @dataclass(slots=True)
 class ComparisonState:
-    """Comparisons of the target with the source, and what they found."""
+    """Comparisons of the target with the source, and their results."""
 
     compared: int = -1
     """Ordinals below this one need no other comparison in this round, although the ledger may not record that yet."""
@@ -196,8 +196,8 @@ class ComparisonState:
     """Whether the records that were written since the takeover must be compared again once the former holder can no
     longer write."""
     later_from: ResumePosition | None = None
-    """Where this later comparison (`later_pending`) starts. No higher resume position is saved, because
-    acknowledgements above it may be for batches of another holder."""
+    """Where the later comparison (`later_pending`) starts. No higher resume position is saved, because acknowledgements
+    above it may be for batches of another holder."""
     later_begins_at: int = NEVER
     """The lowest target offset at which records from `later_from` on were found, in case the log has gone back
     since."""
@@ -229,7 +229,7 @@ class SourceHistory:
     found_epoch: tuple[int, int] = (-1, -1)
     """A position, and the leader epoch of the batch before it, as the last comparison with the source read them."""
     found_equal: bool = False
-    """Whether the last comparison with the source found everything equal."""
+    """Whether the last comparison with the source found all records equal."""
     source_confirmed: bool = False
     """Whether the source has confirmed that it still has the copied records. The source is asked if a fetch from the
     lane's position does not show this."""
@@ -251,11 +251,11 @@ class OriginDoubt:
     doubt: Doubt | None = None
     """The batch of unknown origin, which must be looked up in the ledgers."""
     asked_about: Doubt | None = None
-    """The last doubt that was asked about."""
+    """The batch that the last question was about."""
     line: str = ""
     """Why the lane waits, in one line for the operator; empty while the wait is short."""
     question: int = -1
-    """The open question about the doubt, or the pause before it is asked again."""
+    """The open question about the batch, or the pause before it is asked again."""
 
 
 @dataclass(slots=True)
@@ -274,7 +274,7 @@ class SourceGap:
 
 @dataclass(slots=True)
 class RefusalState:
-    """What the target has refused, and how later batches avoid that (`quarantine`, `target.refused_retry`)."""
+    """What the target has refused, and how later batches avoid a refusal (`quarantine`, `target.refused_retry`)."""
 
     largest: int = 1 << 62
     """Batches of more bytes than this are split, because the target refused a larger one."""
@@ -295,8 +295,8 @@ class RefusalState:
     config_reads: int = 0
     """Number of times that the configs were read since the lane was halted."""
     corrupt_ordinal: int = -1
-    """First ordinal of a batch that the target has reported as corrupt. The batch is fetched again before that counts
-    as a refusal."""
+    """First ordinal of a batch that the target has reported as corrupt. The batch is fetched again before the error
+    counts as a refusal."""
 
 
 @dataclass(slots=True)
@@ -440,11 +440,11 @@ class Lane:
     appends: set[int] = field(default_factory=set[int])
     """Tags of appends without an answer."""
     intents: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
-    """(tag, first ordinal) of the intents that are not known to have taken effect yet."""
+    """Pairs (tag, first ordinal) of the intents that are not known to have taken effect yet."""
     unbound: tuple[int, tuple[Verdict, ...]] = NO_VERDICTS
     """The ordinal of the newest intent of this round, and the verdicts in that intent."""
     notes: set[int] = field(default_factory=set[int])
-    """Tags of appended facts that have not taken effect yet. No progress record is written before they have."""
+    """Tags of appended facts that have not taken effect yet. While there are any, no progress record is written."""
     facts_tag: int = -1
     """Tag of the facts that the current phase waits for."""
 

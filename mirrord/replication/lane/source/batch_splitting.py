@@ -87,7 +87,7 @@ class Rest(NamedTuple):
 
     runs: list[Run]
     pieces: list[tuple[int, int, int]]
-    """The pieces (ordinal, former ordinal, length) of these runs."""
+    """Triples (ordinal, former ordinal, length) for the records of `runs`."""
     gone: list[Verdict]
     """The ranges of source offsets that are skipped."""
 

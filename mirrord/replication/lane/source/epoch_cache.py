@@ -74,7 +74,7 @@ class EpochCache:
 
     def divergence(self, epoch: int, end: int) -> int:
         """Return the offset at which a source log diverges from the batches that were seen. In that log, the epochs up
-        to `epoch` end at `end` (KIP-595). Batches with higher epochs that were seen are not in it."""
+        to `epoch` end at `end` (KIP-595). The log has no batches of higher epochs that were seen."""
         return min([end, *(start for start, seen in zip(self._starts, self._epochs, strict=True) if seen > epoch >= 0)])
 
     def truncate(self, end: int) -> None:

@@ -6,19 +6,20 @@ copy exactly if it is in a target run of a lane that writes into this topic id a
 the ledgers of all flows into the source cluster, which are stored on that cluster.
 
 The header of a batch gives a hint: the producer id, the producer epoch and the sequence, which gives the ordinal. The
-hint alone is not enough, because producer ids collide after a cluster was cloned or restored. These rules apply:
+hint alone is not enough, because producer ids collide after a cluster was cloned or restored. In the following rules,
+the writer is a lane into this partition that has the producer id of the batch:
 
-- If no lane into this partition has the producer id, the batch is not a copy. For this rule, the ledgers must have been
-  read up to an end that was requested after the batch was seen. A lane's producer id is in its ledger before its first
-  use, so a ledger also has the producer id of every visible copy.
-- If a run maps the ordinal to this very offset, the batch is a copy.
-- If the batch comes after all known records of the lane and continues the lane's ordinals, it is a copy. The lane must
-  be known to have records in this partition, because another producer with the same id also begins with sequence 0. The
-  lane itself records at once in the ledger where its first record is.
-- If the batch comes after the lane's resume position, or has a newer leader epoch than that position, the answer is not
+- If there is no such writer, the batch is not a copy. For this rule, the ledgers must have been read up to an end that
+  was requested after the batch was seen. A lane's producer id is in its ledger before its first use, so a ledger also
+  has the producer id of every visible copy.
+- If a run of the writer maps the ordinal to this very offset, the batch is a copy.
+- If the batch is after all known records of the writer and continues the writer's ordinals, it is a copy. The writer
+  must be known to have records in this partition, because another producer with the same id also begins with sequence
+  0. The writer itself records at once in its ledger where its first record is.
+- If the batch is after the writer's resume position, or has a newer leader epoch than that position, the answer is not
   known yet. The ledgers are then read again.
-- If the batch is below the lane's resume position, in the leader epoch of that position or an earlier one, and no run
-  contains it, it is not a copy. The ledger explains everything below a resume position (`lane_report.progress_record`).
+- If the batch is below the writer's resume position, does not have a newer leader epoch than that position, and is in
+  no run, it is not a copy. The ledger explains everything below a resume position (`lane_report.progress_record`).
 """
 
 from collections.abc import Iterable
@@ -65,7 +66,7 @@ class _Known:
         return self.ordinal > 0 or len(self.writer.runs) > 0
 
     def near(self, offset: int) -> int:
-        """Return the ordinal of the writer that this offset has, or would have, at least approximately."""
+        """Return the writer's ordinal at this offset, or an approximation of it."""
         if offset >= self.offset:
             return self.ordinal
         runs = self.writer.runs

@@ -3,7 +3,7 @@
 The log of a topic that is not compacted has no gaps, because brokers assign consecutive offsets and delete whole
 segments from the start of the log. A gap in such a log is damage: a segment was lost. So a gap has the verdict
 "compacted" only if the topic may have been compacted, and otherwise "unexplained". The topic's cleanup.policy is read
-when the gap is found. Traces of the cleaner are evidence as well: a batch without some of its records, and earlier
+when the gap is found. Traces of the log cleaner are evidence as well: a batch without some of its records, and earlier
 verdicts in the ledger.
 """
 

@@ -2,7 +2,7 @@
 
 First, the headers are compared: in a raw copy, the checksum of the records is the same as in the source batch. The
 checksums differ if the batch was rebuilt by the second path or recompressed by the target. Then the records themselves
-are compared. If the source or the target no longer has a record, it cannot be compared, which is not treated as a
+are compared. A record that the source or the target no longer has cannot be compared. This is not treated as a
 difference.
 """
 
