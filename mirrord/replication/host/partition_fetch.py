@@ -1,6 +1,7 @@
 """The fetch request of one lane, with the state of the partition that the source last reported.
 
-The functions handle responses without records: a redirection to another replica, and a position that is out of range.
+The functions of this module handle responses without records: a redirection to another replica, and a position that is
+out of range.
 """
 
 import asyncio

@@ -49,8 +49,8 @@ class Sender(Protocol):
     """The connection over which the batches of the current round are sent."""
     outlet_round: int
     connections: int
-    """The value of `TargetOutlet.connections` when the round began; if it has changed, the round's connection is
-    lost."""
+    """The value of `TargetOutlet.connections` when the round began. If the value has changed since, the round's
+    connection is lost."""
 
 
 OutgoingBatch = tuple[Sender, int, Batch]

@@ -10,8 +10,8 @@ from mirrord.model.names import ClusterId, LaneId, LaneKey
 from mirrord.model.status import LanePhase, OpenTransaction, RequestsStatus
 
 _DEFAULTS = RuntimeConfig()
-"""Its lease time and request timeout are assumed for a previous holder if the ledger does not contain that holder's
-times. If this replicator's own times are longer, they are used instead."""
+"""The default configuration. Its lease time and request timeout are assumed for a previous holder whose times are not
+in the ledger, unless this replicator's own times are longer."""
 
 Former = Literal["none", "left", "dead", "unknown"]
 """What is known about a lane's previous holder.
@@ -55,7 +55,7 @@ class Parting(msgspec.Struct, frozen=True):
     word: Progress | None = None
     """The lane's last progress record, if the replicator left the lane cleanly.
 
-    The record is also written to the state topic, but nothing has to wait for that.
+    The record is also written to the state topic, but a handoff does not wait for this write.
     """
 
 
@@ -75,7 +75,7 @@ class FlowSetup(msgspec.Struct, frozen=True):
     source_cluster_id: ClusterId
     target_cluster_id: ClusterId
     mode: Mode = "sequence"
-    """Mode of all lanes of the flow, according to the last probe of the target's brokers."""
+    """How the lanes of the flow avoid writing a record twice, according to the last probe of the target's brokers."""
 
     @property
     def request_timeout_s(self) -> float:
@@ -85,8 +85,8 @@ class FlowSetup(msgspec.Struct, frozen=True):
     def times(self, former: Former, holder: tuple[int, int]) -> tuple[int, int]:
         """Return the lease time and the request timeout to assume for a previous holder that may still write.
 
-        The result is (`lease_ttl_ms`, `request_timeout_ms`). For each of the two, it is the longer value of this
-        replicator and the previous holder. `holder` has the previous holder's values from the ledger (`LaneTaken`).
+        The result is (`lease_ttl_ms`, `request_timeout_ms`). Each of the two is the higher one of this replicator's
+        value and the previous holder's value. `holder` has the previous holder's values from the ledger (`LaneTaken`).
         """
         own = (self.runtime.lease_ttl_ms, self.runtime.request_timeout_ms)
         if former in {"none", "left"}:

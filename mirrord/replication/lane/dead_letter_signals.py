@@ -10,7 +10,7 @@ class Park(msgspec.Struct, frozen=True):
     question: int
     offset: int
     data: bytes
-    """A batch that contains only this record, as it was sent to the target and refused."""
+    """The batch that was sent to the target and refused. It contains only this record."""
     behind: int
     """The offset in the dead-letter topic from which to look for an earlier copy of the record. -1 means the start of
     the topic."""

@@ -35,9 +35,9 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
     """Return whether a comparison has determined which records the target holds. If so, later comparisons of this round
     need not determine this again.
 
-    A batch with other records than those in the offset map may have been sent under some ordinals. If the source has
-    since deleted records in the map, the target may hold the other records, and the source may still have these. The
-    result is then False, and the offset map is rebuilt from both logs.
+    Under some ordinals, a batch with other records than those in the offset map may have been sent. If the source has
+    since deleted the records in the map, the target may hold the other records, and the source may still have those.
+    The result is then False, and the offset map is rebuilt from both logs.
     """
     record = lane.record
     # If policies change records, a lane waits before each write (`resuming.decide`).

@@ -10,7 +10,7 @@ from mirrord.replication.lane.state import Lane
 
 
 def drop(lane: Lane) -> None:
-    """Drop all batches that were fetched or sent. The next round begins with the target log."""
+    """Drop all batches that were fetched or sent. The next round determines from the target log where to continue."""
     refused = [] if lane.failure is None else [lane.failure[1]]
     for batch in [*refused, *lane.in_flight, *lane.ready][:1]:
         lane.dropped = (batch.offset, batch.newest_ms)
@@ -37,7 +37,7 @@ def halt_with(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
 
 
 def halt_unrecorded(lane: Lane) -> Effects:
-    """Halt the lane without recording it in the ledger yet."""
+    """Halt the lane without recording the halt in the ledger yet."""
     new_round(lane)
     lane.transition = None  # after an exception, a requested transition may still be pending
     lane.phase = Phase.HALTED

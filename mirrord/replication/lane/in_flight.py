@@ -298,7 +298,7 @@ def drained(lane: Lane, now: float) -> Effects:
     """Finish the drain, as soon as all facts of the lane are in the ledger. No batch is in flight at this time."""
     if lane.notes:
         return []
-    # Batches from a dead connection may still arrive: if so, the next holder has to wait for them.
+    # Batches from a dead connection may still be appended. The next holder then has to wait for them.
     lane.clean = lane.failure is None and not lane.log.must_read_log and lane.phase is not Phase.OPENING
     lane.clean = lane.clean and lane.log.unread_from is None and now >= lane.late_writes.until
     # A broker that was suspended may still append what it received before, however long ago (`in_doubt.answered`).

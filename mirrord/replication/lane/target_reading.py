@@ -75,7 +75,7 @@ def judged(lane: Lane, found: Reading) -> Effects:
 
 
 def _keep(lane: Lane, found: Reading, more: tuple[LaneFact, ...]) -> Effects:
-    """Record the facts about what was read. If records are copied again under other ordinals, keep these facts back, so
+    """Record the facts about what was read. If records are copied again under other ordinals, hold these facts back, so
     that one entry records them together with the new ordinals."""
     lane.log.holes = list(found.holes)
     waits = bool(lane.log.holes) or lane.log.copied_again is not None
@@ -111,7 +111,7 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
 
 def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] | None = None) -> Effects:
     """Copy the lost end of the log again. If `kept` is given, copy only these ordinals (first, last), because the
-    compacted target has newer records with the keys of the others."""
+    compacted target has newer records with the keys of the other lost records."""
     must_wait = kept is not None and lane.late_writes.end_read_at < lane.late_writes.until
     if (
         must_wait

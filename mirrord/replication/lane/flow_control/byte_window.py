@@ -65,7 +65,7 @@ class ByteWindow:
 
     @property
     def is_far(self) -> bool:
-        """Whether the broker is far away, because even its fastest answer took long."""
+        """Whether the broker is far away, because even its fastest answer took a long time."""
         return FAR_S <= self._soonest_s < float("inf")
 
     def sent(self, size: int) -> tuple[int, int]:

@@ -48,9 +48,9 @@ class SupersededAnswer(msgspec.Struct, frozen=True):
     again: tuple[tuple[int, int], ...] = ()
     """Ordinals (first, last) that are missing and not superseded, ascending; none of the kind `last`."""
     until: int = -1
-    """Ordinals of the kind `last` below this one were appended and removed by the cleaner."""
+    """Ordinals of the kind `last` below this one were appended, and then removed by the cleaner."""
     trouble: str = ""
-    """Why this cannot be decided, in one line for the operator."""
+    """Why the records to copy again cannot be determined, in one line for the operator."""
 
 
 class AskShared(msgspec.Struct, frozen=True):
@@ -96,7 +96,8 @@ class SupersededJudge:
             self._gone.add(ordinal)
 
     def see(self, offset: int, key: Hashable, time_ms: int, leader_epoch: int, sequence: int = -1) -> None:
-        """Process a committed record of the target log. `sequence` is its sequence if the lane wrote it, otherwise -1.
+        """Process a committed record of the target log. `sequence` is the record's sequence if the lane wrote the
+        record, otherwise -1.
 
         A record of the lane with a lower ordinal is older than a missing record, wherever it is in the log. A holder
         may have begun to copy lost records again, and may have ended before it saved a position.

@@ -180,14 +180,14 @@ def displaced_at(lane: Lane, others: Sequence[Interval]) -> int | None:
 
 def begins_late(lane: Lane, own: Sequence[OwnBatch], start: int) -> bool:
     """Return whether the first of the lane's own batches at or after target offset `start` has a higher ordinal than
-    the ledger has there, and no hole explains it."""
+    the ledger has there, and no hole explains the difference."""
     first, wanted = nearest(own[0].base_sequence, lane.resume_position.ordinal), ordinal_at(lane, start)
     holes = lane.record.holes if lane.record is not None else ()
     return first > wanted and not any(hole.first <= wanted and first <= hole.last + 1 for hole in holes)
 
 
 def halt_on_repeat(lane: Lane, doubled: tuple[int, int, int]) -> Effects:
-    """Halt, because the target log holds some ordinals twice. Nothing that the lane could do would correct that."""
+    """Halt, because the target log holds some ordinals twice. The lane cannot correct this."""
     first, end, target_offset = doubled
     offset = lane.record.source_runs.offset_of(first) if lane.record is not None else None
     start = -1 if offset is None else offset
