@@ -200,9 +200,8 @@ class SupersededLookup:
 def _never_copied(judge: SupersededJudge, wanted: dict[int, list[tuple[Missing, int]]], header: Header) -> None:
     """Process a batch with records that a lane never copies.
 
-    An ordinal of the kind `last` that the ledger's runs assign to such a record was not appended. Before such an
-    ordinal is appended, the ledger would have the verdict on the record. So no record from this ordinal on was
-    appended.
+    An ordinal of the kind `last` that the ledger's runs assign to such a record was not appended: otherwise, the ledger
+    would have had the verdict on the record before. So no record from this ordinal on was appended.
     """
     for offset in range(header.base_offset, header.base_offset + header.last_offset_delta + 1):
         for each, ordinal in wanted.pop(offset, ()):

@@ -1,11 +1,11 @@
 """Determines what the ledger contains about the ordinals after the one at which a lane resumes.
 
-The runs show what is still to be copied again. The ordinals in the fact about a hole do not: they are out of date once
-a later plan begins where an older one ends, or once a plan is shortened. From an ordinal on, records are out of order
-up to the point after which each source offset is higher than all offsets before it.
+The runs show what is still to be copied again. The ordinals in the fact about a hole do not show it: they are out of
+date once a later plan begins where an older one ends, or once a plan is shortened. From an ordinal on, records are out
+of order up to the point after which each source offset is higher than all offsets before it.
 
 If records are omitted on purpose, because the target has newer ones, the runs do not show how far the plan reaches.
-Only the end of a hole without ordinals shows this.
+Only the end of a hole without ordinals (a `HoleFound` with an empty range) shows it.
 """
 
 from bisect import insort
@@ -29,7 +29,8 @@ class RestOfPlan(NamedTuple):
     """The records that are still to be copied again from an ordinal on, each record once."""
 
     runs: list[Run]
-    """The first run begins at that ordinal. At the last run, the lane continues in the order of the source."""
+    """The first run begins at the ordinal from which on records are to be copied again. At the last run, the lane
+    continues in the order of the source."""
     pieces: Pieces
     until: int
     """The ordinal, according to the ledger, at which the lane continues in the order of the source."""
@@ -73,9 +74,9 @@ def _is_in_order(record: LaneRecord, ordinal: int, held: HeldOffsets) -> bool:
 def _leaving_out(record: LaneRecord) -> list[HoleFound]:
     """Return the holes whose plans may omit records on purpose.
 
-    These are the holes without ordinals, and later holes with records that were part of the plan of a hole without
-    ordinals. An earlier version of mirrord recorded such later holes. This version also records a hole without ordinals
-    for them (`hole_repair`).
+    These are the holes without ordinals (`HoleFound` with an empty range), and later holes with records that were part
+    of the plan of such a hole. An earlier version of mirrord recorded such later holes. This version also records a
+    hole without ordinals for them (`hole_repair`).
     """
     orders = [number for number, hole in enumerate(record.holes) if hole.first > hole.last]
     found = [record.holes[number] for number in orders]
@@ -177,8 +178,8 @@ class _Parts:
 
 
 def _in_order_from(record: LaneRecord) -> int:
-    """Return the first ordinal from which on each source offset is higher than all offsets before it, regardless of
-    lost records. Return -1 if this is true since the first hole."""
+    """Return the first ordinal from which each source offset is higher than all offsets before it, regardless of lost
+    records. Return -1 if this is true since the first hole."""
     runs, first_hole = record.source_runs, min(hole.first for hole in record.holes)
     turns = [turn for turn in runs.turns if turn > first_hole]
     if not turns:

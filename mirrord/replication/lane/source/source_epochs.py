@@ -155,7 +155,7 @@ def last_copied(lane: Lane) -> tuple[int, int] | None:
 def read_until(lane: Lane) -> tuple[int, int] | None:
     """Return the position from which the lane skipped ahead, and the epoch before that position.
 
-    If the lane skipped ahead in an earlier round, or did not know the epoch, return what the ledger knows as copied.
+    If the lane skipped ahead in an earlier round, or did not know the epoch, return the result of `last_copied`.
     """
     return lane.history.left_position or last_copied(lane)
 
@@ -174,7 +174,7 @@ def divergence_of_copied(lane: Lane, epoch: int, end: int) -> int:
 
 def divergence(lane: Lane, epoch: int, end: int) -> int:
     """Return the source offset at which a source log diverges from the copied records. In that log, the epochs up to
-    `epoch` end at `end`, and there are no copied records of higher epochs."""
+    `epoch` end at `end`. The log contains no copied record of a higher epoch."""
     record, start = lane.record, lane.seen.divergence(epoch, end)
     if record is None or not record.holes or epoch < 0:
         return start
@@ -244,8 +244,9 @@ def recall(lane: Lane) -> None:
 def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
     """Return the epochs of records that are copied again because of holes.
 
-    A comparison may have found all records after the holes equal, but the last one of another epoch than the ledger
-    has. Then a batch that was sent for other records was appended late, and no epoch is known from the first hole on.
+    A comparison may have found all records after the holes equal, but the last one with another epoch than in the
+    ledger. Then a batch that was sent for other records was appended late, and no epoch is known from the first hole
+    on.
     """
     record = lane.record
     if record is None or not record.epochs:

@@ -5,8 +5,8 @@ A fetch request carries the epoch before its position, so the source broker dete
 copied records (KIP-595, `diverging_epoch`). The copied records stay in the target. The ledger records the range of
 source offsets with the verdict "truncated". The lane goes back, and copies the new records under new ordinals.
 
-This reassigns the next ordinals, as in the repair of a hole. So before the lane goes back, all batches in flight must
-be answered, the target is asked for its end, and no previous holder may still be able to write.
+Like the repair of a hole, this reassigns the next ordinals. So before the lane goes back, all batches in flight must be
+answered, the target is asked for its end, and no previous holder may still be able to write.
 """
 
 from itertools import pairwise
@@ -73,8 +73,8 @@ def divergence_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Eff
 
 
 def ask_again(lane: Lane, now: float) -> Effects:
-    """Ask again after a pause whether the source still has the records to be copied again. It had them before, but if
-    it has lost them since, a fetch waits for them in vain."""
+    """Ask again after a pause whether the source still has the records to be copied again. The source had these records
+    before. If it has lost them since, a fetch waits for them in vain."""
     if lane.phase is not Phase.COPYING:
         return []
     if lane.history.unconfirmed_chunk is not None:
@@ -89,7 +89,7 @@ def ask_again(lane: Lane, now: float) -> Effects:
 
 
 def is_unconfirmed(lane: Lane, chunk: Chunk) -> bool:
-    """Return whether the source may have lost copied records without being noticed.
+    """Return whether the source may have lost copied records and the lane has not noticed it.
 
     After a leap, no epoch is known that a fetch request could carry (KIP-595). The source may have lost copied records,
     and may have grown beyond the lane's position since.
@@ -132,8 +132,8 @@ def _confirmation_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> 
 
 
 def another_record(lane: Lane, now: float) -> Effects:
-    """Handle a source record that is not the record to be copied again. Either the source has lost that record, or the
-    map is wrong."""
+    """Handle a source record that is not the record to be copied again. Either the source has lost the record to be
+    copied again, or the map is wrong."""
     if lane.history.suspected_position == lane.position:
         return difference.vanished(lane, now)
     lane.history.suspected_position, lane.history.source_confirmed = lane.position, False
@@ -148,8 +148,8 @@ def _promised_until(lane: Lane) -> int:
 
 def _lose_promised(lane: Lane, start: int) -> Effects:
     """Handle a divergence of the source from the copied records while some of them are copied again. The lane first
-    copies those of them that the source still has, and then the records that the source has in place of the lost
-    ones."""
+    copies the records again that the source still has. Then it copies the records that the source has in place of the
+    lost ones."""
     record = lane.record
     end = _promised_until(lane)
     if lane.on_loss == "halt" or record is None:
@@ -190,7 +190,7 @@ def left_before(lane: Lane, start: int) -> tuple[list[Run], list[tuple[int, int,
 
 
 def is_settled(lane: Lane) -> bool:
-    """Return whether no batch is held or in flight, neither of the lane nor of a former holder."""
+    """Return whether neither the lane nor a former holder has a batch in memory or in flight."""
     held = lane.in_flight or lane.ready or lane.intents or lane.confirming or lane.acked != lane.next_ordinal
     return not held and not in_doubt.holds(lane, lane.next_ordinal)
 

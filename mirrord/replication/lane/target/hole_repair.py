@@ -51,9 +51,12 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
 
 
 def kept_plan(lane: Lane, runs: Sequence[Run]) -> list[HoleFound]:
-    """Return a hole without ordinals for a plan that is recorded again, if the new record of the plan revokes the hole
-    without ordinals that the ledger has for it. Records may be omitted from the plan on purpose, and the runs alone do
-    not show how far the plan reaches."""
+    """Return a hole without ordinals (a `HoleFound` with an empty range) for a plan that is recorded again. Return
+    nothing unless the new record of the plan revokes the hole without ordinals that the ledger has for it.
+
+    Such a hole shows how far a plan reaches if records may be omitted from the plan on purpose. The runs alone do not
+    show this.
+    """
     begin_at, holes = runs[0].ordinal, lane.record.holes if lane.record is not None else ()
     if len(runs) == 1 or not any(hole.first > hole.last and hole.first >= begin_at for hole in holes):
         return []
@@ -61,8 +64,8 @@ def kept_plan(lane: Lane, runs: Sequence[Run]) -> list[HoleFound]:
 
 
 def _without_ordinals(lane: Lane, runs: Sequence[Run]) -> HoleFound:
-    """Return a hole without ordinals. It shows how far a plan reaches if records may be omitted from the plan on
-    purpose."""
+    """Return a hole without ordinals (a `HoleFound` with an empty range). It shows how far a plan reaches if records
+    may be omitted from the plan on purpose."""
     begin_at = runs[0].ordinal
     return HoleFound(lane.id, lane.grant, begin_at - 1, begin_at - 2, begin_at, runs[-1].ordinal)
 

@@ -113,7 +113,7 @@ def _planned_apart(first: int, last: int, known: int) -> list[tuple[int, int]]:
 
 
 def _newer_from(lane: Lane, found: Reading, ordinal: int) -> int:
-    """Return the target offset from which on records are newer than the lost records that begin with `ordinal`."""
+    """Return the lowest target offset at which a record is newer than the lost records that begin with `ordinal`."""
     runs = lane.record.target_runs if lane.record is not None else None
     known = runs.offset_of(ordinal) if runs is not None else None
     if lane.resume_position.leader_epoch >= 0 and ordinal >= known_until(lane):
@@ -158,7 +158,7 @@ def _displaced(lane: Lane, first: int) -> Iterator[tuple[int, int]]:
     Some ordinals were displaced before the resume position was recorded: the log lost their records, newer records
     superseded them, and later ordinals took their target offsets. The last leader epoch of such ordinals is not known,
     but it is lower than that of the resume position. If the resume position does not agree with the target runs, it was
-    recorded before the displacement. It then shows nothing, and nothing is yielded.
+    recorded before the displacement. In that case, nothing is yielded.
     """
     position, record = lane.resume_position, lane.record
     if record is None or lane.notes or position.leader_epoch < 1:
@@ -176,8 +176,8 @@ def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
     """Return the ordinals of records that may have been appended after all of the lane's own batches and removed since.
     There are at most as many as there is room for.
 
-    This is not needed if the broker remembers the producer. Such a broker knows the producer's last ordinal, and the
-    cleaner keeps the producer's last batch.
+    If the broker remembers the producer, these ordinals need not be searched for. Such a broker knows the producer's
+    last ordinal, and the cleaner keeps the producer's last batch.
     """
     limit = lane.sent_below if lane.takeover.knows_sent else NEVER
     # To resume in a hole, or after one that is still to be mended, would copy its records under two ordinals.
@@ -208,7 +208,8 @@ def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) 
 
 
 def pieces_copied_again(lane: Lane, record: LaneRecord) -> Iterator[tuple[int, int, int]]:
-    """Yield the pieces (ordinal, source offset, length) of lost records that are copied again, if others are not."""
+    """Yield the pieces (ordinal, source offset, length) of lost records that are copied again, if only some of the lost
+    records are."""
     for first, last in lane.log.copied_again or ():
         yield from source_epochs.mapped(record, first, last)
 
