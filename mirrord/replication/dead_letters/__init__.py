@@ -1,1 +1,1 @@
-"""The dead-letter topic: records that a target refuses are parked there, and replayed from there."""
+"""The dead-letter topic: skipped records are parked in it, so that they can be replayed later."""

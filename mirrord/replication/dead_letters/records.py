@@ -1,8 +1,8 @@
 """The contents of a flow's dead-letter topic: records that were skipped, and a receipt for each one that was replayed.
 
-A skipped record is stored as it was in the source, with additional headers after its own. These headers say where the
-record was, who skipped it and why. A receipt is an empty record with the same headers and one more, which says where
-the replayed record is stored.
+A skipped record is stored as it was in the source, with additional headers after its own headers. The additional
+headers say where the record was, who skipped it and why. A receipt is an empty record with the same additional headers
+and one more header, which says where the replayed record is stored.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ class LetterPlace(NamedTuple):
     partition: int
     offset: int
     lane: LaneId
-    """The lane of the record. It distinguishes the records of a recreated topic from those of the previous topic of
-    that name."""
+    """The lane of the record. It distinguishes the records of a recreated topic from those of the previous topic with
+    the same name."""
 
 
 class Letter(NamedTuple):
@@ -72,16 +72,21 @@ class Returned(NamedTuple):
 def headers_of(
     place: LetterPlace, origin: Origin, headers: LetterHeaders, returned: str = ""
 ) -> list[tuple[str, bytes | None]]:
-    """Return the headers of a record for the dead-letter topic."""
+    """Return the headers with which a skipped record, or the receipt for a replayed record, is written to the
+    dead-letter topic.
+
+    `headers` are the record's own headers. `returned` is set only for a receipt: it says where the replayed record is
+    stored.
+    """
     values = (place.topic, str(place.partition), str(place.offset), place.lane, origin.reason, origin.by)
     ours: list[tuple[str, bytes | None]] = [(name, value.encode()) for name, value in zip(_OF, values, strict=True)]
     return [*headers, *ours, *([(_RETURNED, returned.encode())] if returned else [])]
 
 
 def understood(headers: LetterHeaders) -> Letter | None:
-    """Parse the headers of a record, or return None if mirrord did not write the record.
+    """Parse the headers of a record in the dead-letter topic. Return None if mirrord did not write the record.
 
-    Only the last headers count, because the skipped record itself may have had headers like these.
+    Only the last headers count, because the skipped record may itself have had headers with the same names.
     """
     returned = ""
     if headers and headers[-1][0] == _RETURNED:
@@ -96,7 +101,10 @@ def understood(headers: LetterHeaders) -> Letter | None:
 
 
 def letters_words(letters: int) -> str:
-    """Describe in words how many records of a quarantine entry were parked (`QuarantineSkipped.letters`)."""
+    """Return a phrase such as "3 records parked" for the field `letters` of a `QuarantineSkipped` fact.
+
+    A negative number means that the records were not parked.
+    """
     if letters < 0:
         return "not parked"
     return f"{letters} record{'' if letters == 1 else 's'} parked"

@@ -1,4 +1,5 @@
-"""Finds the skipped records that were brought back into the target, from the receipts in the dead-letter topic."""
+"""Finds out which skipped records were replayed into the target. Each replay has left a receipt in the dead-letter
+topic."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -13,17 +14,17 @@ from mirrord.replication.dead_letters.topic import DeadLetters
 
 
 class BroughtBack(NamedTuple):
-    """The records of a flow that were brought back from the dead-letter topic, if they are known."""
+    """The records of a flow that were replayed from the dead-letter topic, or the reason why they are not known."""
 
     lanes: Mapping[LaneId, list[Returned]]
     trouble: str = ""
-    """Why the records are not known, in one line."""
+    """Why the replayed records are not known, in one line. Empty if they are known."""
 
 
 async def brought_back(config: Config, flow: FlowConfig, state: FlowState) -> BroughtBack:
-    """Return the records of a flow that were brought back from the dead-letter topic.
+    """Return the records of a flow that were replayed from the dead-letter topic.
 
-    The dead-letter topic is not read if no record is parked according to the ledger.
+    If no record is parked according to the ledger, the dead-letter topic is not read.
     """
     first = parked_from(state)
     if first is None:
@@ -36,11 +37,11 @@ async def brought_back(config: Config, flow: FlowConfig, state: FlowState) -> Br
 
 
 def parked_from(state: FlowState) -> int | None:
-    """Return the offset of the first parked record in the dead-letter topic, according to the ledger. Return -1 if it
-    is not known, and None if no record is parked."""
+    """Return the offset of the first parked record in the dead-letter topic, according to the ledger. Return -1 if the
+    offset is not known, and None if no record is parked."""
     entries = [each for lane in state.lanes.values() for each in lane.quarantine if each.letters > 0]
     if not entries:
         return None
-    # The state keeps a limited number of entries per lane, so the first ones may be forgotten.
+    # The state keeps a limited number of quarantines per lane, so the oldest ones may be missing.
     is_all = all(len(lane.quarantine) < KEPT for lane in state.lanes.values())
     return min(each.letters_at for each in entries) if is_all else -1

@@ -1,10 +1,10 @@
-"""The dead-letter topic of a flow. Skipped records are kept there until an operator brings them back.
+"""The dead-letter topic of a flow. It keeps skipped records, so that an operator can replay them later.
 
-A writer uses transactions under a transactional id that belongs to the lane. So a second writer fences the first one,
-and each operation takes effect as a whole or not at all. When a writer has received its producer id, the transactions
-of earlier writers are committed or aborted (KIP-98). At that time, open transactions of other lanes may still hide
-earlier writes, so the writer waits until they end. Therefore no record is parked twice, and no record is brought back
-twice.
+Each lane has its own transactional id for this topic. A new writer of a lane therefore fences the previous writer, and
+each operation takes effect either completely or not at all. When a writer receives its producer id, the transactions of
+the lane's earlier writers have been committed or aborted (KIP-98). At that time, open transactions of other lanes can
+still hide records from readers of committed data. The writer waits until these transactions end before it reads the
+topic. Therefore no record is parked twice, and no record is replayed twice.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -41,11 +41,10 @@ from mirrord.replication.dead_letters.records import (
 
 PATIENCE_S = 30.0
 _OPEN_MS = 10_000
-"""Longest time for which a transaction stays open, in milliseconds. The broker checks every 10 s for transactions that
-are open longer."""
+"""The transaction timeout in milliseconds. By default, a broker looks for expired transactions every 10 s."""
 RECORD_BYTES = 100 << 20
-"""Largest batch that the topic accepts, in bytes. The broker config socket.request.max.bytes has the same value by
-default."""
+"""Largest batch that the topic accepts, in bytes. The broker config socket.request.max.bytes has the same default
+value."""
 _NEVER_MS = str((1 << 63) - 1)
 SETTINGS = {
     "cleanup.policy": "delete",
@@ -56,36 +55,38 @@ SETTINGS = {
     "unclean.leader.election.enable": "false",
 }
 _TIMES = {"message.timestamp.before.max.ms": _NEVER_MS, "message.timestamp.after.max.ms": _NEVER_MS}
-"""Configs that let the topic accept any timestamp, because a timestamp out of bounds may be the reason why the record
-was skipped. Brokers before 3.6 lack these configs (KIP-937)."""
+"""Configs that let the topic accept any timestamp, because a record may have been skipped for a timestamp that is out
+of bounds. Brokers before 3.6 do not have these configs (KIP-937)."""
 _UNBOUNDED = 1 << 30
 
 
 There = dict[tuple[int, bytes], int]
-"""Maps the source offset and the content of each parked record to its offset in the dead-letter topic."""
+"""Maps the source offset and the content digest of each parked record to the record's offset in the dead-letter
+topic."""
 
 
 class NotParked(EnvironmentFault):
-    """Raised when records cannot be written to the dead-letter topic; the text says why."""
+    """Raised when records cannot be written to the dead-letter topic. The message says why."""
 
 
 class Lying(NamedTuple):
-    """The parked records of a range of source offsets."""
+    """Says which records of a range of source offsets are in the dead-letter topic."""
 
     letters: int
     at: int
-    """The offset of the first of these records in the dead-letter topic; -1 if there is none."""
+    """The offset of the first of these records in the dead-letter topic; -1 if the topic holds none of them."""
     offsets: tuple[int, ...] = ()
-    """Source offsets of the records in the range that exist in the source and are in the dead-letter topic. Empty if
-    the source was not read."""
+    """Source offsets in the range whose records exist at the source and are in the dead-letter topic. Empty if the
+    source was not read."""
     lacks: int = -1
-    """The first source offset whose record is not in the topic; -1 if there is none, or if the source was not read."""
+    """The first source offset in the range whose record is not in the dead-letter topic. -1 if no record is missing, or
+    if the source was not read."""
 
 
 class DeadLetters:
     """The dead-letter topic of one flow, or another topic with records in the same format.
 
-    Every failure is raised as an EnvironmentFault.
+    A failure is raised as an EnvironmentFault, or as a ConfigError if the topic is not visible.
     """
 
     def __init__(self, flow: FlowConfig, source: ClusterConfig, target: ClusterConfig, topic: str = "") -> None:
@@ -94,19 +95,20 @@ class DeadLetters:
         self._source = source
         self._target = target
         self._is_there = False
-        # Cached knowledge about the topic with this id, so that it is not read completely each time.
+        # A cache for the topic with this id. With the cache, not every operation has to read the whole topic.
         self._topic_id: TopicId = TopicId("")
         self._read_to = 0
         self._seen: set[LaneId] = set()
-        """Lanes that have records in the part of the topic that was read."""
+        """Lanes that have records in the part of the topic that was read so far."""
         self._last: dict[LaneId, int] = {}
-        """The offset of the record that was put into the topic last, by lane."""
+        """For each lane, the offset in the topic of the last record that was passed to `keep`."""
 
     async def park(self, place: LetterPlace, end: int, origin: Origin, behind: int = -1) -> Lying:
-        """Make sure that all source records from `place` to `end` are in the topic.
+        """Make sure that all source records from `place` to `end` (exclusive) are in the dead-letter topic, and return
+        where they are.
 
-        Records that may already be there are at offset `behind` of the topic or later. Raises NotParked when the source
-        does not return the records, or the target does not accept them.
+        `behind` is an offset of the dead-letter topic: records that were parked before are at this offset or later.
+        Raises NotParked when the source does not return the records, or when the target does not accept them.
         """
         with _not_parked():
             async with open_logs(self._flow.source, self._source, [place.topic]) as source:
@@ -117,9 +119,10 @@ class DeadLetters:
                     return await self._park(source, writer, place, end, origin, there)
 
     async def keep(self, place: LetterPlace, data: bytes, origin: Origin, behind: int = -1) -> int:
-        """Make sure that the only record of the batch `data` is in the topic; return its offset there.
+        """Make sure that the only record of the batch `data` is in the dead-letter topic, and return its offset there.
 
-        `place` is the position of the record in the source. Raises NotParked.
+        `place` is the position of the record in the source. `behind` is an offset of the dead-letter topic: if the
+        record was parked before, it is at this offset or later. Raises NotParked.
         """
         with _not_parked():
             (record,) = decode(data, 0, len(data))
@@ -137,11 +140,11 @@ class DeadLetters:
     async def bring_back(
         self, place: LetterPlace, end: int, to: TopicPartition, origin: Origin, since: int = -1
     ) -> list[Returned]:
-        """Append the parked records from `place` to `end` to the target partition `to`, each once; return where each of
-        them is.
+        """Append each parked record from `place` to `end` (exclusive) to the target partition `to`, and return where
+        the records are stored.
 
-        A record that was brought back before stays where it is, even if that is another topic. `since` is the offset of
-        the first of these records in the topic, if it is known.
+        A record that was replayed before is not appended again, even if it was replayed into another topic. `since` is
+        the offset of the first of these records in the dead-letter topic, if it is known.
         """
         try:
             async with self._writer(place.lane) as writer:
@@ -157,11 +160,13 @@ class DeadLetters:
         return [returned[offset] for offset in sorted(returned)]
 
     async def returned(self, place: LetterPlace, end: int, since: int = -1) -> list[Returned]:
-        """Return which records from `place` to `end` were brought back; none if the topic does not exist."""
+        """Return which of the source records from `place` to `end` (exclusive) were replayed. The list is empty if the
+        dead-letter topic does not exist."""
         return await self._receipts(place, end, since) if await self._exists() else []
 
     async def all_returned(self, since: int = -1) -> dict[LaneId, list[Returned]]:
-        """Return which records of all lanes were brought back, from the receipts at offset `since` or later."""
+        """Return the replayed records of all lanes, according to the receipts at offset `since` of the dead-letter
+        topic or later."""
         found: dict[LaneId, list[Returned]] = {}
         if await self._exists():
             async with aclosing(self._all(since)) as letters:
@@ -172,10 +177,11 @@ class DeadLetters:
         return {lane: sorted(each) for lane, each in found.items()}
 
     async def lying(self, place: LetterPlace, end: int, *, compared: bool = False) -> Lying:
-        """Return which records from `place` to `end` are in the topic; none if the topic does not exist.
+        """Return which of the source records from `place` to `end` (exclusive) are in the dead-letter topic. The topic
+        need not exist.
 
-        If `compared` is set and some of the records are in the topic, the source is read as well. Raises NotParked when
-        the source does not return the records.
+        If `compared` is set and some of the records are in the topic, the source is read as well, to find a record that
+        is missing in the topic. Raises NotParked when the source does not return the records.
         """
         there = await self._there(place, end, -1) if await self._exists() else {}
         lacks = await self._lacks(place, end, there) if compared and there else -1
@@ -189,7 +195,8 @@ class DeadLetters:
             raise NotParked(f"{place.topic} was created again at {self._flow.source}, and its former records are gone")
 
     async def _lacks(self, place: LetterPlace, end: int, there: There) -> int:
-        """Return the first source offset whose record is not in `there`; -1 if there is none."""
+        """Return the first source offset from `place` to `end` (exclusive) whose record is not in `there`, or -1 if no
+        record is missing."""
         with _not_parked():
             async with open_logs(self._flow.source, self._source, [place.topic]) as source:
                 self._check(source, place)
@@ -240,10 +247,11 @@ class DeadLetters:
         return where
 
     async def _receipts(self, place: LetterPlace, end: int, since: int, *, settled: bool = False) -> list[Returned]:
-        """Return which records of this range were brought back.
+        """Return which of the source records from `place` to `end` (exclusive) were replayed, according to the
+        receipts.
 
-        Raises EnvironmentFault. Raises ConfigError if the topic is not visible, because then it is not known which
-        records were brought back.
+        Raises ConfigError if the dead-letter topic is not visible, because then the receipts cannot be read. Raises
+        EnvironmentFault for other failures.
         """
         async with aclosing(self._letters(place, end, since, settled=settled)) as letters:
             found = [
@@ -252,9 +260,10 @@ class DeadLetters:
         return sorted(found)
 
     async def _there(self, place: LetterPlace, end: int, behind: int) -> There:
-        """Return the offsets of the records in the topic, by source offset and content.
+        """Return the offsets of parked records in the dead-letter topic, by source offset and content digest.
 
-        The content is part of the key because a source that was truncated may have had other records at these offsets.
+        The content is part of the key, because the source may have had other records at the same offsets before a
+        truncation.
         """
         found: There = {}
         async with aclosing(self._letters(place, end, behind, settled=True)) as letters:
@@ -266,10 +275,11 @@ class DeadLetters:
     async def _letters(
         self, place: LetterPlace, end: int, since: int, *, settled: bool
     ) -> AsyncGenerator[tuple[int, Letter, DecodedRecord]]:
-        """Yield the parked records and the receipts of these source offsets in log order, with their offsets in the
-        topic.
+        """Yield the parked records and the receipts for the source offsets from `place` to `end` (exclusive), in log
+        order, with their offsets in the dead-letter topic.
 
-        If `settled` is set, all records written so far are included, once their transactions are committed or aborted.
+        If `settled` is set, first wait until the transactions of all records that were written so far are committed or
+        aborted.
         """
         async with aclosing(self._all(since, place.lane, settled=settled)) as letters:
             async for at, letter, record in letters:
@@ -279,8 +289,8 @@ class DeadLetters:
     async def _all(
         self, since: int, lane: LaneId | None = None, *, settled: bool = False
     ) -> AsyncGenerator[tuple[int, Letter, DecodedRecord]]:
-        """Yield the parked records and the receipts of all lanes in log order. If a lane is given, begin where its
-        first record may be."""
+        """Yield the parked records and the receipts of all lanes in log order. If a lane is given, begin at the first
+        offset where a record of this lane is possible."""
         async with open_logs(self._flow.target, self._target, [self.topic]) as logs:
             named = TopicPartition(self.topic, 0)
             start, stable = await (self._settled_bounds(logs, named) if settled else logs.bounds(named, committed=True))
@@ -321,7 +331,7 @@ class DeadLetters:
             await admin.close()
 
     async def _create(self) -> None:
-        """Create the topic if it does not exist."""
+        """Create the dead-letter topic if it does not exist."""
         if self._is_there:
             return
         admin = KafkaTopicAdmin(self._target, PATIENCE_S)
@@ -341,10 +351,9 @@ class DeadLetters:
 
     @asynccontextmanager
     async def _writer(self, lane: LaneId) -> AsyncGenerator[Any]:
-        """Provide a writer for this lane.
+        """Provide a transactional producer that writes the dead-letter records of this lane.
 
-        No other client can write for the lane from now on, and the transactions of earlier writers are committed or
-        aborted.
+        Earlier producers of the lane can no longer write, and their transactions have been committed or aborted.
         """
         writer: Any = AIOKafkaProducer(
             bootstrap_servers=",".join(self._target.bootstrap),
@@ -374,9 +383,9 @@ class DeadLetters:
 async def _records(
     logs: LogReader, named: TopicPartition, start: int, end: int, *, committed: bool
 ) -> AsyncGenerator[list[DecodedRecord]]:
-    """Yield the records that a consumer would see, one batch at a time.
+    """Yield the records from offset `start` to `end` (exclusive) that a consumer would see, one list per batch.
 
-    Raises ValueError for a batch that cannot be read.
+    Raises ValueError for a batch that cannot be decoded.
     """
     async with aclosing(logs.read(named, start, end, committed=committed)) as batches:
         async for batch in batches:
@@ -402,8 +411,8 @@ async def _transaction(writer: Any) -> AsyncGenerator[None]:
 async def _send(
     writer: Any, to: TopicPartition, record: DecodedRecord, headers: Sequence[tuple[str, bytes | None]]
 ) -> int:
-    """Send the record and return its offset."""
-    # This needs a separate batch, because aiokafka's `send` refuses a record that has neither a key nor a value.
+    """Send the record to the partition `to`, and return its offset there."""
+    # The record is sent in a separate batch, because aiokafka's `send` refuses a record without a key and a value.
     batch = writer.create_batch()
     when = record.time_ms if record.time_ms != NO_TIME else None
     batch.append(timestamp=when, key=record.key, value=record.value, headers=list(headers))
@@ -414,9 +423,10 @@ async def _send(
 
 
 def _content(record: DecodedRecord, headers: Sequence[tuple[str, bytes | None]]) -> bytes:
-    """Return a digest that distinguishes records.
+    """Return a digest of the record's key and value and of the given headers.
 
-    Timestamps are ignored: if a source record has none, its parked copy has the time when it was parked.
+    The timestamp is not part of the digest: if a source record has no timestamp, its parked copy has the time of
+    parking.
     """
     return blake2b(repr((record.key, record.value, tuple(headers))).encode(), digest_size=16).digest()
 

@@ -1,4 +1,5 @@
-"""Builds a batch of the lane from decoded records: the second path, for batches that cannot be copied as they are."""
+"""The second path: builds a new batch of the lane from decoded records when the source batch cannot be copied as it
+is."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -19,11 +20,12 @@ _UNLIMITED = (1 << 31) - 1
 
 
 def rebuild(request: RebuildRequest) -> RebuiltBatch | None:
-    """Rebuild a batch on the second path (`mirrord.replication.lane.second_path.Rebuilder`): put its records into a
-    batch of the lane.
+    """Decode the records of a source batch and put the requested ones into a new batch of the lane. Return None if the
+    request selects no record.
 
-    The new batch has no gaps between its offsets. Keys, values, headers and timestamps are kept, and so is the codec
-    unless the target refuses it. A log append time of the source becomes the create time of the records.
+    This function implements `mirrord.replication.lane.second_path.Rebuilder`. The new batch has no gaps between its
+    offsets. Keys, values, headers and timestamps are kept, and so is the codec unless the target refuses it. A log
+    append time of the source becomes the create time of the records.
     """
     codec, records = read(request.buffer, request.start, request.end)
     wanted = [record for record in records if request.from_offset <= record.offset < request.until_offset]
@@ -32,7 +34,7 @@ def rebuild(request: RebuildRequest) -> RebuiltBatch | None:
 
 
 def build(codec: int, kept: Sequence[DecodedRecord], offsets: Sequence[int], request: RebuildRequest) -> RebuiltBatch:
-    """Return a batch of the lane with these records.
+    """Return a batch of the lane with the records `kept`.
 
     `offsets` are the records' offsets in the source, and `codec` is the codec of the source batch.
     """
@@ -45,8 +47,8 @@ def build(codec: int, kept: Sequence[DecodedRecord], offsets: Sequence[int], req
         base_sequence=request.base_sequence,
         batch_size=_UNLIMITED,
     )
-    # The builder reads a first timestamp of -1 as "none yet". In this case all timestamps are increased by one, and the
-    # header's times are decreased by one afterwards.
+    # For the builder, a first timestamp of -1 means "none yet". In this case all timestamps are increased by one, and
+    # the timestamps in the batch header are decreased by one afterwards.
     shift = 1 if kept[0].time_ms == NO_TIME else 0
     for delta, record in enumerate(kept):
         builder.append(delta, record.time_ms + shift, record.key, record.value, list(record.headers))
@@ -68,5 +70,5 @@ def _set_back(data: bytearray, by_ms: int) -> None:
 
 
 def _pieces(offsets: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Return consecutive offsets as `(offset, length)` pairs."""
+    """Group the offsets into ranges without a gap, and return each range as a pair `(offset, length)`."""
     return tuple((start, end - start) for start, end in ranges(offsets))

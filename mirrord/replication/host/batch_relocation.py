@@ -1,5 +1,8 @@
-"""Reads both logs to find the source offsets of a lane's batches by the content of their records
-(`mirrord.replication.lane.target.batch_relocation`)."""
+"""Reads the source log and the target log to find the source offsets of a lane's batches by the content of their
+records.
+
+The search itself is in `mirrord.replication.lane.target.batch_relocation`.
+"""
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from functools import partial
@@ -28,11 +31,11 @@ from mirrord.replication.lane.target.batch_relocation import (
 )
 
 MOST_RECORDS = 500_000
-"""Largest number of records that are held in memory for each of the two logs; a record takes about 150 bytes."""
+"""Largest number of records that are held in memory for each of the two logs. A record takes about 150 bytes."""
 
 
 class BatchRelocation:
-    """One search for the source offsets of a lane's batches."""
+    """One search for the source offsets of a lane's batches, by the content of their records."""
 
     def __init__(
         self,
@@ -45,8 +48,8 @@ class BatchRelocation:
         *,
         read_committed: bool,
     ) -> None:
-        """`copies` returns which source batches are themselves copies (`mirrord.replication.host.origin_lookup`); None
-        means that the source partition holds no copies."""
+        """`copies` returns the indexes of the source batches that are themselves copies
+        (`mirrord.replication.host.origin_lookup`). None means that the source partition holds no copies."""
         self._source = source
         self._target = target
         self._source_partition = source_partition
@@ -58,10 +61,11 @@ class BatchRelocation:
     async def run(
         self, record: LaneRecord, wanted: AskRebuild, compacts: Callable[[], Awaitable[bool | None]]
     ) -> RebuildAnswer:
-        """Return the source offsets of the batches, or the reason why they cannot be determined.
+        """Return the source offsets of the lane's batches from the ordinal `wanted.first` on, or the reason why the
+        offsets cannot be determined.
 
-        `compacts` returns whether the target topic is compacted. Raises ReadFailed when one of the two logs cannot be
-        read now.
+        `compacts` returns whether the target topic is compacted. Raises ReadFailed when the source log or the target
+        log cannot be read at the moment.
         """
         own: list[OwnBatch] = []
         try:
@@ -83,8 +87,11 @@ class BatchRelocation:
         return RebuildAnswer(wanted.question, 0, tuple(own), located, compacts=may_be_cleaned)
 
     async def _standing(self, wanted: AskRebuild, own: list[OwnBatch]) -> tuple[bool, list[TargetBatch]]:
-        """Read the lane's batches from the target. Return whether their records have the timestamps of the source, and
-        the batches from the wanted ordinal on. Add the headers of all batches of the lane to `own`."""
+        """Read the lane's batches from the target, and add the headers of all of them to `own`.
+
+        Return whether the records at the target have the timestamps of the source. Also return the batches from the
+        ordinal `wanted.first` on.
+        """
         standing: list[TargetBatch] = []
         timed, size = True, 0
         async for batch in self._target.read(self._target_partition, wanted.start, wanted.end):

@@ -33,7 +33,7 @@ _OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 
 
 class BatchVerification:
-    """One comparison of a lane's batches at the target with the source.
+    """One comparison of a lane's batches at the target with the records of the source.
 
     Ordinals that are in no batch of the lane are not reported, because the lane finds holes by itself.
     """
@@ -48,7 +48,8 @@ class BatchVerification:
         wanted: AskCheck,
         changing: Callable[[DecodedRecord], DecodedRecord] | None = None,
     ) -> None:
-        """`changing` applies the flow's record policy to a record; it may raise PolicyFault."""
+        """`changing` applies the flow's record policy to a record, and may raise PolicyFault. It is None if the flow
+        does not change the records of the topic."""
         self._target = target
         self._target_partition = target_partition
         self._record = record
@@ -60,11 +61,11 @@ class BatchVerification:
         self._originals = _Originals(source, source_partition, last)
 
     async def run(self, source: tuple[int, int] = (sys.maxsize, 0)) -> BatchFinding:
-        """Return the outcome of the comparison.
+        """Compare the batches, and return the outcome of the comparison.
 
         `source` is the high watermark and the log start offset of the source. A record counts as removed from the
         source (`BatchFinding.gone`) only if its offset is below that high watermark. Raises ReadFailed when the source
-        or the target cannot be read now.
+        or the target cannot be read at the moment.
         """
         self._source_end, self._source_begin = source
         wanted = self._wanted
@@ -113,7 +114,7 @@ class BatchVerification:
         same = [pair for pair in pairs if self._is_same_history(*pair, originals)]
         if len(same) == len(pairs):
             return self._compare_records(batch, first, originals, pairs)
-        # If the source reuses an offset for the very same record, nothing is lost.
+        # Nothing is lost if the source has the very same record at the reused offset.
         finding = self._compare_records(batch, first, originals, pairs)
         if finding.outcome == "equal":
             return finding
@@ -134,14 +135,14 @@ class BatchVerification:
         except PolicyFault as fault:
             return BatchFinding("unverifiable", str(fault))
         finding = same_records(pairs, copies, changed, timed=timed)
-        # No other process can have written it: a lane with policies waits until a former holder cannot write
-        # (`mirrord.replication.lane.resuming`).
+        # No other process can have written the record: a lane with policies waits until a former holder can no longer
+        # write (`mirrord.replication.lane.resuming`).
         doubt = f"the transform now returns another record for it: {finding.note}"
         return BatchFinding("unverifiable", doubt) if finding.outcome == "different" else finding
 
     def _is_same_history(self, ordinal: int, offset: int, originals: list[ReadBatch]) -> bool:
-        """Return whether the source offset still belongs to the record that was copied, and is not used again for
-        another one."""
+        """Return whether the source offset still belongs to the record that was copied. It does not if the source has
+        lost that record and uses the offset again."""
         if is_truncated(self._record, ordinal, offset):
             return False
         known = epoch_at(self._wanted.epochs, ordinal)
@@ -150,11 +151,11 @@ class BatchVerification:
 
 
 async def in_front_of(source: Stretches, asks: Asks, partition: PartitionId, position: int) -> tuple[int, int]:
-    """Return the leader epoch of the source batch before a position, and the end of the source log if it is below the
-    position.
+    """Return the leader epoch of the source batch before `position`, and the end of the source log if that end is below
+    `position`.
 
-    The epoch is -1 if there is no such batch or its epoch is not known. The end is -1 if it is not below the position.
-    Raises ReadFailed when the source cannot be read now.
+    The epoch is -1 if there is no such batch or its epoch is not known. The end is -1 if it is not below `position`.
+    Raises ReadFailed when the source cannot be read at the moment.
     """
     if position <= 0:
         return -1, -1
@@ -180,7 +181,8 @@ def _decode(batch: ReadBatch) -> list[DecodedRecord]:
 
 
 class _Originals:
-    """Reads batches of the source, mostly in ascending order, and keeps only those that may be needed again."""
+    """A reader of source batches for ranges of offsets that mostly ascend. It keeps only the batches that the next
+    range may need."""
 
     def __init__(self, source: Stretches, partition: PartitionId, end: int) -> None:
         self._source = source
@@ -192,7 +194,8 @@ class _Originals:
         self._read_to = -1
 
     async def covering(self, first: int, last: int) -> list[ReadBatch]:
-        """Return the data batches that contain offsets in [first, last]."""
+        """Return the batches of the source, without control batches, that contain offsets from `first` to `last`
+        (inclusive)."""
         if self._reading is None or first < self._read_from:
             await self.close()
             self._held.clear()
@@ -211,7 +214,7 @@ class _Originals:
         return [batch for batch in self._held if batch.header.base_offset <= last]
 
     async def close(self) -> None:
-        """Stop reading."""
+        """Stop reading the source."""
         reading, self._reading = self._reading, None
         if reading is not None:
             await reading.aclose()

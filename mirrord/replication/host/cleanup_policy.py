@@ -14,7 +14,8 @@ from mirrord.topics.rules.retention import is_compacted
 
 _POLICY = "cleanup.policy"
 KNOWN_S = 10.0
-"""How long the policy of a target topic is cached, in seconds. Lanes of one topic are often taken over together."""
+"""How long the policy of a target topic is cached, in seconds. The cache saves requests, because the lanes of one topic
+are often taken over together."""
 Begin = Callable[[Coroutine[None, None, None]], asyncio.Task[None]]
 
 
@@ -27,7 +28,7 @@ class Cleanup:
         self._begin = begin
 
     def ask(self, hosted: HostedLane, effect: AskCleanup) -> None:
-        """Ask the source cluster for the topic's cleanup policy, and pass the answer to the lane."""
+        """Ask the source cluster for the cleanup policy of the lane's source topic, and pass the answer to the lane."""
         self._begin(self._ask(hosted, effect.question))
 
     async def _ask(self, hosted: HostedLane, question: int) -> None:
@@ -42,7 +43,7 @@ class Cleanup:
 
 
 class TargetCleanup:
-    """Answers whether topics of the target cluster are compacted."""
+    """Finds out whether topics of the target cluster are compacted, and caches the answers for `KNOWN_S` seconds."""
 
     def __init__(self, cluster: ClusterConfig, timeout_s: float) -> None:
         self._cluster = cluster

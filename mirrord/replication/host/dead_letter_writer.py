@@ -1,4 +1,5 @@
-"""Writes records that a flow's policy skips to its dead-letter topic, for the lanes of one replicator."""
+"""Parks rejected records in the dead-letter topic of a flow that is configured to skip them, for the lanes of one
+replicator."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -20,8 +21,8 @@ log = structlog.get_logger()
 
 
 class DeadLetterWriter:
-    """Parks the records that lanes skip because of `on_reject = "skip"`. It opens no connection before the first
-    record."""
+    """Parks the records that lanes skip because of `on_reject = "skip"`. No connection is opened before the first
+    record is parked."""
 
     def __init__(self, setup: FlowSetup, begin: Callable[[Coroutine[Any, Any, None]], object]) -> None:
         """`begin` runs a coroutine as a background task, which is cancelled when the `LaneHost` closes."""

@@ -1,7 +1,9 @@
 """Finds copies in the target that the ledger does not know, because the ledger was lost or the flow had another name.
 
-A lane that begins would copy these records again. So before a lane without a history begins, samples of both logs are
-read. Records from the source are looked up at the target by their times, and records from the target in the source.
+A lane without a history would copy these records again. Therefore samples of the source log and of the target log are
+compared before such a lane begins. Records of a source sample are also looked up in the target by their timestamps, and
+records of a target sample are looked up in the source.
+
 Records that other clients write to the target topic are not mistaken for copies, because they do not exist in the
 source. Records that the source received from the target through a flow in the opposite direction do not count as copies
 either.
@@ -32,14 +34,15 @@ log = structlog.get_logger()
 
 LOOK_OFFSETS = 500
 LOOK_BYTES = 2 << 20
-"""A sample is limited to this number of offsets or bytes, whichever is reached first."""
+"""A sample ends after `LOOK_OFFSETS` offsets or `LOOK_BYTES` bytes, whichever limit is reached first."""
 PLACES = 4
-"""Number of samples from each log, evenly spread: the first one is taken at its beginning, the last one at its end."""
+"""Number of samples from each log. The samples are evenly spread: the first one is at the beginning of the log, and the
+last one is at its end."""
 _AT_ONCE = 4
 
 CopyFinder = Callable[[PartitionId, Sequence[HeaderTuple]], Awaitable[Collection[int]]]
-"""A function that returns the indexes of those source batches that are copies themselves. It raises ReadFailed when
-that is not known."""
+"""A function that returns the indexes of the source batches that are themselves copies. It raises ReadFailed when it
+cannot determine these batches at the moment."""
 
 
 class _Place:
@@ -61,7 +64,8 @@ class _Place:
         return max((record.time_ms for record in self.records), default=-1)
 
     def rows(self, what: What) -> list[FoundRow]:
-        """Return a row for each record of the sample, with the part of the record that is compared."""
+        """Return a row for each record of the sample. The row has the record's offset and the part of the record that
+        `what` selects for the comparison."""
         if what not in self._rows:
             self._rows[what] = [_row(record, what) for record in self.records]
         return self._rows[what]
@@ -82,25 +86,31 @@ class ExistingCopies:
         self._find_copies = find_copies
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._found: dict[LaneId, str] = {}
-        """The lines about copies that were found. Lanes ask repeatedly, and after a copy was found, the logs are not
-        read again."""
+        """For each lane with such copies, the line that describes them. Lanes ask repeatedly, and the logs of a lane
+        are not read again after a copy was found."""
 
     async def of(self, lane: LaneId, source: PartitionId, target: PartitionId) -> str:
-        """Return why a lane without a history must not begin, or an empty string if it may. Raises ReadFailed, after
-        which the caller has to ask again."""
+        """Return a line that says why a lane without a history must not begin, or an empty string if it may begin.
+
+        Raises ReadFailed when a log cannot be read at the moment; the caller then has to ask again.
+        """
         if self._flow.on_unknown_copies == "begin":
             return ""
         return await self.line(lane, source, target)
 
     async def line(self, lane: LaneId, source: PartitionId, target: PartitionId) -> str:
-        """Return a line about the copies that were found, or an empty string, whatever `on_unknown_copies` says. Raises
-        ReadFailed."""
+        """Return a line that describes copies in the target that the ledger does not know, or an empty string if none
+        are found.
+
+        In contrast to `of`, this method ignores the config key `on_unknown_copies`. Raises ReadFailed when a log cannot
+        be read at the moment.
+        """
         end, begin = await bounds(self._sides[1].asks, target)
         if end <= begin:
             return ""
         if lane not in self._found:
             is_transformed = bool(self._flow.records.transform) and self._shaping.concerns(source.topic)
-            # If source and target topic have different names, the names show which topics came from the target.
+            # If source and target topic have different names, the names show which topics are copies from the target.
             find_copies = self._find_copies if source.topic == target.topic else None
             async with self._slots:
                 look = _Look(_End(self._sides[0], source), _End(self._sides[1], target), find_copies)
@@ -113,13 +123,13 @@ class ExistingCopies:
 
 
 class _End(NamedTuple):
-    """One of the two logs: a cluster, and a partition in it."""
+    """The source log or the target log of a lane: a cluster, and a partition in it."""
 
     side: Sides
     partition: PartitionId
 
     async def bounds(self) -> tuple[int, int]:
-        """Return the log start offset and the high watermark."""
+        """Return the log start offset and the high watermark of the partition."""
         end, begin = await bounds(self.side.asks, self.partition)
         return begin, end
 
@@ -133,7 +143,10 @@ class _Look:
         self._find_copies = find_copies
 
     async def look(self, what: What) -> tuple[int, int] | None:
-        """Return a source offset and a target offset that hold the same record, or None if no such pair was found."""
+        """Return a source offset and a target offset that hold the same record, or None if no such pair is found.
+
+        `what` selects the part of the records that is compared.
+        """
         at_source, at_target = await self._source.bounds(), await self._target.bounds()
         heres = [await self._here(at, at_source) for at in _places(*at_source)]
         theres = [await self._there(at, at_target) for at in _places(*at_target)]
@@ -196,15 +209,18 @@ async def _read(log: _End, start: int, end: int) -> list[ReadBatch]:
                 if size > LOOK_BYTES:
                     break
     except ReadFailed as failed:
-        # A timeout is no error here: the log cleaner may have removed all records up to the end.
+        # A timeout is not an error here: the log cleaner may have removed all records up to the end.
         if failed.error != int(ErrorCode.REQUEST_TIMED_OUT):
             raise
     return batches
 
 
 async def _first_of(log: _End, time_ms: int) -> int:
-    """Return the offset of the first record with this time or a later one, or the log end if there is none. Raises
-    ReadFailed."""
+    """Return the offset of the first record whose timestamp is `time_ms` or later, or the log end offset if there is
+    none.
+
+    Raises ReadFailed when the log cannot be read at the moment.
+    """
     return await start_offset(log.side.asks, log.partition, max(time_ms, 0))
 
 

@@ -1,13 +1,13 @@
-"""Fetches over a few connections to each source broker, with many partitions in each request.
+"""Fetches source data over a few connections per broker, with many partitions in each request.
 
-A broker has two connections, each with a fetch session (KIP-227) and at most one request in flight. The idle connection
-fetches the partitions that have no new records, with a long max wait. The hot connection fetches the partitions that
-had records within the last second and those that were just added. It uses a short max wait, because a partition that is
-added while a request is in flight has to wait for the answer. Idle partitions are not in its session, because a broker
-examines the whole session for every request. Under load both return data all the time. Partitions in remote storage
-(`flow_control.remote_reads`) and oversized ones (`flow_control.oversized_fetch`) have separate connections.
+Each broker has an idle and a hot connection, with a fetch session (KIP-227) and at most one request in flight on each.
+The idle connection fetches partitions without new records, with a long max wait. The hot connection fetches partitions
+that had records within the last second or were just added. Its max wait is short, because a partition that is added
+while a request is in flight has to wait for the response. Idle partitions are not in the hot session, because a broker
+examines the whole session for every request. Under load, both connections return data all the time. Remote records
+(`flow_control.remote_reads`) and oversized batches (`flow_control.oversized_fetch`) are fetched on other connections.
 
-Lanes do not notice a lost connection, because their fetch requests are sent again. Errors of brokers go to the lanes.
+Lanes do not notice a lost connection, because the fetch requests are sent again. Broker errors are passed to the lanes.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ from mirrord.replication.lane.signals import Chunk, FetchFrom
 IDLE_WAIT_MS = 500
 HOT_WAIT_MS = 5
 LONGEST_HOT_WAIT_MS = 40
-"""While no records arrive, the max wait of hot requests doubles up to this value."""
+"""While no records arrive, the max wait of requests on the hot connection doubles up to this value."""
 HOT_S = 1.0
 """How long a partition that returned records is expected to return more, in seconds."""
 MOST_GROWTH = 4.0
@@ -64,7 +64,7 @@ class SourceFetcher:
         self._loop = asyncio.get_running_loop()
         self._feeds: dict[int, FetchFeed] = {}
         self._homeless: set[PartitionFetch] = set()
-        """The fetch requests for partitions without a known leader."""
+        """Partitions that are to be fetched and have no known leader."""
         self._search: asyncio.TimerHandle | None = None
         self._pause = Backoff(5.0)
         self.room = FetchRoom(budget, self._feeds)
@@ -74,12 +74,12 @@ class SourceFetcher:
         budget.on_room = self._room
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all fetch connections."""
         for feed in self._feeds.values():
             feed.close()
 
     def want(self, tap: PartitionFetch, wish: FetchFrom) -> None:
-        """Fetch the next chunk of a partition; a newer fetch request replaces an older one."""
+        """Fetch the next chunk of a partition. A newer fetch request for the partition replaces an older one."""
         self.stop(tap)
         tap.wish = wish
         if wish.round != tap.round:
@@ -94,7 +94,7 @@ class SourceFetcher:
             self._place(tap)
 
     def stop(self, tap: PartitionFetch) -> None:
-        """Cancel the fetch request for a partition; if its answer still arrives, it is dropped."""
+        """Cancel the fetch request for a partition. If the response still arrives, it is discarded."""
         tap.wish = None
         self._homeless.discard(tap)
         if tap.timer is not None:
@@ -104,7 +104,7 @@ class SourceFetcher:
             tap.feed.drop(tap)
 
     def ask_end(self, tap: PartitionFetch) -> None:
-        """Ask for the end of a partition that is not being fetched, so that its lag is known nevertheless."""
+        """Ask for the high watermark of a partition that is not being fetched, so that its lag stays known."""
         asked = time.monotonic()
 
         def answered(error: int, high_watermark: int, log_start: int) -> None:
@@ -158,7 +158,7 @@ class SourceFetcher:
 
 
 class FetchFeed:
-    """Fetches the partitions of one broker."""
+    """Fetches partitions from one broker."""
 
     def __init__(self, source: SourceFetcher, node: int) -> None:
         self.source = source
@@ -171,7 +171,7 @@ class FetchFeed:
         self._new: set[PartitionFetch] = set()
         """Partitions whose fetch requests have not been sent yet."""
         self._cold: set[PartitionFetch] = set()
-        """Partitions of the hot channel that move to the idle channel with its next request."""
+        """Partitions that move from the hot connection to the idle connection with the next idle request."""
         self._remote = RemoteReads(self._remote_channel, source.budget.leave)
         self._alone = RemoteReads(self._alone_channel, source.budget.leave)
         self._scheduled = False
@@ -193,36 +193,36 @@ class FetchFeed:
         self._alone.drop(tap)
 
     def lane_bytes(self, tap: PartitionFetch) -> int:
-        """Return how many bytes one fetch may return for a lane."""
+        """Return how many bytes one fetch may return for the lane of this partition."""
         if tap.is_remote:
             return min(tap.lane_bytes, self.source.room.request_bytes // SHARE)
         asking = len(self._hot.taps) + len(self._new)
         return lane_bytes(tap, self._hot.request_bytes(), asking, is_far=self._hot.size.is_far)
 
     def heard(self, tap: PartitionFetch) -> float:
-        """Return when the last response to a request for this partition arrived, or 0 if there was none."""
+        """Return when the last response to a request for this partition arrived, or 0 if there was no response."""
         for channel in self._channels:
             if channel.heard > tap.asked and channel.taps.get(channel.key(tap)) is tap:
                 return channel.heard
         return 0.0
 
     def throttled_s(self, tap: PartitionFetch) -> float:
-        """Return for how many more seconds the broker returns nothing for this partition because a quota is used up."""
+        """Return for how many more seconds the broker throttles fetches of this partition because of a quota."""
         asked = (channel for channel in self._channels if channel.taps.get(channel.key(tap)) is tap)
         return next(asked, self._hot).throttle.left_s
 
     def waiting_taps(self) -> list[PartitionFetch]:
-        """Return the partitions that no request in flight asks for."""
+        """Return the partitions whose fetch requests have not been sent yet."""
         return [*self._new, *self._remote.waiting, *self._alone.waiting]
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to this broker."""
         for channel in self._channels:
             channel.link.close()
             self.source.budget.leave(channel)
 
     def pump_soon(self) -> None:
-        """Call `pump` once per iteration of the event loop: partitions that are added until then share a request."""
+        """Call `pump` in the next iteration of the event loop, so that partitions added until then share a request."""
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._pump)
@@ -232,12 +232,12 @@ class FetchFeed:
         self.pump()
 
     def pump(self) -> None:
-        """Send all requests that can be sent now."""
+        """Send all fetch requests that can be sent now."""
         for channel, new in ((self._idle, self._cold), (self._hot, self._new)):
             if not channel.busy and not new and not channel.taps:
                 self.source.budget.leave(channel)
         if not self._idle.busy and (self._cold or self._idle.taps) and self._idle.ask(self._cold, IDLE_WAIT_MS):
-            # If a hot request still asks for them too, its answer for them is discarded.
+            # If a hot request in flight includes these partitions, its data for them is discarded.
             for tap in self._cold:
                 self._hot.drop(tap)
             self._cold.clear()
@@ -249,8 +249,7 @@ class FetchFeed:
             self._alone.pump(HOT_WAIT_MS)
 
     def came_round(self, channel: "Channel", *, brought: bool) -> None:
-        """Handle an answered request: its records were delivered, and the channel's remaining partitions received
-        none."""
+        """Handle a response after its records were delivered. The partitions left in `channel` received none."""
         if channel is self._hot:
             self._hot_wait_ms = HOT_WAIT_MS if brought else min(2 * self._hot_wait_ms, LONGEST_HOT_WAIT_MS)
             now = self._loop.time()
@@ -270,9 +269,9 @@ class FetchFeed:
         self.pump()
 
     def failed(self, channel: "Channel", pause_s: float, reason: str = "") -> None:
-        """Handle a lost or failed connection of a channel: its partitions are requested again after a pause.
+        """Handle a lost or failed connection: fetch the partitions of its channel again after `pause_s` seconds.
 
-        `reason` is set if the channel's answer was too large.
+        `reason` is set if a response was too large.
         """
         taps = channel.take_all()
         self._cold.difference_update(taps)
@@ -303,7 +302,7 @@ class FetchFeed:
 
 
 class Channel:
-    """One connection with its fetch session and at most one request in flight."""
+    """One connection to a broker, with its fetch session and at most one request in flight."""
 
     def __init__(self, feed: FetchFeed, link: Link, *, remote: bool = False) -> None:
         self.link = link
@@ -313,7 +312,7 @@ class Channel:
         self.taps: dict[TopicAndPartition, PartitionFetch] = {}
         """The partitions of the request in flight, or of the next request."""
         self.heard = 0.0
-        """When the last answer arrived."""
+        """When the last response arrived that was not throttled."""
         self.size = FetchSize()
         self._feed = feed
         self._source = feed.source
@@ -324,20 +323,20 @@ class Channel:
         self._promised = 0
         self._asked_bytes = 0
         self._growth = 1.0
-        """Memory held for an answer, as a multiple of its size; with small batches it is several times the size."""
+        """Memory held for a response, divided by the response's size. With small batches it is well above 1."""
         self._asked = 0.0
         self._wait_s = 0.0
         self._remote = remote
         self._backoff = Backoff()
 
     def request_bytes(self) -> int:
-        """Return how many bytes the next request may return."""
+        """Return how many bytes the next request may ask for."""
         room = self._source.room
         usual = room.request_bytes // SHARE if self._remote else self.size.wanted(room.request_bytes, room.far_bytes)
         return max(min(usual, LEAST_LANE_BYTES), int(usual / self._growth))
 
     def key(self, tap: PartitionFetch) -> TopicAndPartition:
-        """Return the key that identifies a partition in requests over this connection: topic id or name, and number."""
+        """Return a partition's key in requests over this connection: topic id or topic name, and partition number."""
         partition = tap.partition
         return (partition.topic_id if self._by_id else partition.topic, partition.partition)
 
@@ -354,7 +353,7 @@ class Channel:
         return taps
 
     def ask(self, taps: set[PartitionFetch], wait_ms: int) -> bool:
-        """Request data for the channel's partitions and `taps`; return False if memory or a connection is missing."""
+        """Fetch the channel's partitions and `taps` in one request. Return False without memory or a connection."""
         connection = self.link.live
         if connection is None:
             self._source.budget.leave(self)
@@ -369,15 +368,15 @@ class Channel:
         self._promised, self._asked_bytes = promised, size
         self._asked = asked = time.monotonic()
         wanted = {key: tap.position for key, tap in self.taps.items()}
-        # A broker fills its answer in the order of a request.
+        # A broker fills its response in the order of the partitions in the request.
         urgent = [tap for tap in taps if tap.urgency.is_near]
         for tap in (*urgent, *taps.difference(urgent)) if urgent else taps:
             key = self.key(tap)
             self.taps[key] = tap
             tap.asked = asked
             if tap.source_end < 0 and self._session.knows(key):
-                # A session does not repeat a high watermark that it has returned for the same position. A partition
-                # that one request omits is new to the session again.
+                # A session does not repeat a high watermark that it has returned for the same position. But if one
+                # request omits the partition, the partition is new to the session again.
                 wanted.pop(key, None)
                 wait_ms = 0
             else:
@@ -442,7 +441,7 @@ class Channel:
         self._feed.came_round(self, brought=brought)
 
     def _hand_out(self, response: FetchResponse, frame: Frame) -> bool:
-        """Deliver to each lane its part of the response; return whether it contained any records."""
+        """Deliver each lane its part of the response, and return whether the response contained any records."""
         if not self._session.answered(response):
             frame.release()
             return False
@@ -474,7 +473,7 @@ class Channel:
                 held.count((fetched.records_end - fetched.records_start) // max(tap.batch_bytes, HEADER_LENGTH))
                 brought = True
             elif not fetched.error and fetched.diverging_end < 0 and fetched.high_watermark == tap.high_watermark:
-                continue  # an answer includes every partition that is new to a session; fetch on
+                continue  # a response also includes partitions without news if they are new to the session
             wish, tap.wish = tap.wish, None
             passed(tap)
             tap.high_watermark = fetched.high_watermark
@@ -495,6 +494,6 @@ class Channel:
                     fetched.diverging_end,
                 )
             )
-        if len(buffer) >= LEAST_REQUEST_BYTES:  # small answers do not show how much memory a large one takes
+        if len(buffer) >= LEAST_REQUEST_BYTES:  # small responses do not show how much memory a large one takes
             self._growth = min(MOST_GROWTH, 1 + held.beside_bytes / len(buffer))
         return brought

@@ -1,10 +1,10 @@
-"""Detects transactions at the source that never end, by a last stable offset that does not advance.
+"""Detects transactions at the source that never end. The last stable offset of the partition then does not advance.
 
-If a producer dies, the coordinator aborts its transaction after the timeout (`transaction.timeout.ms`). If the
+If a producer dies, the transaction coordinator aborts the open transaction after `transaction.timeout.ms`. If the
 coordinator has lost track of the transaction, the transaction never ends (KIP-664), and no read_committed consumer gets
-past it. The partition's leader knows which producer the transaction belongs to (DescribeProducers). The transaction's
-coordinator knows its transactional id, so each broker is asked for it (ListTransactions). Both questions are sent only
-after a lane has waited for a long time.
+past it. The leader of the partition knows the producer of the transaction (DescribeProducers). The coordinator knows
+the transactional id. As it is not known which broker is the coordinator, every broker is asked (ListTransactions). Both
+requests are sent only after a lane has waited for a long time.
 """
 
 import asyncio
@@ -28,16 +28,15 @@ from mirrord.replication.lane.phases import Phase
 from mirrord.runtime.clock import Clock
 
 AGAIN_S = 30.0
-"""Interval in seconds at which the source is asked again about an open transaction, because it could not be identified
-before or its state may have changed.
-"""
+"""Interval in seconds at which the source is asked again about an open transaction. The first answer may not have
+identified the transaction, and the transaction's state may change."""
 
 log = structlog.get_logger()
 
 
 class OpenTransactions:
-    """The transactions that lanes of one replicator wait for. All methods except `of` must run on the event loop of the
-    replicator."""
+    """The source transactions that lanes of one replicator are waiting for. All methods except `of` must run on the
+    event loop of the replicator."""
 
     def __init__(self, asks: Asks, clock: Clock, alarm_s: float, now: Callable[[], float] = time.monotonic) -> None:
         self._asks = asks
@@ -49,12 +48,14 @@ class OpenTransactions:
         self._asked: dict[LaneId, float] = {}
 
     def of(self, lane: LaneId) -> OpenTransaction | None:
-        """Return the transaction that the lane has waited for too long. May be called from another thread."""
+        """Return the open transaction that the lane has been waiting for too long, or None. Another thread may call
+        this method."""
         return self._known.get(lane)
 
     def look(self, lanes: Collection[HostedLane]) -> None:
-        """Find lanes that have waited for a transaction for too long, and forget those that continue. This is called
-        every second."""
+        """Find the lanes that have been waiting for a transaction for too long, and ask the source about these
+        transactions. Forget the transactions of lanes that are no longer waiting. This method is called every
+        second."""
         now = self._now()
         waiting: set[LaneId] = set()
         for hosted in lanes:
@@ -78,7 +79,7 @@ class OpenTransactions:
 
     def _ask(self, hosted: HostedLane, first_offset: int) -> None:
         def take(error: int, producers: Collection[ActiveProducer]) -> None:
-            # Only the oldest transaction holds back the last stable offset. A later one may not block any reader.
+            # Only the oldest transaction holds back the last stable offset, so a later one is not reported.
             oldest = next((each for each in producers if each.transaction_start_offset == first_offset), None)
             if oldest is None:
                 answer = f"answers {ErrorCode.name_of(error)}" if error else "knows no transaction that began there"
@@ -101,7 +102,8 @@ class OpenTransactions:
         )
 
     async def _coordinated(self, producer_id: int) -> tuple[str, str]:
-        """Return the transactional id and the state of its transaction; both are empty if no coordinator knows them."""
+        """Return the transactional id of the producer, and the state of its transaction. Both are empty if no
+        coordinator knows the producer."""
         view, body = self._asks.view, encode_list_transactions([producer_id])
         answers = await asyncio.gather(*(self._list(view.link(node, "ask"), body) for node in view.nodes))
         return next((found for answer in answers for found in answer), ("", ""))
@@ -112,13 +114,13 @@ class OpenTransactions:
             version = connection.version(LIST_TRANSACTIONS)
             answer = await ask(connection, LIST_TRANSACTIONS, body, version, decode_list_transactions)
         except MirrordError:
-            return []  # a broker that is down or older than Kafka 3.0; the producer id is reported all the same
+            return []  # the broker is down or older than Kafka 3.0; the producer id is reported nevertheless
         return [(each.transactional_id, each.state) for each in answer.transactions]
 
     def _tell(self, hosted: HostedLane, first_offset: int, **fields: int | str) -> None:
         known = self._known.get(hosted.lane.id)
         if known is None or known.first_offset != first_offset:
-            return  # it has ended in the meantime
+            return  # the transaction has ended in the meantime
         now = replace(known, **{"trouble": "", **fields})
         if now.line != known.line or (now.producer_id < 0 and now.trouble != known.trouble):
             log.warning(

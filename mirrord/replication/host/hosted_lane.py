@@ -26,15 +26,15 @@ FAR_BATCHES = 4_096
 50 ms for this number of batches.
 """
 SHAPED_FETCH_BYTES = LEAST_LANE_BYTES
-"""Fetch limit of a lane whose records go through policies. Each record is decoded and evaluated before the event loop
-continues, so a large number of small records delays everything else in the process, including the lease.
-"""
+"""Largest amount of data that one fetch returns for a lane with record policies, in bytes. All fetched records are
+decoded and passed to the policies before the event loop continues. A large number of small records would therefore
+delay everything else in the process, including the renewal of the lease."""
 
 
 def limits_of(in_flight_bytes: int, request_timeout_s: float) -> Limits:
     """Return the limits of one lane, derived from the replicator's limit on bytes in flight.
 
-    They leave room for several lanes at the same time.
+    A lane gets only a part of the replicator's limit, so that several lanes can make progress at the same time.
     """
     held = max(1 << 20, min(NEAR.bytes, in_flight_bytes // 8))
     near, far = replace(NEAR, bytes=held), replace(FAR, bytes=min(FAR.bytes, 3 * held))
@@ -53,7 +53,7 @@ class HostedLane:
         *,
         is_shaped: bool,
     ) -> None:
-        """`is_shaped` says that the lane's records go through policies."""
+        """`is_shaped` says that record policies filter or change the lane's records."""
         self.assignment = assignment
         self.lane = lane
         self.tell: Callable[[Input], None] = partial(tell, self)
@@ -77,7 +77,8 @@ class HostedLane:
         self.touched = True  # whether the progress record may differ from the saved one
         self.journey = MoveTrace(lane.id) if assignment.former == "left" else None
         self.left: asyncio.Future[Parting] = asyncio.get_running_loop().create_future()
-        """Completed when this replicator has finished with the lane; the result says how."""
+        """Completed when this replicator no longer runs the lane. The result says whether the lane was drained
+        cleanly."""
 
     @property
     def record(self) -> LaneRecord:
@@ -87,11 +88,10 @@ class HostedLane:
         return self.lane.record
 
     def note(self, source: str, target: str) -> str:
-        """Return why the lane waits, or an empty string.
+        """Return why the lane waits, or an empty string. Another thread may call this method.
 
-        The arguments are the aliases of the two clusters. Possible reasons are: the ledger accepts nothing, a batch is
-        too large to be fetched, a quota of a cluster is used up, or the source directs consumers to another replica.
-        May be called from another thread.
+        `source` and `target` are the aliases of the clusters. Possible reasons are: the ledger accepts nothing, a batch
+        is too large to be fetched, a quota of a cluster is used up, or the source directs consumers to another replica.
         """
         if (replica := self.tap.preferred_replica) >= 0:
             return (

@@ -1,4 +1,4 @@
-"""Drives lanes: it passes every observation to `lane.step` and performs every effect that the step returns.
+"""Runs lanes: passes every signal to `lane.step`, and performs every effect that `step` returns.
 
 Nothing here decides what a lane does. An unexpected exception halts the lane that was processed, and no other lane.
 """
@@ -163,7 +163,7 @@ class LaneHost:
     # lanes
 
     def add(self, assignment: LaneAssignment, replicator: str) -> HostedLane | None:
-        """Host a lane, which `start` then starts. Return None if the lane is hosted already."""
+        """Add a lane, which the caller then starts with `start`. Return None if the lane is already hosted."""
         known = self._lanes.get(assignment.lane)
         if known is not None and known.lane.phase is not Phase.GONE:
             return None
@@ -182,15 +182,15 @@ class LaneHost:
         return hosted
 
     def expect_expiry(self, producer_expiry_ms: int) -> None:
-        """Set how long the target remembers a producer from now on; 0 means unknown, so no lane is protected."""
+        """Set the target's producer expiry for all lanes. 0 means that it is unknown: no lane is then protected."""
         if producer_expiry_ms != self._limits.producer_expiry_ms:
             self._limits = replace(self._limits, producer_expiry_ms=producer_expiry_ms)
             for hosted in self._lanes.values():
                 hosted.lane.limits = self._limits
 
     def start(self, hosted: HostedLane) -> None:
-        """Start a lane. After `add`, the caller has read the ledger to its end, unless the lane starts from its
-        previous holder's handoff checkpoint."""
+        """Start a lane. Between `add` and `start`, the caller must read the ledger to its end, unless the lane starts
+        from its previous holder's handoff checkpoint."""
         record = self._record(hosted)
         former = hosted.assignment.former_under(record.grant if record is not None else 0)
         hosted.started = True
@@ -201,33 +201,33 @@ class LaneHost:
         hosted.tell(Start(*known, hosted.replicator, barrier_s, left, hosted.assignment.word if left else None, times))
 
     def hosted(self, lane: LaneId) -> HostedLane | None:
-        """Return a lane that is hosted here, or that was hosted here and is now gone."""
+        """Return a lane that is hosted here, or was hosted here and is now gone; None for other lanes."""
         return self._lanes.get(lane)
 
     def lane_ids(self) -> list[LaneId]:
-        """Return the ids of all lanes."""
+        """Return the ids of all lanes of this replicator."""
         return list(self._lanes)
 
     def drain(self, hosted: HostedLane) -> None:
-        """Ask a lane to stop at its next safe point; `hosted.left` is completed when it has stopped."""
+        """Ask a lane to stop at its next safe point. When it has stopped, `hosted.left` is completed."""
         if hosted.lane.phase is Phase.GONE and not hosted.left.done():
             hosted.left.set_result(NOT_LEFT)
         hosted.tell(Drain())
 
     def remove(self, hosted: HostedLane) -> None:
-        """Stop hosting a lane; answers to its batches in flight are ignored."""
+        """Stop hosting a lane. Answers to its batches in flight are then ignored."""
         hosted.tell(Fenced())
         self._forget(hosted)
         if self._lanes.get(hosted.lane.id) is hosted:
             del self._lanes[hosted.lane.id]
 
     async def until_saved(self, deadline_s: float) -> None:
-        """Wait until the last progress records of lanes that have left are saved, or until the deadline."""
+        """Wait until the last progress records of drained lanes are saved, but at most `deadline_s` seconds."""
         if self._last_saves:
             await asyncio.wait(self._last_saves, timeout=deadline_s)
 
     def reports(self) -> tuple[LaneReport, ...]:
-        """Return reports of the lanes as they are now. May be called from another thread."""
+        """Return reports of the current state of all lanes. Another thread may call this method."""
         return tuple(self._report(hosted) for hosted in list(self._lanes.values()))
 
     def _report(self, hosted: HostedLane) -> LaneReport:
@@ -249,8 +249,8 @@ class LaneHost:
         return replace(report, note=unconfirmed_limit.line(hosted.lane) or note) if note else report
 
     def hurry(self, lanes: Collection[LaneId]) -> None:
-        """Fetch these lanes first, and lanes that are urgent according to this replicator. May be called from another
-        thread."""
+        """Fetch these lanes first, and also lanes that are urgent according to this replicator. Another thread may call
+        this method."""
         for hosted in list(self._lanes.values()):
             hosted.tap.urgency.tell(near=hosted.lane.id in lanes)
 
@@ -260,7 +260,7 @@ class LaneHost:
             hosted.tell(Fenced())
 
     async def close(self) -> None:
-        """End all tasks and connections, after the lanes were drained or given up."""
+        """End all tasks and connections. Before this call, all lanes must have been drained or removed."""
         self._beat.cancel()
         self._end_subscription()
         await self._tasks.end()
@@ -429,8 +429,8 @@ class LaneHost:
         self._begin(self._save(hosted))
 
     def _look_round(self) -> None:
-        """Save the progress of lanes that have advanced, and ask for the log ends of partitions that are not being
-        fetched."""
+        """Save the progress of lanes that have advanced, and ask for the log ends of source partitions that are not
+        being fetched."""
         self._beat = self._loop.call_later(BEAT_S, self._look_round)
         self._open.look(self._lanes.values())
         moved = [hosted for hosted in self._lanes.values() if hosted.touched and self._has_moved(hosted)]
@@ -455,8 +455,8 @@ class LaneHost:
             if hosted.lane.grant > 0 and hosted.lane.phase is not Phase.GONE
             if (known := progress_record(hosted.lane, self._setup.lease_epoch, at_ms)) is not None
         }
-        # A process whose lease has ended could otherwise save a progress record after `mirrord rebuild`, and so
-        # contradict it.
+        # Without this check, a process without a lease could save a progress record after `mirrord rebuild` that
+        # contradicts the rebuilt ledger.
         if not records or not self._target.may_write():
             return
         try:

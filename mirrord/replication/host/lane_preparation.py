@@ -8,21 +8,23 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.replication.lane.assignment import LaneAssignment
 
 KEPT_S = 30.0
-"""How long the leader of a prepared partition is followed, in seconds; a lane that is being moved arrives within a few
-seconds."""
+"""How long the metadata of a prepared partition is kept up to date, in seconds. A lane that is being moved arrives
+within a few seconds."""
 
 
 SOURCE = ("ask", "fetch-hot")
 
 
 TARGET = ("ask", "produce")
-"""The connections that a lane needs first, at the source (`SOURCE`) and at the target (`TARGET`), by their purposes."""
+"""The purposes of the connections that a lane needs first: to a source broker (`SOURCE`) and to a target broker
+(`TARGET`)."""
 
 
 async def prepare(source: ClusterView, target: ClusterView, lanes: Sequence[LaneAssignment]) -> None:
-    """Find the leaders of the lanes' partitions and open the connections to them; return when that is done.
+    """Find the leaders of the lanes' partitions, and open the connections to these leaders. Return when the connections
+    are open.
 
-    Connection errors are ignored: the lane itself reports a cluster that cannot be reached.
+    Connection errors are ignored, because the lane itself reports a cluster that cannot be reached.
     """
     sides = [
         (view, PartitionId(topic, topic_id, lane.key.partition), purposes)

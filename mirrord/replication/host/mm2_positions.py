@@ -1,9 +1,9 @@
-"""Reads the progress that MirrorMaker 2 has recorded: the source offsets of Kafka Connect, in a topic of the target
+"""Reads the progress of MirrorMaker 2, which Kafka Connect has stored as source offsets in a topic of the target
 cluster.
 
-A key is JSON, `["MirrorSourceConnector",{"cluster":"eu","partition":0,"topic":"orders"}]`. The connector name can be
-chosen if Connect does not run as part of MirrorMaker 2. The value is `{"offset":1233}`, the last record that was
-copied. The newest value of a key is the valid one, and a record without a value deletes it
+A key is JSON, `["MirrorSourceConnector",{"cluster":"eu","partition":0,"topic":"orders"}]`. The connector name at the
+beginning may be different if Connect does not run as part of MirrorMaker 2. The value is `{"offset":1233}`, the offset
+of the last record that was copied. The newest value of a key is valid, and a record without a value deletes the key
 (org.apache.kafka.connect.mirror.MirrorUtils, org.apache.kafka.connect.storage.ConnectorOffsetBackingStore).
 """
 
@@ -67,7 +67,7 @@ def workers_group(source: Alias) -> str:
 
 
 def positions(records: list[tuple[bytes | None, bytes | None]], source: Alias) -> dict[TopicPartition, int]:
-    """Return the source offset after the last copied one, by topic and partition. Records in another format or about
+    """Return the offset after the last copied source record, by topic and partition. Records in another format or about
     another source are ignored."""
     found: dict[TopicPartition, int] = {}
     for key, value in records:
@@ -92,7 +92,8 @@ async def read_positions(
     """Return the positions that MirrorMaker 2 recorded in this topic for all partitions of a source cluster, or None if
     the topic does not exist.
 
-    Raises NotAllowed, ReadFailed, EnvironmentFault.
+    Raises NotAllowed without permission to read the topic, ReadFailed when the topic cannot be read at the moment, and
+    EnvironmentFault for other failures.
     """
     found = await _look_up(view, topic)
     if found is None:
@@ -124,7 +125,7 @@ async def read_positions(
 async def active_workers(target: ClusterConfig, group: str, timeout_s: float) -> int:
     """Return how many workers of MirrorMaker 2 are currently in this group, or 0 if the group does not exist.
 
-    Raises NotAllowed, EnvironmentFault.
+    Raises NotAllowed without permission to describe the group, and EnvironmentFault for other failures.
     """
     may_not = NotAllowed(f"mirrord may not see whether MirrorMaker 2 still copies: allow DESCRIBE on the group {group}")
     async with Admin(target, timeout_s) as admin:

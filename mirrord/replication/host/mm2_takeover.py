@@ -24,9 +24,11 @@ from mirrord.replication.host.mm2_positions import (
 from mirrord.replication.lane.mm2_position import OffsetRow, Tail, TopicEnd
 
 MOST_RANGES = 1_000
-"""Largest number of ranges with duplicated or missing records in one fact, which must not grow without bound."""
+"""Largest number of ranges of duplicated records, and of ranges of missing records, in one fact. The limit bounds the
+size of the fact."""
 _AT_ONCE = 2
-"""Number of concurrent searches. Each one holds the digests of some ten thousand records."""
+"""Number of lanes whose target logs are compared with the source at the same time. Each comparison holds the digests of
+some ten thousand records in memory."""
 _STALE_S = 5.0
 
 
@@ -44,7 +46,7 @@ NO_LEGACY = Legacy()
 
 
 class _Word(NamedTuple):
-    """The positions that MirrorMaker 2 recorded for all partitions, and when they were read."""
+    """The positions that MirrorMaker 2 recorded for all partitions, and the time at which they were read."""
 
     at: float
     positions: dict[TopicPartition, int] | None
@@ -53,7 +55,7 @@ class _Word(NamedTuple):
 
 
 class Sides(NamedTuple):
-    """Access to one cluster: its metadata, short questions about partitions, and reads of offset ranges."""
+    """Access to one cluster: its metadata, requests about single partitions, and reads of offset ranges."""
 
     view: ClusterView
     asks: Asks
@@ -80,7 +82,8 @@ class Mm2Takeover:
     async def of(self, lane: LaneId, source: PartitionId, target: PartitionId) -> Legacy:
         """Return what a lane takes over from MirrorMaker 2.
 
-        Raises ReadFailed or EnvironmentFault, after which the caller has to ask again.
+        Raises ReadFailed or EnvironmentFault when this cannot be determined at the moment. The caller then has to ask
+        again.
         """
         if self._flow.from_mm2.takeover == "off":
             return NO_LEGACY
@@ -113,9 +116,10 @@ class Mm2Takeover:
         return Legacy(found, _strange(found) if ending.found == "strange" else "")
 
     async def has_copied(self, topic: str) -> bool:
-        """Return whether MirrorMaker 2 has copied any partition of this source topic.
+        """Return whether MirrorMaker 2 has copied any partition of this source topic. Return False if mirrord has no
+        permission to find out.
 
-        Raises ReadFailed, EnvironmentFault.
+        Raises ReadFailed or EnvironmentFault when this cannot be determined at the moment.
         """
         if self._flow.from_mm2.takeover == "off":
             return False
@@ -146,8 +150,10 @@ class Mm2Takeover:
         return tail.result(), len(copies)
 
     async def _copies(self, target: PartitionId, start: int, end: int) -> tuple[list[OffsetRow], bool, bool]:
-        """Read the target log from `start` to `end`. Return the records, whether their timestamps are those of the
-        source, and whether no record between them was removed.
+        """Read the records of the target log from `start` to `end` (exclusive).
+
+        Return the digests of the records, whether their timestamps are those of the source, and whether no record
+        between them was removed.
         """
         by_time: dict[bool, list[OffsetRow]] = {True: [], False: []}
         timed, held = True, 0

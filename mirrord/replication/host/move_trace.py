@@ -1,6 +1,5 @@
-"""Measures how long a lane that was moved to this replicator takes for each step until it copies, so that the log shows
-what the move waited for.
-"""
+"""Measures how long each step takes when a lane is moved to this replicator. The log of the process then shows what the
+move waited for."""
 
 import asyncio
 from typing import Literal
@@ -12,9 +11,8 @@ from mirrord.replication.lane.signals import Chunk, Input
 from mirrord.replication.lane.state import Lane
 
 Station = Literal["ledger", "grant", "target", "fetch", "produce"]
-"""The steps of a move: the ledger was read; the grant took effect; the content of the target is known; the first
-records arrived; the target accepted the first records.
-"""
+"""The steps of a move, in order: the ledger was read; the grant took effect; the content of the target is known; the
+first records arrived; the target accepted the first records."""
 
 log = structlog.get_logger()
 
@@ -29,7 +27,7 @@ class MoveTrace:
         self._passed: dict[Station, float] = {}
 
     def passes(self, station: Station) -> None:
-        """Record that the lane has completed a step of its move; only the first time is kept."""
+        """Record that the lane has now completed a step of its move. Later calls for the same step have no effect."""
         self._passed.setdefault(station, round((self._loop.time() - self._began) * 1000, 1))
 
     def follow(self, lane: Lane, signal: Input) -> bool:

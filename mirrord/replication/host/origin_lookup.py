@@ -1,9 +1,11 @@
 """Finds out, from the ledgers on the source cluster, which lanes write into the partitions that a replicator reads.
 
 Every ledger on that cluster is read, whichever daemon and configuration its flow belongs to. The ledgers are found when
-a lane first asks, and followed from then on. To answer a question, the topics are listed and the ledgers are read to
-their ends. Both begin after the question was asked, so everything that the ledgers held when a batch became visible is
-known (`mirrord.replication.lane.source.loop_detection`). Questions that arrive in the meantime share the next scan.
+a lane first asks, and followed from then on.
+
+To answer a question of a lane, the topics are listed again and all ledgers are read to their ends. This scan begins
+after the question was asked. So the answer includes everything that the ledgers held when the lane's batch became
+visible (`mirrord.replication.lane.source.loop_detection`). Questions that arrive during a scan share the next scan.
 """
 
 import asyncio
@@ -57,16 +59,16 @@ class OriginLookup:
         """Why lanes cannot continue; empty while the ledgers can be read."""
 
     def origins(self, hosted: HostedLane) -> Origins | None:
-        """Return what a lane needs to recognize copies in its source.
+        """Return the object with which a lane recognizes copies in its source partition.
 
-        Return None if its target topic has another name than its source topic, because then names are enough to
-        recognize copies.
+        Return None if the lane's target topic has another name than its source topic. In this case, the topic names are
+        enough to recognize copies.
         """
         return Origins() if hosted.source.topic == hosted.target.topic else None
 
     def ask(self, hosted: HostedLane, effect: AskOrigins) -> None:
-        """Find the lanes that write into this lane's source partition. Questions that arrive together share one
-        scan."""
+        """Find the lanes that write into this lane's source partition, and pass them to the lane. Questions that arrive
+        together share one scan of the ledgers."""
 
         def answered(writers: tuple[Writer, ...], trouble: str) -> None:
             hosted.tell(OriginsAnswer(effect.question, writers, trouble))
@@ -74,8 +76,11 @@ class OriginLookup:
         self._find(hosted.source, answered)
 
     async def copies(self, partition: PartitionId, headers: Sequence[HeaderTuple]) -> set[int]:
-        """Return the indexes of the batches that are copies. `headers` are those of source batches that were read
-        before this call. Raises ReadFailed."""
+        """Return the indexes of the source batches that are copies.
+
+        `headers` are the headers of these batches, which were read before this call. Raises ReadFailed when the origin
+        of a batch cannot be determined at the moment.
+        """
         answer: asyncio.Future[tuple[tuple[Writer, ...], str]] = asyncio.get_running_loop().create_future()
 
         def answered(writers: tuple[Writer, ...], trouble: str) -> None:
@@ -131,7 +136,7 @@ class OriginLookup:
 
 
 def _writer(flow: str, lane: LaneState, progress: Progress | None) -> Writer:
-    # The runs are copied, because the lane keeps what it was given while the ledger advances.
+    # The runs are copied, because the lane keeps them while the ledger's own runs change.
     runs = lane.target_runs.copy()
     at = (progress.ordinal, progress.target_offset, progress.leader_epoch) if progress is not None else ()
     return Writer(flow, lane.producer_id, lane.producer_epoch, runs, *at)

@@ -13,11 +13,11 @@ from mirrord.replication.lane.signals import AskScan, OwnBatch
 async def own_batches(
     target: Stretches, partition: PartitionId, asked: AskScan
 ) -> tuple[tuple[OwnBatch, ...], tuple[Interval, ...]]:
-    """Return the lane's own batches in the requested target offsets, in log order, and the offset ranges of other
-    batches.
+    """Return the lane's own batches in the requested range of target offsets, in log order. Also return the offset
+    ranges of other batches.
 
     A batch is returned with all the ordinals that it was written with, although a cleaner may have removed some of its
-    records since. Raises ReadFailed.
+    records since. Raises ReadFailed when the target cannot be read at the moment.
     """
     own: list[OwnBatch] = []
     others: list[Interval] = []
@@ -37,7 +37,7 @@ async def own_batches(
 def may_be_cleaned(asked: AskScan, own: Sequence[OwnBatch], others: Sequence[Interval]) -> bool:
     """Return whether the outcome of a scan depends on whether the topic is compacted.
 
-    It does if records are missing in the log, or if other producers write to the topic too.
+    The outcome depends on this if records are missing in the log, or if other producers also write to the topic.
     """
     held = sum(batch.count for batch in own)
     follows = all(

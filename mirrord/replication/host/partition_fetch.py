@@ -1,4 +1,8 @@
-"""One lane's fetch request, what the source last reported about the partition, and responses without records."""
+"""The fetch request of one lane, with the state of the partition that the source last reported.
+
+The functions of this module handle responses without records: a redirection to another replica, and a position that is
+out of range.
+"""
 
 import asyncio
 import time
@@ -30,11 +34,11 @@ class Keeper(Protocol):
         ...
 
     def heard(self, tap: "PartitionFetch") -> float:
-        """Return when the last response to a request for this partition arrived, or 0 if there was none."""
+        """Return when the last response to a request for this partition arrived, or 0 if there was no response."""
         ...
 
     def throttled_s(self, tap: "PartitionFetch") -> float:
-        """Return for how many more seconds the broker returns nothing for this partition because a quota is used up."""
+        """Return for how many more seconds the broker throttles fetches of this partition because of a quota."""
         ...
 
 
@@ -75,21 +79,22 @@ class PartitionFetch:
         self.lane_bytes = lane_bytes
         """Number of bytes that a fetch may return for this partition."""
         self.far_batches = far_batches
-        """Number of batches that a fetch from a distant broker may return, if they take more than `lane_bytes`."""
+        """Number of batches that a fetch from a distant broker may return, even if they are larger than `lane_bytes`
+        together."""
         self.batch_bytes = 0
-        """Size of a recently fetched batch."""
+        """Size of a recently fetched batch, in bytes."""
         self.deliver = deliver
         self.wish: FetchFrom | None = None
         self.position = FetchPosition(0)
         """The fetch position as it is sent to a broker."""
         self.preferred_replica = -1
-        """The replica to which the leader redirects this client (KIP-392); -1: none."""
+        """The replica to which the leader redirects this client (KIP-392); -1 if there is none."""
         self.high_watermark = -1
         """The high watermark that the lane received last."""
         self.source_end = -1
-        """The newest known high watermark, for status; -1 when it may be outdated."""
+        """The newest known high watermark, for the status; -1 when it may be outdated."""
         self.source_start = -1
-        """The newest known log start offset, for status."""
+        """The newest known log start offset, for the status."""
         self.stable = StableEnd()
         """The last stable offset, which shows whether an open transaction holds up the partition."""
         self.heard = self.asked = 0.0
@@ -98,16 +103,15 @@ class PartitionFetch:
         self.round = -1
         """The lane's round at its last fetch request."""
         self.hot_until = 0.0
-        """Time until which more records are expected soon, on the event loop's clock."""
+        """Until this time of the event loop's clock, the partition is expected to have more records soon."""
         self.local_start = -1
-        """Records below this offset are in remote storage; -1: the broker has to be asked."""
+        """Records below this offset are in remote storage; -1 if the broker has to be asked first."""
         self.is_remote = False
         """Whether the fetch request is for records in remote storage."""
         self.look_after = 0.0
         """Earliest time at which the broker is asked about remote storage again, on the event loop's clock."""
         self.apart = False
-        """Whether the partition is fetched alone, because a response for it was too large, or one for it and other
-        partitions."""
+        """Whether the partition is fetched separately, because a response that included the partition was too large."""
         self.too_large = ""
         """The error message, if a response for this partition alone was too large; otherwise empty."""
         self.urgency = FetchPriority()
@@ -122,8 +126,8 @@ class PartitionFetch:
         return 0 <= end <= self.position.offset
 
     def last_bounds(self) -> SourceBounds:
-        """Return the bounds of the partition that the source last reported, for status. May be called from another
-        thread."""
+        """Return the bounds of the partition that the source last reported, for the status. Another thread may call
+        this method."""
         feed = self.feed
         # If a response of a fetch session omits a partition, nothing has changed there (KIP-227).
         heard = self.heard if feed is None else max(self.heard, feed.heard(self))
@@ -132,8 +136,9 @@ class PartitionFetch:
 
 
 def prefer(cluster: str, tap: PartitionFetch, replica: int) -> None:
-    """Record that the leader redirects this client to another replica and returns no records itself. A `replica` of -1
-    means that it no longer does so.
+    """Record that the leader redirects this client to another replica and returns no records itself.
+
+    A `replica` of -1 means that the leader no longer redirects this client.
     """
     if replica == tap.preferred_replica:
         return
@@ -144,7 +149,8 @@ def prefer(cluster: str, tap: PartitionFetch, replica: int) -> None:
 
 
 def find_bounds(asks: Asks, tap: PartitionFetch, wish: FetchFrom) -> None:
-    """Find out where the log starts and ends after a fetch position was out of range, and deliver that to the lane."""
+    """Ask where the log starts and ends, because a fetch position was out of range, and deliver the answer to the
+    lane."""
 
     def answered(error: int, high_watermark: int, log_start: int) -> None:
         if tap.wish is not wish:

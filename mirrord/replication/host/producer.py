@@ -1,9 +1,9 @@
 """Produces to the target over one connection to each broker, with pipelined requests and several lanes in each request.
 
-A lane's batches of one round are sent over one connection, in order. When the connection is lost, sent batches are
-answered with NETWORK_EXCEPTION: they may or may not be in the log. Batches that were not sent are answered with
-NOT_LEADER_OR_FOLLOWER: they are not in the log. Batches that the lane still sends in that round are refused in the same
-way, because only a new round begins with a window of one batch.
+A lane's batches of one round are sent over one connection, in order. When the connection is lost, the batches that were
+sent are answered with NETWORK_EXCEPTION: they may or may not be in the log. Batches that were not sent are answered
+with NOT_LEADER_OR_FOLLOWER: they are not in the log. Further batches of the same round are refused with
+NOT_LEADER_OR_FOLLOWER as well. The lane has to begin a new round, in which it sends only one batch at first.
 """
 
 import asyncio
@@ -27,7 +27,8 @@ from mirrord.replication.lane.signals import Batch, Input, Produce, ProduceAccep
 from mirrord.replication.lane.state import Lane
 
 WRITE_BYTES = 1 << 20
-"""Requests are combined into one system call up to this size. The lease is checked right before each such call."""
+"""Requests are combined into one system call up to this size, in bytes. The lease is checked right before each system
+call."""
 UNKNOWN = int(ErrorCode.NETWORK_EXCEPTION)
 _NO_OUTCOME = ProducedPartition("", -1, UNKNOWN, -1, -1, -1)
 """The outcome that is assumed when the broker's answer does not mention a batch."""
@@ -48,8 +49,8 @@ class Sender(Protocol):
     """The connection over which the batches of the current round are sent."""
     outlet_round: int
     connections: int
-    """The value of `TargetOutlet.connections` when the round began; if it has changed, the round's connection is
-    lost."""
+    """The value of `TargetOutlet.connections` when the round began. If the value has changed since, the round's
+    connection is lost."""
 
 
 OutgoingBatch = tuple[Sender, int, Batch]
@@ -68,7 +69,7 @@ class TargetProducer:
         self._loop = asyncio.get_running_loop()
 
     def produce(self, sender: Sender, effect: Produce) -> None:
-        """Send a lane's batches. Each is answered later, exactly once and in order."""
+        """Send a lane's batches. Each batch is answered later, exactly once and in the order of sending."""
         if sender.outlet_round != effect.round:
             self._bind(sender, effect.round)
         outlet = sender.outlet
@@ -78,7 +79,7 @@ class TargetProducer:
             outlet.add(sender, effect.round, effect.batches)
 
     def forget(self, sender: Sender) -> None:
-        """Forget a lane that is no longer hosted."""
+        """Drop the state of a lane that is no longer hosted."""
         for outlet in self._outlets.values():
             outlet.forget(sender)
 
@@ -96,8 +97,8 @@ class TargetProducer:
         sender.outlet_round = number
         sender.outlet = None
         leader = self.view.leader(sender.target)
-        # In this round, the lane learned where the log ends from the leader of one epoch; another leader may have
-        # another log.
+        # The lane got the log end for this round from the leader of one epoch. Another leader may have a different
+        # log.
         if leader is None or leader.epoch != sender.lane.log.end_epoch:
             self.view.refresh()
             return
@@ -120,10 +121,11 @@ class TargetOutlet:
         self._loop = asyncio.get_running_loop()
         self._packer: Packer[OutgoingBatch] = Packer()
         self.answering = False
-        """Whether answers are being processed. Batches that lanes add meanwhile are sent after the last of these
+        """Whether answers are being processed. Batches that lanes add in the meantime are sent after the last of these
         answers."""
         self._taken: dict[Sender, ProduceAccepted] = {}
-        """The successes among these answers, by lane: each lane is informed of all its accepted batches in one step."""
+        """The accepted batches among the answers that are being processed, by lane. Each lane is informed of all of
+        them in one step."""
         self._scheduled = False
         self._opening = False
         self._connection: Connection | None = None
@@ -135,14 +137,14 @@ class TargetOutlet:
         self.throttle = Throttle(target.view.produces)
 
     def add(self, sender: Sender, number: int, batches: Sequence[Batch]) -> None:
-        """Send batches, together with others that are added in this iteration of the event loop."""
+        """Send batches, together with other batches that are added in this iteration of the event loop."""
         add = self._packer.add
         for batch in batches:
             add(sender, batch.end - batch.start, (sender, number, batch))
         self._flush_soon()
 
     def forget(self, sender: Sender) -> None:
-        """Forget a lane that will add no more batches."""
+        """Drop the state of a lane that will add no more batches."""
         self._packer.forget(sender)
 
     def _flush_soon(self) -> None:
@@ -175,7 +177,7 @@ class TargetOutlet:
                 self._await_lease()
                 return
             if self.link.overdue(connection):
-                # A lane's batches must be answered in order, so the waiting ones are refused only when none is in
+                # A lane's batches must be answered in order, so waiting batches are refused only when no batch is in
                 # flight.
                 if pipe.in_flight == 0:
                     self._give_up()
@@ -188,7 +190,7 @@ class TargetOutlet:
         self._mind_owed()
 
     def _mind_owed(self) -> None:
-        """Let the process sleep until several answers have arrived, but not for long, because the last of them may be
+        """Let the process sleep until several answers have arrived, but only for a short time, because an answer may be
         late."""
         if self._owed.moved():
             self._set_low_watermark()
@@ -207,9 +209,9 @@ class TargetOutlet:
             self._connection.pipe.wake_for(self._owed.low_watermark_bytes)
 
     def _await_lease(self) -> None:
-        """Wait until the lease is valid again.
+        """Wait until the lease is valid again, and then refuse the waiting batches.
 
-        The waiting batches are outdated by then, so they are refused, and the lanes read the log again.
+        The batches are outdated by then. The lanes read the target log again and send new batches.
         """
         if not self._awaiting_lease:
             self._awaiting_lease = True
@@ -232,7 +234,7 @@ class TargetOutlet:
         viewed, view = b"", memoryview(b"")
         for item in items:
             sender, number, batch = item
-            # A lane that has begun another round since no longer needs these batches.
+            # The lane may have begun another round. It then no longer needs the batches of this round.
             if number == sender.lane.round:
                 topic, topic_id, partition = sender.target
                 if batch.buffer is not viewed:  # usually all batches are in one fetch response
@@ -270,7 +272,7 @@ class TargetOutlet:
         else:
             self._flush()
 
-    def _lost(self, lost: ConnectionLost) -> None:  # noqa: ARG002 -- the links' view of it is enough
+    def _lost(self, lost: ConnectionLost) -> None:  # noqa: ARG002 -- the reason is not needed here
         self._target.view.refresh()
         self._give_up()
 

@@ -1,10 +1,12 @@
-"""Record policies on the second path: a filter decides which records of a batch are copied, and a transform changes
-them.
+"""Record policies on the second path: a filter decides which records of a batch are copied, and a transform changes the
+copied records.
 
-A batch is rebuilt as usual (`mirrord.replication.host.batch_rebuild`). Records that a filter skips become `filtered`
-verdicts with their exact offsets; ordinals count only records that are copied. Before the lane writes, it records in
-the ledger which offset has which ordinal (`mirrord.replication.lane.intake`). It does not ask a filter again about
-offsets that are recorded there. So the offset map stays correct even if a policy answers differently the next time.
+A batch is rebuilt as usual (`mirrord.replication.host.batch_rebuild`). For records that the filter rejects, the lane
+records `filtered` verdicts with the exact offsets. Ordinals count only records that are copied.
+
+Before the lane writes, it records in the ledger which offset has which ordinal (`mirrord.replication.lane.intake`). It
+does not ask the filter again about these offsets. So the offset map stays correct even if a policy later decides
+differently.
 """
 
 import re
@@ -42,7 +44,7 @@ class RecordPolicies:
             self._fault = str(fault)
 
     def concerns(self, source_topic: str) -> bool:
-        """Return whether records of this topic go through policies."""
+        """Return whether the record policies apply to this source topic."""
         return self._config.is_on and any(pattern.fullmatch(source_topic) for pattern in self._topics)
 
     def rebuilder(self, source_topic: str) -> Rebuilder:
@@ -50,14 +52,15 @@ class RecordPolicies:
         return self.rebuild if self.concerns(source_topic) else rebuild
 
     def changing(self, source_topic: str) -> Callable[[DecodedRecord], DecodedRecord] | None:
-        """Return the function that changes records of the topic; None if they are not changed."""
+        """Return the function that applies the transform to a record of the topic. Return None if the records of the
+        topic are not changed."""
         return self._changed if self._transform is not None and self.concerns(source_topic) else None
 
     def rebuild(self, request: RebuildRequest) -> RebuiltBatch | None:
         """Rebuild a batch with the records that the filter keeps, changed by the transform. This method is a
         `Rebuilder`.
 
-        Raises PolicyRefused for the first record that a policy gives no answer for.
+        Raises PolicyRefused when a policy fails for a record that must not be skipped.
         """
         if self._fault:
             raise PolicyRefused(f"a policy cannot be used here: {self._fault}", request.from_offset)

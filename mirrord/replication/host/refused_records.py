@@ -1,4 +1,4 @@
-"""The effects that a replicator performs for lanes whose target refuses a record."""
+"""Performs the effects that lanes request when the target refuses a record."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -25,5 +25,5 @@ class Refusals:
         }
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections that were used to read topic configs."""
         await self._look.close()

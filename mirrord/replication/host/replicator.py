@@ -28,7 +28,7 @@ from mirrord.runtime.tasks import BackgroundTasks
 
 LOOP_BEAT_S = 0.1
 SHARE_S = 5.0
-"""Interval in seconds at which the flow's rate is divided among its replicators again."""
+"""Interval in seconds at which the flow's rate limit is divided among its replicators again."""
 _RETRY_S = 0.5
 
 log = structlog.get_logger()
@@ -39,7 +39,8 @@ class Replicator(LeasedWorker):
     called."""
 
     def __init__(self, name: str, setup: FlowSetup, topics: LedgerLog, clock: Clock | None = None) -> None:
-        """`name` must never have been used by another replicator, because the ledger identifies replicators by it."""
+        """`name` must never have been used by another replicator, because the ledger identifies replicators by their
+        names."""
         tasks = BackgroundTasks("replicator_task_failed", replicator=name)
         super().__init__(name, setup.flow, setup.runtime.lease_ttl_ms, topics, tasks, clock)
         self._setup = setup
@@ -100,7 +101,7 @@ class Replicator(LeasedWorker):
             await prepare(self._source, self._target, lanes)
 
     async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
-        """Host these lanes; they start by themselves. A lane that is already hosted is left unchanged."""
+        """Host these lanes, and start them in the background. A lane that is already hosted is not changed."""
         if self._host is None or self._lease.lost.is_set():
             return
         added: list[HostedLane] = []
@@ -113,7 +114,7 @@ class Replicator(LeasedWorker):
             self._tasks.start(self._start(self._host, added))
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, bool]:
-        """Drain lanes and stop hosting them; return for each whether it was left cleanly.
+        """Drain lanes and stop hosting them. Return for each lane whether it was left cleanly.
 
         A lane was left cleanly if none of its batches is in flight and its progress record is saved.
         """
@@ -129,7 +130,7 @@ class Replicator(LeasedWorker):
         return {lane: parting.clean and lane in saved for lane, parting in partings.items()}
 
     async def part_with(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
-        """Drain lanes and stop hosting them; return a `Parting` for each lane."""
+        """Drain lanes and stop hosting them. Return for each lane a `Parting`, which says how the lane was left."""
         host = self._host
         found = {lane: host.hosted(lane) for lane in lanes} if host is not None else {}
         leaving = {lane: hosted for lane, hosted in found.items() if hosted is not None}
@@ -149,12 +150,12 @@ class Replicator(LeasedWorker):
         return partings
 
     def hurry(self, lanes: Collection[LaneId]) -> None:
-        """Fetch these lanes first, until the next call. May be called from another thread."""
+        """Fetch these lanes first, until the next call changes that. Another thread may call this method."""
         if self._host is not None:
             self._host.hurry(lanes)
 
     def report(self) -> ReplicatorReport:
-        """Return the replicator's current state. The call is cheap and may come from another thread."""
+        """Return the replicator's current state. The call is cheap, and another thread may make it."""
         process = self._process
         cpu = process.cpu_times()
         return ReplicatorReport(
@@ -194,8 +195,8 @@ class Replicator(LeasedWorker):
                 await view.close()
 
     async def _start(self, host: LaneHost, added: Sequence[HostedLane]) -> None:
-        """Start lanes. A lane starts when the ledger has been read to its end, so that everything that former holders
-        recorded is known. A lane that can start from a handoff checkpoint starts at once."""
+        """Start lanes. A lane that can start from a handoff checkpoint starts at once. Other lanes start when the
+        ledger has been read to its end, because only then everything that former holders recorded is known."""
         if self._expiry is not None and self._expiry_known is not None:
             await asyncio.shield(self._expiry_known)
             host.expect_expiry(self._expiry.shortest_ms)

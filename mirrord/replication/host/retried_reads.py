@@ -1,7 +1,8 @@
-"""Reads records for a lane, and retries if the lane is copying in the meantime and would not ask again.
+"""Reads records that a lane has requested. If the lane is copying, a failed read is repeated, because the lane would
+not request the records again.
 
-A lane that is copying needs such records for a comparison with the source. Until they can be read, its resume position
-does not advance, so a lasting failure is reported.
+A lane that is copying needs such records to compare its copies with the source. Until they can be read, the lane's
+resume position does not advance. Therefore a lasting failure is reported.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Input
 
 REPORT_AFTER_S = 10.0
-"""A failure is reported after this number of seconds, because a leader change does not take longer."""
+"""A failure is reported only if it lasts for this number of seconds. A leader change does not take that long."""
 
 log = structlog.get_logger()
 
@@ -26,7 +27,8 @@ log = structlog.get_logger()
 async def read_and_tell(
     hosted: HostedLane, question: int, read: Callable[[], Awaitable[Input]], failed: Callable[[int], Input]
 ) -> None:
-    """Give the lane the result of `read`, or the input that `failed` makes from the read error."""
+    """Pass the result of `read` to the lane. After a read error, pass the input that `failed` makes from the error
+    code, or read again if the lane is copying."""
     backoff, began = Backoff(), asyncio.get_running_loop().time()
     while True:
         try:

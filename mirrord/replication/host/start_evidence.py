@@ -1,6 +1,7 @@
-"""Gathers the evidence outside the ledger that decides where a lane without a history starts: the positions of
-MirrorMaker 2, and copies that the ledger does not know. The decision itself is made by
-`mirrord.topics.rules.partition_start`.
+"""Gathers the evidence from outside the ledger that decides where a lane without a history starts. The evidence
+consists of the positions of MirrorMaker 2, and of copies in the target that the ledger does not know.
+
+The decision itself is made by `mirrord.topics.rules.partition_start`.
 """
 
 from typing import NamedTuple
@@ -18,7 +19,7 @@ class StartEvidence(NamedTuple):
 
     legacy: Legacy = NO_LEGACY
     unknown: str = ""
-    """Why the lane must not begin because of copies that the ledger does not know; empty if it may."""
+    """Why the lane must not begin because of copies that the ledger does not know. Empty if it may begin."""
     decisive: TargetEvidence = NO_EVIDENCE
     """The part of the evidence that `partition_start` uses for its decision."""
 
@@ -34,7 +35,8 @@ class StartSearch:
     async def of(self, lane: LaneId, source: PartitionId, target: PartitionId, ledger: LedgerEvidence) -> StartEvidence:
         """Return the evidence for one lane. Nothing is read if the ledger alone decides.
 
-        Raises ReadFailed or EnvironmentFault, after which the caller has to ask again.
+        Raises ReadFailed or EnvironmentFault when the evidence cannot be read at the moment. The caller then has to ask
+        again.
         """
         if ledger.is_recreated:
             return StartEvidence()

@@ -74,7 +74,7 @@ class Lookups:
 
 
 class SupersededLookup:
-    """One lookup of the records that a lane misses in its compacted target topic."""
+    """One lookup of the records that are missing from a lane's compacted target topic."""
 
     def __init__(
         self,
@@ -131,7 +131,8 @@ class SupersededLookup:
     async def _find(
         self, judge: SupersededJudge, wanted: dict[int, list[tuple[Missing, int]]], *, committed: bool
     ) -> None:
-        """Read missing records from the source. With `committed`, those of aborted transactions are never copied."""
+        """Read missing records from the source. With `committed`, records of aborted transactions count as never
+        copied."""
         for first, last in _stretches(sorted(wanted)):
             async for batch in self._source.read(self._source_partition, first, last, committed=committed):
                 if batch.aborted or batch.header.attributes & CONTROL:
@@ -151,8 +152,8 @@ class SupersededLookup:
     def _wanted(
         self, judge: SupersededJudge, missing: Iterable[Missing], readable: Interval
     ) -> dict[int, list[tuple[Missing, int]]]:
-        """Return the missing records that the source may still have, by source offset. `readable`: the offsets
-        [start, end) that can be read."""
+        """Return the missing records that the source may still have, by source offset. `readable` are the source
+        offsets [start, end) that can be read."""
         begin, end = readable
         wanted: dict[int, list[tuple[Missing, int]]] = {}
         for each in missing:
@@ -186,7 +187,7 @@ class SupersededLookup:
             end, _ = await bounds(self._target_asks, self._target_partition)
 
     async def _committed_ones(self, start: int, stable: int, end: int) -> AsyncIterator[ReadBatch]:
-        """Yield the batches that hold committed records, without those of aborted or open transactions."""
+        """Yield the batches with committed records, without batches of aborted or open transactions."""
         if start < stable:
             async for batch in self._target.read(self._target_partition, start, stable, committed=True):
                 if not batch.aborted and not batch.header.attributes & CONTROL:
@@ -197,9 +198,11 @@ class SupersededLookup:
 
 
 def _never_copied(judge: SupersededJudge, wanted: dict[int, list[tuple[Missing, int]]], header: Header) -> None:
-    """Process a batch whose records a lane never copies. An ordinal that may have been appended last, and that the
-    ledger's runs give to such a record, was not: before it is appended, the ledger would have the verdict on this
-    record. So nothing from this ordinal on was appended."""
+    """Process a batch with records that a lane never copies.
+
+    An ordinal of the kind `last` that the ledger's runs assign to such a record was not appended: otherwise, the ledger
+    would have had the verdict on the record before. So no record from this ordinal on was appended.
+    """
     for offset in range(header.base_offset, header.base_offset + header.last_offset_delta + 1):
         for each, ordinal in wanted.pop(offset, ()):
             if each.kind != "last":

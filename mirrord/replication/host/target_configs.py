@@ -1,4 +1,5 @@
-"""Syncs and then reads the configs of target topics that have refused a record, for the lanes of one replicator."""
+"""Syncs and then reads the configs of target topics that have refused a record. This is done for the lanes of one
+replicator."""
 
 import asyncio
 import hashlib
@@ -43,7 +44,7 @@ class _Facts:
         self._lease_epoch = lease_epoch
 
     async def write(self, facts: Iterable[AnyFact] = ()) -> bool:
-        """Append facts about configs that were altered before; return False if the facts could not be appended."""
+        """Append facts about configs that have been altered. Return False if the facts could not be appended."""
         entry: Sequence[AnyFact] = tuple(facts)
         try:
             if entry:
@@ -55,7 +56,8 @@ class _Facts:
 
 
 class TargetConfigs:
-    """Answers lanes' questions about the configs of target topics. It connects when the first record is refused."""
+    """Answers lanes' questions about the configs of target topics. The connections are opened when the first record is
+    refused."""
 
     def __init__(
         self, setup: FlowSetup, store: LedgerStore, begin: Callable[[Coroutine[Any, Any, None]], object]
@@ -73,7 +75,7 @@ class TargetConfigs:
         self._begin(self._answer(hosted, effect))
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to both clusters."""
         await asyncio.gather(self._source.close(), self._target.close())
 
     async def _answer(self, hosted: HostedLane, effect: AskConfigs) -> None:
@@ -99,8 +101,8 @@ class TargetConfigs:
         return ConfigsAnswer(effect.question, digest, trouble, may_pass="AUTHORIZATION" in trouble)
 
     def _trouble(self, topic: str) -> str:
-        """Return why configs that decide which records are accepted may still differ from the source's; empty if they
-        do not."""
+        """Return why configs in `DECIDING` may still differ between source topic and target topic. Return an empty
+        string if they do not differ."""
         fault = self._sync.topics.faults.get(topic, "")
         drift = self._sync.topics.drift.get(topic, ())
         differ = [line for line in drift if line.partition(":")[0] in DECIDING]

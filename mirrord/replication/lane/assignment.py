@@ -1,4 +1,4 @@
-"""The messages between supervision and the data path: instructions to a replicator, and its reports."""
+"""The messages between the supervisor and the replicators: assignments of lanes, and reports."""
 
 from typing import Literal, NamedTuple
 
@@ -10,11 +10,16 @@ from mirrord.model.names import ClusterId, LaneId, LaneKey
 from mirrord.model.status import LanePhase, OpenTransaction, RequestsStatus
 
 _DEFAULTS = RuntimeConfig()
-"""Times assumed for a holder whose times are not in the ledger, unless this replicator's own times are longer."""
+"""The default configuration. Its lease time and request timeout are assumed for a previous holder whose times are not
+in the ledger, unless this replicator's own times are longer."""
 
 Former = Literal["none", "left", "dead", "unknown"]
-"""What is known about a lane's previous holder. "none": there never was one. "left": it drained the lane. "dead": its
-process is known to have ended. "unknown": nothing is known.
+"""What is known about a lane's previous holder.
+
+- "none": the lane never had a holder.
+- "left": the holder drained the lane.
+- "dead": the holder's process is known to have ended.
+- "unknown": nothing is known.
 """
 
 
@@ -30,8 +35,7 @@ class LaneAssignment(msgspec.Struct, frozen=True):
     is known about the previous holder.
     """
     word: Progress | None = None
-    """The handoff checkpoint: the previous holder's last progress record, which it passed on when it left
-    (`Parting`)."""
+    """The handoff checkpoint: the last progress record of the previous holder, from the holder's `Parting`."""
 
     @property
     def lane(self) -> LaneId:
@@ -39,7 +43,7 @@ class LaneAssignment(msgspec.Struct, frozen=True):
         return self.key.id
 
     def former_under(self, grant: int) -> Former:
-        """Return what is known about the previous holder if this is the lane's grant."""
+        """Return what is known about the previous holder if `grant` is the lane's current grant."""
         return self.former if self.grant in {-1, grant} else "unknown"
 
 
@@ -51,7 +55,7 @@ class Parting(msgspec.Struct, frozen=True):
     word: Progress | None = None
     """The lane's last progress record, if the replicator left the lane cleanly.
 
-    The record is also written to the state topic, but nothing has to wait for that.
+    The record is also written to the state topic, but a handoff does not wait for this write.
     """
 
 
@@ -59,7 +63,8 @@ NOT_LEFT = Parting(clean=False)
 
 
 class FlowSetup(msgspec.Struct, frozen=True):
-    """Everything that a replicator needs to serve one flow. It holds references to secrets, but never secrets."""
+    """Everything that a replicator needs to serve one flow. It contains references to secrets, but never the secrets
+    themselves."""
 
     flow: FlowConfig
     source: ClusterConfig
@@ -70,7 +75,7 @@ class FlowSetup(msgspec.Struct, frozen=True):
     source_cluster_id: ClusterId
     target_cluster_id: ClusterId
     mode: Mode = "sequence"
-    """Mode of all lanes of the flow, according to the last probe of the target's brokers."""
+    """How the lanes of the flow avoid writing a record twice, according to the last probe of the target's brokers."""
 
     @property
     def request_timeout_s(self) -> float:
@@ -78,10 +83,10 @@ class FlowSetup(msgspec.Struct, frozen=True):
         return self.runtime.request_timeout_ms / 1000
 
     def times(self, former: Former, holder: tuple[int, int]) -> tuple[int, int]:
-        """Return the longer times of this replicator and of a previous holder that may still write.
+        """Return the lease time and the request timeout to assume for a previous holder that may still write.
 
-        The result is (`lease_ttl_ms`, `request_timeout_ms`). `holder` are the times of the previous holder, according
-        to the ledger (`LaneTaken`).
+        The result is (`lease_ttl_ms`, `request_timeout_ms`). Each of the two is the higher one of this replicator's
+        value and the previous holder's value. `holder` has the previous holder's values from the ledger (`LaneTaken`).
         """
         own = (self.runtime.lease_ttl_ms, self.runtime.request_timeout_ms)
         if former in {"none", "left"}:
@@ -90,8 +95,8 @@ class FlowSetup(msgspec.Struct, frozen=True):
         return max(own[0], ttl_ms), max(own[1], timeout_ms)
 
     def barrier_s(self, former: Former, holder: tuple[int, int]) -> float:
-        """Return for how many seconds a previous holder may still write. `holder` are its times, according to the
-        ledger.
+        """Return for how many seconds a previous holder may still write. `holder` has the previous holder's times from
+        the ledger.
 
         A living process may write until its lease ends. Batches that it has sent are appended within its request
         timeout: when its connection is closed or the process ends, the kernel discards undelivered data (`tune` in
@@ -102,25 +107,25 @@ class FlowSetup(msgspec.Struct, frozen=True):
             case "none" | "left":
                 return 0.0
             case "dead":
-                # An older version left the connection of a dead process to the kernel for the length of its lease.
+                # With older versions, the kernel may still deliver data of a dead process until its lease ends.
                 return max(timeout_ms, 0 if all(holder) else ttl_ms) / 1000
             case "unknown":
                 return (ttl_ms + timeout_ms) / 1000
 
 
 class SourceBounds(NamedTuple):
-    """What the source has reported about a partition."""
+    """The bounds of a partition that the source last reported."""
 
     end: int
     """High watermark of the partition, or -1 while it is not known."""
     age_s: float
     """Age of the high watermark, in seconds."""
     start: int
-    """Log start of the partition, or -1."""
+    """Log start offset of the partition, or -1 while it is not known."""
 
 
 class LaneReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One lane as its replicator sees it at this moment."""
+    """The current state of one lane, as its replicator reports it."""
 
     lane: LaneId
     source_topic: str
@@ -130,9 +135,10 @@ class LaneReport(msgspec.Struct, frozen=True, kw_only=True):
     ordinal: int
     """Next ordinal to be acknowledged, which is the number of records the lane has copied since it was opened."""
     source_offset: int
-    """Source offset after the last acknowledged record and the offsets skipped directly after it."""
+    """The source offset after the last acknowledged record, and after offsets that were skipped directly after that
+    record."""
     source_end: int
-    """High watermark that the source last reported, or -1."""
+    """High watermark that the source last reported, or -1 if none was reported."""
     target_offset: int
     """Target offset after the last acknowledged record."""
     protected: bool
@@ -147,25 +153,25 @@ class LaneReport(msgspec.Struct, frozen=True, kw_only=True):
     in_flight_bytes: int
     """Bytes fetched or produced and not yet acknowledged."""
     note: str
-    """One line for people that says why the lane makes no progress, or an empty string."""
+    """One line for the operator that says why the lane makes no progress, or an empty string."""
     source_end_age_s: float = 0.0
     """Age of `source_end`, in seconds."""
     source_start: int = -1
-    """Log start that the source last reported, or -1."""
+    """Log start offset that the source last reported, or -1 if none was reported."""
     open_transaction: OpenTransaction | None = None
-    """The open transaction that the lane has waited for longer than the flow's `transaction_alarm`."""
+    """The open transaction that the lane has been waiting for longer than the flow's `transaction_alarm`."""
     next_record_ms: int = -1
     """Newest record timestamp in the batch that is copied next, or -1 while it is not known."""
 
 
 class ReplicatorReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A replicator as it sees itself at this moment."""
+    """The current state of a replicator, as the replicator itself reports it."""
 
     name: str
     pid: int
     host: str
     loop_age_ms: float
-    """Time since its event loop last completed an iteration."""
+    """Time since the replicator's event loop last completed an iteration."""
     cpu_seconds: float
     rss_bytes: int
     lanes: tuple[LaneReport, ...]
@@ -181,18 +187,19 @@ class ReplicatorReport(msgspec.Struct, frozen=True, kw_only=True):
     node: str = ""
     """The node of the Ray cluster on which the replicator runs. Empty without Ray."""
     remark: str = ""
-    """The reason why lanes wait, if it is not in one of the lanes themselves. Empty if there is none."""
+    """Why lanes wait, if the reason concerns the whole replicator and not a single lane. Empty if there is no such
+    reason."""
 
 
 class Greeting(msgspec.Struct, frozen=True):
-    """The answer of a replicator or follower that another process of the daemon left running.
+    """The answer of a running replicator or group follower to a new daemon process that takes it over.
 
     Only `program` has a fixed format. It says which version encoded the other fields.
     """
 
     program: str
-    """Version and commit of the mirrord that it runs."""
+    """Version and commit of the mirrord code that the replicator or group follower runs."""
     setup: bytes
-    """The `FlowSetup` that it uses, as msgpack."""
+    """The `FlowSetup` in use, as msgpack."""
     report: bytes = b""
     """The `ReplicatorReport` of a replicator, as msgpack."""

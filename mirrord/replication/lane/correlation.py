@@ -1,7 +1,7 @@
 """Numbers questions and appends, so that only one answer to each of them counts.
 
-A network, a retry or a timer may deliver an answer twice, or an answer that the lane no longer waits for. An answer
-whose number is not open changes nothing.
+A retry or a timer may deliver an answer twice, or after the lane has stopped waiting for it. An answer has no effect
+unless the question or append with its number is still open.
 """
 
 from collections.abc import Sequence
@@ -12,14 +12,15 @@ from mirrord.replication.lane.state import Lane
 
 
 def ask(lane: Lane) -> int:
-    """Return the number of a new question."""
+    """Open a new question, and return its number."""
     lane.asked += 1
     lane.questions.add(lane.asked)
     return lane.asked
 
 
 def answers(lane: Lane, question: int) -> bool:
-    """Return whether an answer is the first one to an open question; it closes the question."""
+    """Close a question when an answer arrives. Return whether the question was open, so that only the first answer
+    counts."""
     if question not in lane.questions:
         return False
     lane.questions.remove(question)
@@ -27,14 +28,15 @@ def answers(lane: Lane, question: int) -> bool:
 
 
 def append(lane: Lane, facts: Sequence[LaneFact]) -> Append:
-    """Return the effect that appends facts to the ledger."""
+    """Open a new append, and return the effect that appends the facts to the ledger."""
     lane.tag += 1
     lane.appends.add(lane.tag)
     return Append(lane.tag, tuple(facts))
 
 
 def settles(lane: Lane, tag: int) -> bool:
-    """Return whether this is the first result for an open append; it closes the append."""
+    """Close an append when a result arrives. Return whether the append was open, so that only the first result
+    counts."""
     if tag not in lane.appends:
         return False
     lane.appends.remove(tag)

@@ -4,15 +4,16 @@ import msgspec
 
 
 class Park(msgspec.Struct, frozen=True):
-    """Write the record from this source offset to the flow's dead-letter topic, unless the topic already contains
-    it."""
+    """Requests that the record at this source offset is written to the flow's dead-letter topic, unless the topic
+    already contains it."""
 
     question: int
     offset: int
     data: bytes
-    """A batch that contains only this record, as it was sent to the target and refused."""
+    """The batch that was sent to the target and refused. It contains only this record."""
     behind: int
-    """The offset in the dead-letter topic from which to look for an earlier copy; -1: from the start of the topic."""
+    """The offset in the dead-letter topic from which to look for an earlier copy of the record. -1 means the start of
+    the topic."""
 
 
 class ParkAnswer(msgspec.Struct, frozen=True):

@@ -1,7 +1,8 @@
-"""Handles a difference between target and source: the lane notes it, and resumes by rebuilding the offset map.
+"""Handles a difference between target and source: the lane remembers the difference, and resumes by rebuilding the
+offset map.
 
-A difference is found by a comparison, by a batch that fills a hole, or because records that were to be copied again are
-gone.
+A difference has one of three causes: a comparison found it, a batch fills a hole, or the source no longer has records
+that were to be copied again.
 """
 
 from mirrord.ledger.facts.core import (
@@ -16,8 +17,7 @@ from mirrord.replication.lane.transitions import Resume
 
 
 def differ(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
-    """Handle a comparison that found a difference, or that could not show that the target holds what the offset map
-    says."""
+    """Handle a comparison that found a difference, or that could not confirm the offset map."""
     # After a takeover, even an acknowledgement may have been for a batch of another holder.
     first = (
         min(answer.first, lane.comparison.later_from.ordinal)
@@ -32,12 +32,12 @@ def differ(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
 
 
 def settles(lane: Lane, answer: CheckAnswer) -> bool:
-    """Return whether a comparison shows what the target holds. If so, a later comparison of this round need not show it
-    again.
+    """Return whether a comparison has determined which records the target holds. If so, later comparisons of this round
+    need not determine this again.
 
-    Other records may have been sent under some ordinals. If the source no longer has the records that the map assigns
-    to these ordinals, the target may hold the other records, which the source may still have. Then the map is rebuilt
-    from both logs.
+    Under some ordinals, a batch with other records than those in the offset map may have been sent. If the source has
+    since deleted the records in the map, the target may hold the other records, and the source may still have those.
+    The result is then False, and the offset map is rebuilt from both logs.
     """
     record = lane.record
     # If policies change records, a lane waits before each write (`resuming.decide`).
@@ -54,18 +54,18 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
 
 
 def filled(lane: Lane, now: float, found: target_scan.Reading) -> Effects:
-    """Handle batches that fill a hole in a log that went back: their records were to be copied again under later
-    ordinals."""
+    """Handle batches that fill a hole in a target log that went back. The lane had planned to copy the records of these
+    batches again under later ordinals."""
     note = "records stand in a hole, and were to follow under later ordinals"
-    # Records that the log lost below that hole count as well: after the facts about these batches, the runs no longer
-    # show that loss.
+    # Records that the log lost below the hole are part of the difference as well: after the facts about these batches,
+    # the runs no longer show that loss.
     first = min([found.void, *(first for first, _ in found.holes), *(each.first for each in found.missing)])
     answer = CheckAnswer(-1, 0, first, found.next_ordinal - 1, "different", note)
     return notes.note(lane, found.facts) + differ(lane, now, answer)
 
 
 def vanished(lane: Lane, now: float) -> Effects:
-    """Handle the loss of source records that were to be copied again: the records after them get other ordinals."""
+    """Handle the loss of source records that were to be copied again. The records after them get other ordinals."""
     note = f"records of ordinals behind {lane.acked} were to be copied again, and the source no longer has all of them"
     # None of these records is in the target.
     return differ(lane, now, CheckAnswer(-1, 0, lane.acked, lane.acked - 1, "different", note))

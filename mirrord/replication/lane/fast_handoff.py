@@ -1,12 +1,16 @@
-"""Fast handoff: resumes a cleanly drained lane from the handoff checkpoint, the last progress record that its previous
-holder passed on.
+"""Fast handoff: resumes a cleanly drained lane from the handoff checkpoint, the last progress record of its previous
+holder.
 
-All questions are asked at once, while the lane is being taken, and the first records are fetched meanwhile. That is
-safe because no one can have written since: the former holder has nothing in flight, and any other writer takes a grant
-first. So the answers count if the lane's own grant directly follows that of the handoff checkpoint, and if all answers
-match the checkpoint: the same leader epoch, so that the log cannot have gone back; the same end, so that nothing comes
-after the acknowledged records, which are committed; and a broker that remembers the lane's last record. In any other
-case the lane resumes normally (`mirrord.replication.lane.resuming`).
+All questions are asked at once, while the lane is being taken. The first records are fetched at the same time. The
+answers stay valid, because nothing is written in the meantime: the former holder has no batch in flight, and any other
+writer needs a grant first. The lane resumes from the checkpoint under these conditions:
+
+- The lane's own grant directly follows the grant of the checkpoint.
+- The leader epoch is that of the checkpoint, so the target log cannot have gone back.
+- The log end is that of the checkpoint, so no record follows the acknowledged ones, which are committed.
+- The broker remembers the lane's last record.
+
+Otherwise, the lane resumes normally (`mirrord.replication.lane.resuming`).
 """
 
 from mirrord.kafka.rules.error_policy import NONE
@@ -32,13 +36,13 @@ from mirrord.replication.lane.transitions import Resume
 
 def is_last(word: Progress | None, record: LaneRecord | None) -> bool:
     """Return whether the checkpoint is from the lane's last holder, according to the part of the ledger that was read.
-    Then it is the newest progress record."""
+    If so, the checkpoint is the lane's newest progress record."""
     return word is not None and record is not None and word.grant == record.grant and word.state == "drained"
 
 
 def begin(lane: Lane, word: Progress, record: LaneRecord) -> Effects:
-    """Ask all questions at once, if the checkpoint is enough to resume from. It has already become the lane's resume
-    position."""
+    """Ask all questions at once, if the checkpoint is enough to resume from. Before this call, the checkpoint has
+    become the lane's resume position."""
     position = record.source_runs.offset_of(word.ordinal)
     if position is None or not word.protected or word.ordinal == 0:
         return []
@@ -73,7 +77,7 @@ def agrees(lane: Lane, answer: EndAnswer | ProducersAnswer) -> bool:
 
 
 def grant_bound(lane: Lane, grant: int) -> Effects:
-    """Handle that the lane's own grant has taken effect."""
+    """Continue the fast handoff after the lane's own grant has taken effect."""
     lane.phase, lane.stage = Phase.RESUMING, Stage.HANDED
     if lane.takeover.fast_handoff is None or grant != lane.takeover.fast_handoff.grant + 1:
         return _resume(lane)
@@ -81,7 +85,7 @@ def grant_bound(lane: Lane, grant: int) -> Effects:
 
 
 def fetched(lane: Lane, chunk: Chunk) -> Effects:
-    """Keep records that arrive early until it is known that they may be copied."""
+    """Keep records that arrive early until it is known whether they may be copied."""
     if lane.takeover.fast_handoff is not None and answers(lane, chunk.question):
         lane.takeover.fast_handoff.chunk = chunk
     return []

@@ -1,4 +1,5 @@
-"""Halts a lane: the ledger records why, a line reports it to people, and no record is skipped."""
+"""Halts a lane: the reason is recorded in the ledger, and reported to the operator in one line. No record is
+skipped."""
 
 from mirrord.ledger.facts.core import LaneFact, LaneHalted
 from mirrord.replication.lane.correlation import answers, append, ask, new_round, settles
@@ -9,7 +10,7 @@ from mirrord.replication.lane.state import Lane
 
 
 def drop(lane: Lane) -> None:
-    """Forget everything that was fetched or sent; the next round begins from the target log."""
+    """Drop all batches that were fetched or sent. The next round determines from the target log where to continue."""
     refused = [] if lane.failure is None else [lane.failure[1]]
     for batch in [*refused, *lane.in_flight, *lane.ready][:1]:
         lane.dropped = (batch.offset, batch.newest_ms)
@@ -22,20 +23,23 @@ def drop(lane: Lane) -> None:
 
 
 def halt(lane: Lane, reason: str, line: str, start: int, end: int) -> Effects:
-    """Halt only this lane. [start, end) are the source offsets concerned. The lane's name is added to the line."""
+    """Halt this lane and no other. `line` is the reason for the operator, to which the partition is added.
+
+    `start` and `end` (exclusive) are the source offsets concerned.
+    """
     lane.halt.line = f"{lane.source_topic}-{lane.partition}: {line}"
     return halt_with(lane, (LaneHalted(lane.id, lane.grant, reason, lane.halt.line, start, end),))
 
 
 def halt_with(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
-    """Halt the lane and record these facts."""
+    """Halt the lane, and record these facts in the ledger."""
     return [*halt_unrecorded(lane), *record_halt(lane, facts), Halted(lane.halt.line)]
 
 
 def halt_unrecorded(lane: Lane) -> Effects:
-    """Halt the lane without recording it in the ledger yet."""
+    """Halt the lane without recording the halt in the ledger yet."""
     new_round(lane)
-    lane.transition = None  # after an exception, a requested transition may be left
+    lane.transition = None  # after an exception, a requested transition may still be pending
     lane.phase = Phase.HALTED
     drop(lane)
     lane.halt.facts = ()
@@ -51,8 +55,8 @@ def record_halt(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
 
 
 def retry_record(lane: Lane, now: float, signal: Input) -> Effects:
-    """Retry the append of the facts about a halt, if it failed. The ledger must contain them, and containing them twice
-    does no harm."""
+    """Retry the append of the facts about a halt, if it failed. The ledger must contain the facts, and a duplicate of
+    them does no harm."""
     match signal:
         case Bound() | AppendFailed() if not settles(lane, signal.tag):
             return []
@@ -79,7 +83,7 @@ def retry_record(lane: Lane, now: float, signal: Input) -> Effects:
 
 
 def leave_lane(lane: Lane, why: str) -> Effects:
-    """Leave the lane, because another replicator owns it: drop everything and write nothing."""
+    """Leave the lane, because another replicator owns it: drop all batches, and write nothing."""
     new_round(lane)
     lane.phase = Phase.GONE
     drop(lane)

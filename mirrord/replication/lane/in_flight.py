@@ -1,4 +1,4 @@
-"""Handles the batches in flight to the target: the window, the answers, and settling when an answer is in doubt.
+"""Handles the batches in flight to the target: the window, the answers, and answers that leave an append in doubt.
 
 Two pieces of evidence confirm that a batch is where it must be: the broker accepted its sequence, and the base offset
 in the answer is the recorded end of the target log.
@@ -36,17 +36,18 @@ CORRUPT = 2
 
 
 def window(lane: Lane) -> int:
-    """Return how many batches may be in flight: one until an acknowledgement came on this connection and leader epoch.
+    """Return how many batches may be in flight: one, until a batch has been acknowledged over this connection and under
+    this leader epoch.
 
-    Otherwise a refused first batch followed by an accepted second one would be a silent loss, because a broker without
-    state for the producer id accepts any sequence.
+    With more batches, a refused first batch could be followed by an accepted second one, because a broker without state
+    for the producer id accepts any sequence. The first batch would be lost silently.
     """
     return lane.reach.batches if lane.pipelined and lane.mode == "sequence" else 1
 
 
 def explained_below(lane: Lane) -> int | None:
-    """Return the ordinal below which the ledger maps all ordinals to source offsets, so that batches may be produced
-    (intent before gap). Return None if it maps all of them."""
+    """Return the ordinal below which batches may be produced, because their intents have taken effect. Return None if
+    all intents have taken effect."""
     return lane.intents[0][1] if lane.intents else None
 
 
@@ -72,7 +73,7 @@ def send(lane: Lane) -> Effects:
     lane.in_flight_bytes += size
     lane.ready_bytes -= size
     if lane.confirm_end:
-        # Only the log itself shows whether bytes of a dead connection arrived since the resume.
+        # Only the log itself shows whether batches from a dead connection have been appended since the resume.
         ready.extendleft(reversed(batches))
         flying.clear()
         lane.ready_bytes += size
@@ -105,8 +106,9 @@ def go(lane: Lane, end: int) -> Effects:
 def batch_answered(lane: Lane, now: float, answer: ProduceAnswer) -> Effects:
     """Handle the target's answer for a batch in flight.
 
-    Answers come in order on one connection. Only a batch that was never sent, because the lease had run out, is
-    answered before earlier ones. That is a failure, and the lane still waits for the answers to all batches before it.
+    On one connection, answers arrive in order. Only a batch that was never sent, because the lease had run out, is
+    answered before earlier batches. Such an answer is a failure, and the lane still waits for the answers to all
+    batches before it.
     """
     if answer.round != lane.round or not lane.in_flight:
         return []
@@ -140,9 +142,10 @@ def batch_answered(lane: Lane, now: float, answer: ProduceAnswer) -> Effects:
 
 
 def batches_accepted(lane: Lane, now: float, accepted: ProduceAccepted) -> Effects:
-    """Handle several accepted batches: count those with the expected offsets together, and continue once after them.
+    """Handle several accepted batches. Batches with the expected offsets are counted together, and the lane continues
+    only once after them.
 
-    The first batch that is not as expected, and all batches after it, go to `batch_answered`.
+    The first batch that is not as expected, and all batches after it, are passed to `batch_answered`.
     """
     if accepted.round != lane.round:
         return []
@@ -174,7 +177,7 @@ def batches_accepted(lane: Lane, now: float, accepted: ProduceAccepted) -> Effec
 
 
 def _go_on(lane: Lane, effects: Effects) -> Effects:
-    """Send and fetch as much as there is room for now."""
+    """Send and fetch as much as the limits allow now."""
     if lane.seeks and seek.is_due(lane):
         lane.go(Quiesce())
         return effects
@@ -188,11 +191,11 @@ def _go_on(lane: Lane, effects: Effects) -> Effects:
 
 
 def leapt(lane: Lane, batch: Batch, base_offset: int) -> Effects:
-    """Handle an accepted batch that is above the recorded log end, because another client has written in between."""
+    """Handle an accepted batch above the recorded log end: other batches were appended in between."""
     effects = note(lane, (TargetRun(lane.id, lane.grant, batch.first, base_offset, lane.log.end_epoch),))
     if not lane.protected:
-        # The batches in between may be the lane's own, from a former holder: only the broker's memory would rule that
-        # out.
+        # The batches in between may be the lane's own, from a former holder. Only a broker that remembers the producer
+        # rules that out.
         lane.log.unread_from = lane.log.unread_from or ResumePosition(batch.first, lane.expected, lane.log.end_epoch)
         lane.log.unread_parts += 1
         effects.append(AskScan(ask(lane), "gap", lane.producer_id, lane.expected, base_offset))
@@ -255,13 +258,13 @@ def _settled(lane: Lane, now: float) -> Effects:
 
 
 def blocked(lane: Lane) -> Effects:
-    """Wait before the batch that cannot be read, now that everything before it is in the target."""
+    """Quarantine the batch that cannot be read, now that all records before it are in the target."""
     why, start, end = lane.blocked or ("", lane.position, lane.position)
     return quarantine.park(lane, "unreadable", 0, f"source offsets [{start}, {end}) hold {why}", start, end)
 
 
 def drain(lane: Lane, now: float) -> Effects:
-    """Send nothing new; `Drained` follows when all batches in flight are answered."""
+    """Stop sending. The effect `Drained` follows when all batches in flight are answered."""
     if lane.phase in {Phase.DRAINING, Phase.DRAINED}:
         return []
     if lane.phase in {Phase.HALTED, Phase.GONE}:
@@ -278,7 +281,8 @@ def drain(lane: Lane, now: float) -> Effects:
 
 
 def _record_skipped(lane: Lane) -> Effects:
-    """Record what was skipped after the last record, so that the ledger explains everything before the position."""
+    """Record the verdicts on the source offsets that were skipped after the last record. The ledger then explains all
+    offsets before the lane's position."""
     if lane.phase is not Phase.COPYING or lane.ready or lane.plan or lane.intents or lane.blocked is not None:
         return []
     if not lane.skipped or lane.declared >= 0 or lane.next_ordinal < lane.late_writes.in_doubt_below:
@@ -291,10 +295,10 @@ def _record_skipped(lane: Lane) -> Effects:
 
 
 def drained(lane: Lane, now: float) -> Effects:
-    """Stop, once nothing is in flight and the ledger knows all that happened."""
+    """Finish the drain, as soon as all facts of the lane are in the ledger. No batch is in flight at this time."""
     if lane.notes:
         return []
-    # Batches from a dead connection may still arrive: if so, the next holder has to wait for them.
+    # Batches from a dead connection may still be appended. The next holder then has to wait for them.
     lane.clean = lane.failure is None and not lane.log.must_read_log and lane.phase is not Phase.OPENING
     lane.clean = lane.clean and lane.log.unread_from is None and now >= lane.late_writes.until
     # A broker that was suspended may still append what it received before, however long ago (`in_doubt.answered`).

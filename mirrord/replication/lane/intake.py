@@ -1,5 +1,5 @@
-"""Turns a fetched chunk into ready batches: assigns ordinals, records runs and verdicts, and chooses the raw or the
-second path.
+"""Turns a fetched chunk into ready batches: assigns ordinals, records runs and verdicts, and chooses between the raw
+path and the second path.
 
 This is the hot path. A batch on the raw path takes one unpack of the 61-byte header, a handful of integer comparisons,
 one in-place patch that derives the new checksum from the old one (`mirrord.kafka.protocol.record_batch.patch`), and one
@@ -39,11 +39,12 @@ from mirrord.replication.lane.target import in_doubt, position_rewind, unconfirm
 _MARKED = CONTROL | TRANSACTIONAL
 _GONE: tuple[Reason, ...] = ("compacted", "unexplained")
 SEQUENCE_MASK = 0x7FFFFFFF
-"""Sequences are ordinals modulo 2^31: after 2^31-1 comes 0 (Kafka's DefaultRecordBatch.incrementSequence)."""
+"""Sequences are ordinals modulo 2^31: 2^31-1 is followed by 0 (Kafka's DefaultRecordBatch.incrementSequence)."""
 
 
 def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
-    """Turn a chunk's batches into ready batches, up to the first one that cannot be read."""
+    """Turn a chunk's batches into ready batches, up to the first batch that cannot be read. Also return that
+    failure."""
     runs: list[Run] = []
     unreadable = None
     aborts = _Aborts([(first, producer) for producer, first in chunk.aborted], set())
@@ -66,15 +67,15 @@ def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
 
 
 def _are_many(lane: Lane, runs: list[Run]) -> bool:
-    """Return whether the skipped offsets without a record are numerous enough to record the lane's position."""
+    """Return whether so many offsets were skipped since the last record that the position should be recorded."""
     return not runs and sum(each.end - each.start for each in lane.skipped) >= lane.limits.skipped_offsets_noted
 
 
 def _ends_in_marker(lane: Lane, chunk: Chunk) -> bool:
-    """Return whether the chunk ends with records and the marker of their transaction, and nothing follows yet. Most
-    likely the next record directly follows the marker. If its run is recorded now, the record need not wait for the
-    ledger. If it has another offset, its run supersedes this one. This is done at most once per record, even if several
-    markers follow it."""
+    """Return whether the chunk ends with records and their transaction marker, and the source has nothing after the
+    marker yet. Most likely the next record directly follows the marker. If its run is recorded now, that record need
+    not wait for the ledger. If the record has another offset, its own run supersedes this one. The result is true at
+    most once after a record, even if several markers follow it."""
     end = chunk.last_stable if lane.read_committed and chunk.last_stable >= 0 else chunk.high_watermark
     last = lane.skipped[-1]
     is_end = last.reason == "control" and last.end == lane.position >= end and lane.declared < 0
@@ -94,8 +95,8 @@ def want_more(lane: Lane) -> Effects:
 
 
 def assure(lane: Lane) -> Effects:
-    """Ask whether the source still has what was copied after the part that is copied again. The fetch of that part
-    would not show it."""
+    """Ask whether the source still has the records that were copied after the part that is copied again. The fetch of
+    that part does not show whether the source has lost them."""
     if lane.history.divergence_question in lane.questions:
         return []
     known = source_epochs.furthest(lane)
@@ -108,7 +109,7 @@ def assure(lane: Lane) -> Effects:
 
 def leap(lane: Lane, to: int, reason: Reason, *, expired_below: int = 0) -> Effects:
     """Continue at a later source offset, and record at once why the offsets before it are not copied. The source has
-    deleted those below `expired_below`."""
+    deleted the offsets below `expired_below`."""
     runs: list[Run] = []
     gone = max(min(expired_below, to), lane.position)
     if lane.position < gone:
@@ -121,8 +122,8 @@ def leap(lane: Lane, to: int, reason: Reason, *, expired_below: int = 0) -> Effe
 
 
 def leave_out(lane: Lane) -> Effects:
-    """If the position is in a range to skip, continue after that range without reading it, because the source may not
-    be able to return it. If it was to be copied again, record the ordinals of the records after it."""
+    """If the position is in a range to skip, continue after the range without reading it, because the source may not be
+    able to return it. If the range was to be copied again, record the new ordinals of the records after the range."""
     if not lane.plan:
         out = next((each for each in lane.left_out if each.start <= lane.position < each.end), None)
         return [] if out is None else leap(lane, out.end, out.reason)
@@ -146,14 +147,14 @@ class _Aborts(NamedTuple):
     """The aborted transactions of a chunk."""
 
     ahead: list[tuple[int, int]]
-    """(first offset, producer) of the transactions that begin after the current batch, as a heap."""
+    """(first offset, producer id) of the transactions that begin after the current batch, as a heap."""
     begun: set[int]
 
 
 def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost more than it would clarify
     lane: Lane, chunk: Chunk, at: int, runs: list[Run], aborts: _Aborts
 ) -> int:
-    """Process batches up to the first message of an old format or the last complete batch; return where they end."""
+    """Process batches up to an old-format message or the last complete batch. Return the buffer position after them."""
     buffer, end, unpack = chunk.buffer, chunk.end, HEADER.unpack_from
     (aborted_ahead, aborted), traced = aborts, lane.origins is not None
     stop, whole_until, largest, strange = batch_splitting.bounds(lane)
@@ -165,7 +166,7 @@ def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost m
         if magic != 2 or length < HEADER_LENGTH - 12 or last_delta < 0 or count < 0:
             return _old_at(lane, buffer, at, end)
         if batch_end > end:
-            break  # the broker cuts the last batch of a response; it comes whole with the next one
+            break  # the broker cuts the last batch of a response; the next response contains it whole
         next_offset = base + last_delta + 1
         position, left_out = lane.position, None
         if next_offset <= position:
@@ -213,8 +214,8 @@ def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost m
 
 
 def _left_out(lane: Lane, header: HeaderTuple, aborted: set[int]) -> Reason | None:
-    """Return why nothing of this batch is copied, or None if it is copied. If that is not known yet, set
-    `lane.origin.doubt`."""
+    """Return why nothing of this batch is copied, or None if it is copied. If it is not known yet whether the batch is
+    a copy from the target, set `lane.origin.doubt`."""
     attributes, producer, count = header[5], header[9], header[12]
     if attributes & CONTROL:
         # The first marker of a producer with an aborted transaction in progress is that transaction's end.
@@ -242,7 +243,7 @@ def _look_at_epoch(lane: Lane, runs: list[Run], epoch: int, base: int) -> None:
 
 
 def _new_epoch(lane: Lane, runs: list[Run], epoch: int, offset: int) -> None:
-    """Handle a batch at this offset that has another source epoch, or is the first one while no epoch is known."""
+    """Handle a batch at `offset` that has another source epoch, or is the first batch while no epoch is known."""
     if source_epochs.is_news(lane, epoch) and in_doubt.holds(lane, lane.next_ordinal):
         raise Early(f"records of epoch {epoch}", lane.position, offset)
     if epoch != lane.epoch:
@@ -253,7 +254,7 @@ def _new_epoch(lane: Lane, runs: list[Run], epoch: int, offset: int) -> None:
 
 
 def _old_at(lane: Lane, buffer: bytearray, at: int, end: int) -> int:
-    """Return the same position if a message of an old format is there. Raise Unreadable for anything else."""
+    """Return `at` if the buffer has a message of an old format there. Otherwise raise Unreadable."""
     if is_old(buffer, at, end):
         return at
     base, length, _, magic, *_ = HEADER.unpack_from(buffer, at)
@@ -262,10 +263,10 @@ def _old_at(lane: Lane, buffer: bytearray, at: int, end: int) -> int:
 
 
 def _walk_old(lane: Lane, runs: list[Run], buffer: bytearray, at: int, end: int) -> int:
-    """Process messages of formats 0 and 1 from here; return where they end, or `end` if the lane continues at another
-    offset."""
+    """Process messages of formats 0 and 1 from the buffer position `at` on. Return the position after them, or `end` if
+    the lane continues at another source offset."""
     while is_old(buffer, at, end):
-        # A part that is copied again ends where batches ended when the plan was recorded.
+        # A group must not be longer than the part that is copied again.
         most = lane.plan[0].ordinal - lane.next_ordinal if lane.plan else SEQUENCE_MASK
         try:
             found = group(buffer, at, end, most)
@@ -289,7 +290,7 @@ def _walk_old(lane: Lane, runs: list[Run], buffer: bytearray, at: int, end: int)
 
 
 def jump(lane: Lane) -> None:
-    """Continue at the next run of the plan, because a part of the source is copied again or has been copied already."""
+    """Continue at the next run of the plan: back at a part to copy again, or after a part that is already copied."""
     run = lane.plan.popleft()
     lane.open_run = run
     lane.seen.reach(lane.position)
@@ -323,7 +324,7 @@ def _skip(lane: Lane, start: int, end: int, reason: Reason) -> None:
 
 
 def _passes(lane: Lane, start: int, end: int) -> bool:
-    """Return whether it is known why the source has no batch for these offsets; if so, skip them."""
+    """Skip the offsets [start, end) if it is known why the source has no batch for them. Return whether it is known."""
     reason = offset_gaps.reason_of(lane, start, end)
     if reason is not None:
         _skip(lane, start, end, reason)
@@ -339,7 +340,8 @@ def _is_mapped(lane: Lane, offset: int) -> bool:
 
 
 def _explain(lane: Lane, start: int, end: int, left_out: deque[Verdict]) -> None:
-    """Skip the offsets [start, end), of which nothing is copied: records that a policy skipped, and gaps."""
+    """Skip the offsets [start, end), of which nothing is copied: records that a policy rejected (`left_out`), and
+    gaps."""
     while left_out and left_out[0].start < end:
         verdict = left_out.popleft()
         if start < verdict.start:
@@ -351,7 +353,8 @@ def _explain(lane: Lane, start: int, end: int, left_out: deque[Verdict]) -> None
 
 
 def _clean(lane: Lane, start: int, end: int) -> None:
-    """Skip records that a batch lacks. Brokers accept no such batch, so the log cleaner has removed the records."""
+    """Skip offsets that are missing in a batch. A broker accepts no batch with gaps, so the log cleaner removed the
+    records."""
     lane.gap.compacts = True
     _skip(lane, start, end, "compacted")
 
@@ -382,7 +385,7 @@ def _part(lane: Lane, runs: list[Run], offset: int) -> None:
 
 
 def declare(lane: Lane, ordinal: int) -> None:
-    """Find the next run after an ordinal that the ledger already contains, and set `lane.declared`."""
+    """Set `lane.declared` to the ordinal of the next run after `ordinal` that the ledger contains, or to -1."""
     following = lane.record.source_runs.after(ordinal) if lane.record is not None else None
     lane.declared = -1 if following is None else following.ordinal
 
@@ -399,7 +402,7 @@ def _begin_run(lane: Lane, runs: list[Run], offset: int) -> None:
     lane.declared = -1
 
 
-def _in_pieces(  # noqa: PLR0913, PLR0917 -- the cold twin of the raw branch above, with the same facts at hand
+def _in_pieces(  # noqa: PLR0913, PLR0917 -- the counterpart of the raw branch above, with the same data at hand
     lane: Lane,
     runs: list[Run],
     buffer: bytearray,
@@ -409,8 +412,8 @@ def _in_pieces(  # noqa: PLR0913, PLR0917 -- the cold twin of the raw branch abo
     next_offset: int,
     why: str,
 ) -> int:
-    """Rebuild a batch's records from a position on with the second path, as one batch or as several that the target
-    accepts. Return the offset up to which later batches are copied unchanged."""
+    """Rebuild the records of a source batch from `position` on, as one or several batches that the target accepts.
+    Return the source offset up to which later batches are not split."""
     while position < next_offset and not (lane.plan and lane.next_ordinal >= lane.plan[0].ordinal):
         piece = batch_splitting.next_piece(lane, position, next_offset)
         if piece.left_out is not None:
@@ -427,7 +430,7 @@ def _producer(lane: Lane) -> tuple[int, int, int]:
 
 
 def _rebuild(lane: Lane, runs: list[Run], wanted: RebuildRequest, piece: batch_splitting.BatchPiece, why: str) -> int:
-    """Rebuild one batch on the second path; return the source offset after it."""
+    """Rebuild one batch on the second path, and return the source offset after it."""
     position, end = wanted.from_offset, piece.end
     most = min(lane.plan[0].ordinal - lane.next_ordinal if lane.plan else SEQUENCE_MASK, piece.most)
     decided = ALL if lane.plan else lane.decided
@@ -466,7 +469,7 @@ def _rebuild(lane: Lane, runs: list[Run], wanted: RebuildRequest, piece: batch_s
 
 
 def _intend(lane: Lane, runs: list[Run]) -> Effects:
-    """Append new runs to the ledger, before the first of their records is produced (intent before gap)."""
+    """Append new runs to the ledger. A record of a new run is produced only after the run has taken effect."""
     if not runs:
         return []
     # Verdicts after the last new run belong to the next one.
@@ -474,7 +477,7 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
     at = bisect_right([verdict.start for verdict in lane.skipped], last - 1)
     ahead, behind = lane.skipped[:at], lane.skipped[at:]
     if ahead and ahead[-1].end > last:
-        # A new epoch also begins a run, and its first record may be skipped: after a resume it is judged again.
+        # A new epoch also begins a run. Its first record may be skipped: after a resume, that record is judged again.
         across = ahead.pop()
         ahead.append(Verdict(across.start, last, across.reason))
         behind.insert(0, Verdict(last, across.end, across.reason))
@@ -489,8 +492,8 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
 
 
 def _unbound(lane: Lane, ordinal: int) -> tuple[Verdict, ...]:
-    """Return the verdicts before this very ordinal that were appended to the ledger and have not taken effect yet.
+    """Return verdicts directly before `ordinal` that were appended to the ledger and have not taken effect yet.
 
-    If that entry were lost and the current one took effect, nothing would show that these verdicts are missing.
+    The next entry repeats them. Otherwise, if their entry were lost, nothing would show that the verdicts are missing.
     """
     return lane.unbound[1] if lane.intents and lane.intents[-1][1] == ordinal == lane.unbound[0] else ()

@@ -1,8 +1,11 @@
-"""Exceptions that stop the intake before a batch."""
+"""Exceptions that stop the processing of a chunk before a batch."""
 
 
 class Unreadable(Exception):
-    """The source returned something that this version cannot copy; the text says what, and [start, end) where."""
+    """Raised when the source returned data that this version cannot copy. The message says what kind of data it is.
+
+    `start` and `end` (exclusive) are the source offsets of the data.
+    """
 
     def __init__(self, why: str, start: int, end: int) -> None:
         super().__init__(why)
@@ -11,12 +14,13 @@ class Unreadable(Exception):
 
 
 class Vanished(Unreadable):
-    """Records that were to be copied again are no longer in the source."""
+    """Raised when records that were to be copied again are no longer in the source."""
 
 
 class Diverged(Unreadable):
-    """The source has another record at an offset whose record was to be copied again."""
+    """Raised when the source has another record at an offset than the one that was to be copied again."""
 
 
 class Early(Unreadable):
-    """The next records would reassign ordinals under which other records were sent in batches that may still arrive."""
+    """Raised when the next records would reassign ordinals under which other records were sent in batches that may
+    still be appended."""

@@ -10,8 +10,7 @@ from mirrord.model.runs import Runs
 
 
 class LaneRecord(Protocol):
-    """What the folded ledger contains about a lane (`mirrord.ledger.state.LaneState`). A lane reads it and never
-    changes it."""
+    """The part of the folded ledger about one lane (`mirrord.ledger.state.LaneState`). The lane only reads it."""
 
     @property
     def producer_id(self) -> int: ...

@@ -1,4 +1,4 @@
-"""A lane's reports: its progress record for the state topic, and its report for the status."""
+"""Describes a lane: in a progress record for the state topic, and in a report for the status."""
 
 from mirrord.ledger.facts.core import Progress
 from mirrord.replication.lane.assignment import LaneReport, SourceBounds
@@ -9,19 +9,20 @@ from mirrord.replication.lane.target.evidence import is_plan_unrecorded, is_reco
 
 
 def resume_position(lane: Lane) -> ResumePosition:
-    """Return the resume position: everything below it is known to be in the target log, once, and below the high
-    watermark."""
+    """Return the resume position. All records of the lane below it are known to be in the target log exactly once, and
+    below the high watermark."""
     known = lane.resume_position
     if lane.acked > known.ordinal:
         known = ResumePosition(lane.acked, lane.expected, lane.log.end_epoch)
     if lane.log.unread_from is None and lane.comparison.later_from is None:
-        return known  # nearly always, and each lane is asked every second
+        return known  # the usual case, kept fast because this is computed for each lane every second
     limits = [each for each in (lane.log.unread_from, lane.comparison.later_from) if each is not None]
     return min([*limits, known], key=lambda each: each.ordinal)
 
 
 def source_offset(lane: Lane) -> int:
-    """Return the source offset that is copied next; offsets that were skipped before it count as done."""
+    """Return the source offset of the next record that the target has not acknowledged. Skipped offsets before it count
+    as done."""
     if lane.in_flight:
         return lane.in_flight[0].offset
     if lane.ready:
@@ -34,7 +35,7 @@ def source_offset(lane: Lane) -> int:
 
 
 def next_record_ms(lane: Lane) -> int:
-    """Return the newest record time in the batch that is copied next, or -1 if that is not known."""
+    """Return the newest record timestamp in the batch that is copied next, or -1 if it is not known."""
     for batches in (lane.in_flight, lane.ready):
         if batches:
             return batches[0].newest_ms
@@ -42,16 +43,16 @@ def next_record_ms(lane: Lane) -> int:
 
 
 def state(lane: Lane) -> str:
-    """Return the lane's phase for the state topic: "drained" promises that none of its batches is in flight."""
+    """Return the lane's phase for the state topic. "drained" promises that none of the lane's batches is in flight."""
     return "unknown" if lane.phase is Phase.DRAINED and not lane.clean else lane.phase.value
 
 
 def progress_record(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None:
-    """Return the lane's resume position as a progress record for the state topic. `at_ms` is wall time, for people
-    only.
+    """Return the progress record of the lane for the state topic. `at_ms` is the wall-clock time, which is only
+    informative.
 
-    Return None while the ledger does not yet know where the records below the resume position are, or which of them the
-    source or the target has lost.
+    Return None while the ledger is incomplete: it must contain where the records below the resume position are, and
+    which of these records the source or the target has lost.
     """
     if lane.comparison.differs is not None and not is_recorded(lane):
         return None
@@ -90,7 +91,7 @@ def _is_settled(lane: Lane, known: ResumePosition) -> bool:
 
 
 def differs(lane: Lane, lease_epoch: int, saved: Progress | None) -> bool | None:
-    """Return whether the progress record differs from `saved` in more than its time, so that it must be saved. Return
+    """Return whether the progress record must be saved, because it differs from `saved` in more than its time. Return
     None if there is no progress record now."""
     if lane.phase in {Phase.GONE, Phase.DRAINED}:
         return False
@@ -99,10 +100,11 @@ def differs(lane: Lane, lease_epoch: int, saved: Progress | None) -> bool | None
 
 
 def is_protected(lane: Lane, at_ms: int) -> bool:
-    """Return whether the target broker remembers the lane's producer, by its own answer or by the age of the last
-    record.
+    """Return whether the target broker remembers the lane's producer, according to its own answer or to the age of the
+    last record.
 
-    A broker forgets by record time, so a batch that was just accepted protects for as long as its records are young.
+    A broker forgets a producer by the timestamps of its records. So when a batch has been accepted, the lane is
+    protected as long as these timestamps are recent.
     """
     if lane.mode == "at-least-once":
         return False
@@ -112,14 +114,14 @@ def is_protected(lane: Lane, at_ms: int) -> bool:
 
 
 def _trouble(lane: Lane) -> str:
-    """Return why nothing arrives at the target now."""
+    """Return why the target accepts nothing now, or an empty string."""
     tries = lane.phase in {Phase.WAITING, Phase.RESUMING, Phase.SETTLING} or bool(lane.in_flight)
     return lane.trouble if tries else ""
 
 
 def describe(lane: Lane, source: SourceBounds, at_ms: int) -> LaneReport:
-    """Return the lane as its replicator sees it, at a wall time; `source` is what the `LaneHost` knows about the
-    source."""
+    """Return a report of the lane's current state. `source` has the bounds of the source partition as the `LaneHost`
+    knows them, and `at_ms` is the wall-clock time."""
     known = resume_position(lane)
     return LaneReport(
         lane=lane.id,

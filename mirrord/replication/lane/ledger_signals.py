@@ -1,5 +1,4 @@
-"""Turns facts in the ledger into signals for the lanes that they are about, on the replicator that hosts these
-lanes."""
+"""Turns facts in the ledger into signals for the lanes of a replicator."""
 
 from mirrord.ledger.facts.core import AnyFact, LaneTaken
 from mirrord.ledger.facts.quarantine import Quarantined, QuarantineOrder
@@ -11,13 +10,14 @@ NOBODY = LaneId("")
 
 
 def concerned(fact: AnyFact) -> LaneId:
-    """Return the lane that may have to be notified of a fact, or `NOBODY`; most facts concern no lane."""
+    """Return the lane that may have to be notified of a fact. Return `NOBODY` for most facts, which need no
+    notification."""
     return fact.lane if isinstance(fact, LaneTaken | Quarantined | QuarantineOrder | LaneSought) else NOBODY
 
 
 def news(fact: AnyFact, replicator: str) -> Fenced | Released | None:
-    """Return the signal for the lane when a fact takes effect, or None if the lane is not notified. `replicator` is the
-    name of the replicator that hosts the lane."""
+    """Return the signal for the lane when a fact takes effect, or None if the lane need not be notified. `replicator`
+    is the name of the replicator that hosts the lane."""
     match fact:
         case LaneTaken():
             return Fenced() if fact.replicator != replicator else None

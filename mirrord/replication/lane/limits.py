@@ -1,4 +1,4 @@
-"""Limits on what a lane may hold, and how long it waits."""
+"""Limits on the data that a lane may hold, and on the times that it waits."""
 
 import msgspec
 
@@ -7,11 +7,11 @@ NEVER = 1 << 62
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """Limits on how much of a lane may be in flight."""
+    """Limits on the data of one lane that may be in flight."""
 
     batches: int
     bytes: int
-    """Once this many bytes are fetched and not yet acknowledged, the lane asks for no chunk and sends no batch."""
+    """Once this many bytes are fetched and not yet acknowledged, the lane requests no chunk and sends no batch."""
 
 
 NEAR = Reach(64, 8 << 20)
@@ -19,11 +19,11 @@ FAR = Reach(1_024, 24 << 20)
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a lane may hold and how long it waits. Times are in seconds of the monotonic clock of its `LaneHost`."""
+    """The limits of one lane. Times are in seconds of the monotonic clock of its `LaneHost`."""
 
     near: Reach = NEAR
     far: Reach = FAR
-    """The limits for a distant target broker: twice the amount of data that one round trip needs."""
+    """The limits if the target broker is distant: twice the amount of data that one round trip needs."""
     producer_expiry_ms: int = 24 * 3600 * 1000
     """The target's producer.id.expiration.ms: a broker forgets a producer whose last record has a timestamp of this
     age."""
@@ -33,4 +33,4 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     retry_s: float = 0.2
     denied_s: float = 5.0
     skipped_offsets_noted: int = 10_000
-    """After this many skipped offsets without a record, the lane's position is recorded in the ledger."""
+    """When this many offsets have been skipped since the last record, the lane's position is recorded in the ledger."""

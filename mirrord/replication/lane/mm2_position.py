@@ -5,9 +5,9 @@ MirrorMaker 2 copies in the order of the source and stores its position from tim
 the position may be too low, and the last records may be in the target twice. But for each record in the target, all
 records that precede it in the source also precede it in the target.
 
-A `Tail` receives the last records from the target, then the source's records in order, starting some way before the
-stored position, until it needs no more. It holds only digests: those of the target's records, and those of a somewhat
-larger number of source records.
+A `Tail` first receives the last records of the target. Then it receives the source's records in order, from an offset
+before the stored position, until it needs no more records. It keeps only digests: of the target's records, and of a
+somewhat larger number of source records.
 """
 
 from collections import Counter
@@ -18,8 +18,8 @@ from mirrord.ledger.facts.core import InheritedBy
 from mirrord.model.intervals import ranges
 
 MOST_AGREEING = 200
-"""Largest number of consecutive records that are compared. If this many agree, there is no doubt; if all records are
-alike, comparing more would not help either."""
+"""Largest number of consecutive records that are compared. If this many records agree, there is no doubt. If all
+records are alike, comparing more of them would not help either."""
 
 
 class OffsetRow(NamedTuple):
@@ -28,7 +28,8 @@ class OffsetRow(NamedTuple):
     offset: int
     content: bytes
     aborted: bool = False
-    """The record's transaction was aborted. MirrorMaker 2 copies such records unless it is configured not to."""
+    """Whether the record's transaction was aborted. MirrorMaker 2 copies such records unless it is configured not
+    to."""
 
 
 class TopicEnd(NamedTuple):
@@ -40,8 +41,8 @@ class TopicEnd(NamedTuple):
     doubled: tuple[tuple[int, int], ...] = ()
     """Source offsets [start, end) whose records appear more than once among the target records that were read."""
     missing: tuple[tuple[int, int], ...] = ()
-    """Source offsets [start, end) whose records are not in the target, although it has records from before and after
-    them."""
+    """Source offsets [start, end) whose records are not in the target, although the target has records from before and
+    after these offsets."""
 
 
 class Tail:
@@ -51,7 +52,7 @@ class Tail:
     """
 
     def __init__(self, said: int, target: Sequence[OffsetRow], *, whole: bool = True) -> None:
-        """`target` holds the last records of the target. `whole` says that no record between them was removed, so a
+        """`target` has the last records of the target. `whole` says that no record between them was removed. Then a
         record that is missing there was never copied."""
         self._said = said
         self._whole = whole
@@ -67,7 +68,7 @@ class Tail:
         return len(self._target)
 
     def take(self, row: OffsetRow) -> bool:
-        """Take the source's next record; return False if no more are needed."""
+        """Take the next record of the source. Return False if no more records are needed."""
         self._source.append(row)
         if row.content in self._counts:
             self._last_match = len(self._source) - 1
@@ -77,7 +78,7 @@ class Tail:
         return row.offset < self._said or self._last_match < 0 or quiet <= self.patience
 
     def result(self) -> TopicEnd:
-        """Return the result that follows from the records so far."""
+        """Return the result that follows from the records that were taken so far."""
         matches = Counter(row.content for row in self._source)
         last = self._end_of_target()
         places = [at for at, row in enumerate(self._source) if row.content in self._counts]
@@ -101,8 +102,8 @@ class Tail:
         """Return the index of the source record with which the target ends: the match with the most agreeing records
         before it.
 
-        If several matches have equally many, choose the one right before MirrorMaker 2's stored position, or else the
-        first one: a duplicate is better than a loss. Return -1 if there is no match.
+        If several matches have equally many agreeing records, choose the one right before MirrorMaker 2's stored
+        position, or else the first one: a duplicate is better than a loss. Return -1 if there is no match.
         """
         if not self._target:
             return -1

@@ -1,4 +1,4 @@
-"""Facts that a lane records about what has already happened, and the progress record that waits for them."""
+"""Records facts about what a lane has already done. The lane's progress record waits until these facts take effect."""
 
 from collections.abc import Sequence
 
@@ -9,8 +9,8 @@ from mirrord.replication.lane.state import Lane
 
 
 def note(lane: Lane, facts: Sequence[LaneFact]) -> Effects:
-    """Append facts without waiting for them. Only the progress record waits: it must not be ahead of the runs and
-    verdicts in the ledger."""
+    """Append facts to the ledger without waiting for them. Only the progress record waits, because it must not be ahead
+    of the runs and verdicts in the ledger."""
     if not facts:
         return []
     effect = append(lane, facts)
@@ -19,8 +19,8 @@ def note(lane: Lane, facts: Sequence[LaneFact]) -> Effects:
 
 
 def return_to_recorded(lane: Lane) -> None:
-    """Return to the last resume position whose facts are in the ledger; what follows is read from the target log
-    again."""
+    """Return to the last resume position that is supported by facts in the ledger. The lane reads the target log again
+    from there."""
     lane.notes.clear()
     lane.resume_position = lane.recorded_position
     if lane.log.went_back is not None:
@@ -31,6 +31,7 @@ def return_to_recorded(lane: Lane) -> None:
 
 
 def plan_bound(lane: Lane, tag: int) -> None:
-    """Forget what was known before the log went back, if this append records what is copied again."""
+    """If this append has recorded what is copied again, drop the state that was kept from before the target log went
+    back."""
     if lane.log.went_back is not None and lane.log.went_back.tag == tag:
         lane.log.went_back = None

@@ -1,8 +1,9 @@
-"""Opens a lane: obtains its producer id, its grant and its first source offset. Each of them is a fact that must take
-effect in the ledger before it is used.
+"""Opens a lane: obtains its producer id, its grant and its first source offset. Each of the three is recorded as a
+fact, and used only after the fact has taken effect in the ledger.
 
-The first fact wins: a `LaneOpened` or a `LaneTaken` is used only after it was read back from the ledger and no earlier
-one was there. A producer id whose fact did not take effect is never used.
+If several replicators append a `LaneOpened` or `LaneTaken` for the lane, the first fact wins. So a lane reads its own
+fact back from the ledger, and uses it only if no earlier one was there. A producer id is never used if its fact did not
+take effect.
 """
 
 import msgspec
@@ -46,8 +47,7 @@ from mirrord.replication.lane.transitions import Reopen, Resume
 
 
 def start(lane: Lane, start: Start) -> Effects:
-    """Open the lane if the ledger does not know it, or take it if the ledger does. Only the first `Start` has an
-    effect."""
+    """Open the lane if it is not in the ledger, or take it if it is. Only the first `Start` has an effect."""
     if lane.replicator:
         return []
     lane.replicator = start.replicator
@@ -89,8 +89,8 @@ def _take_position(lane: Lane, progress: Progress) -> None:
 
 
 def _learn_since_start(lane: Lane, record: LaneRecord) -> Effects:
-    """Process the facts that the former holder could still append until the new grant took effect: that ordinals were
-    reassigned, that the target differs, that the map was rebuilt, that the lane is halted."""
+    """Process the facts that the former holder could still append until the new grant took effect. Such a fact may say
+    that ordinals were reassigned, that the target differs, that the map was rebuilt, or that the lane is halted."""
     begun, lane.takeover.begun = lane.takeover.begun, None
     if begun is not None and position_rewind.valid_position(begun, record)[0] != lane.resume_position:
         _take_position(lane, begun)
@@ -105,10 +105,10 @@ def _learn_since_start(lane: Lane, record: LaneRecord) -> Effects:
 
 
 def _is_hearsay(lane: Lane, progress: Progress) -> bool:
-    """Return whether the progress record is that of a holder that had opened the lane and wrote nothing.
+    """Return whether the progress record is from a holder that opened the lane and wrote no record.
 
-    Such a record is valid only if no one else has written. If the lane was taken meanwhile and that holder did not know
-    it yet, its progress record may have replaced a newer one.
+    Such a progress record is valid only if no other holder has written. If another holder took the lane and the first
+    holder did not know it yet, the first holder's progress record may have replaced a newer one.
     """
     return progress.ordinal == 0 and lane.record is not None and progress.grant < lane.record.grant
 
@@ -139,8 +139,8 @@ def _taking(lane: Lane, record: LaneRecord) -> tuple[LaneFact, ...]:
 
 
 def producer_id_answered(lane: Lane, now: float, answer: ProducerIdAnswer) -> Effects:
-    """Handle the answer to the request for a producer id. It is requested again after an error, because a target that
-    has just started may not be ready to assign one."""
+    """Handle the answer to the request for a producer id. After an error, request a producer id again, because a target
+    that has just started may not be ready to assign one."""
     if lane.phase is not Phase.OPENING:
         return []
     if answer.error != NONE:
@@ -166,7 +166,7 @@ def woken(lane: Lane) -> Effects:
 
 
 def is_ours(lane: Lane, record: LaneRecord) -> bool:
-    """Return whether the lane belongs to this attempt according to the ledger, where the first fact wins."""
+    """Return whether this attempt to host the lane owns the lane, according to the ledger."""
     return record.replicator == lane.replicator and record.grant > 0
 
 
@@ -191,9 +191,9 @@ def grant_bound(lane: Lane, now: float, answer: Bound) -> Effects:
             lane.comparison.first_ack_pending = True
             lane.comparison.later_pending = lane.late_writes.unanswered = lane.takeover.barrier_s > 0
         if record.regiven >= 0:
-            lane.trusted = min(lane.trusted, record.regiven)  # it proves ordinals, not records
+            lane.trusted = min(lane.trusted, record.regiven)  # the resume position proves ordinals, not records
             lane.comparison.first_ack_pending = (
-                True  # none of it may be copied yet, and a comparison has to end the doubt
+                True  # perhaps none of these ordinals is copied yet, and a comparison has to end the doubt
             )
     if len(record.source_runs) == 0:
         return [*effects, AskStart(ask(lane))]
@@ -204,7 +204,8 @@ def grant_bound(lane: Lane, now: float, answer: Bound) -> Effects:
 
 
 def start_answered(lane: Lane, now: float, answer: StartAnswer) -> Effects:
-    """Record where a lane without history begins, so that a restart does not choose again."""
+    """Record the source offset at which a lane without history begins, so that a restart does not choose another
+    offset."""
     if lane.phase is not Phase.OPENING:
         return []
     lane.halt.line = f"{lane.source_topic}-{lane.partition}: {answer.trouble}" if answer.waits else ""
@@ -233,8 +234,8 @@ def append_failed(lane: Lane, failure: AppendFailed) -> Effects:
 
 
 def enter(lane: Lane, now: float, _: Reopen) -> Effects:
-    """Take a new grant. That settles the append with an unknown outcome: facts of older grants no longer take
-    effect."""
+    """Take a new grant. Facts of older grants then no longer take effect, so the append with an unknown outcome is
+    settled."""
     new_round(lane)
     lane.appends.clear()
     if lane.in_flight:

@@ -4,7 +4,7 @@ from enum import Enum
 
 
 class Phase(Enum):
-    """The phase of a lane. `WAYS` says which phases may follow each one."""
+    """The phase of a lane. `WAYS` says which phases may follow a phase."""
 
     OPENING = "opening"
     """The lane appends its facts (producer id, grant, first source offset) and waits until they take effect."""
@@ -16,7 +16,8 @@ class Phase(Enum):
     """Target and source differ. The lane is halted while both logs are read to find out what the target holds."""
     COPYING = "copying"
     SETTLING = "settling"
-    """A batch was refused or an answer is in doubt. Nothing new is sent until all batches in flight are answered."""
+    """A batch was refused, or it is not known whether a batch was appended. Nothing new is sent until all batches in
+    flight are answered."""
     DRAINING = "draining"
     DRAINED = "drained"
     HALTED = "halted"
@@ -39,8 +40,8 @@ WAYS: dict[Phase, frozenset[Phase]] = {
     Phase.DRAINED: frozenset(),
     Phase.GONE: frozenset(),
 }
-"""The phases that may follow each one. The diagram in the documentation and what lanes do in the simulator are checked
-against this table."""
+"""For each phase, the phases that may follow it. Tests check the diagram in the documentation, and the lanes in the
+simulator, against this table."""
 
 
 class Stage(Enum):

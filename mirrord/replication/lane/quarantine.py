@@ -1,10 +1,11 @@
 """Handles a batch that the target refuses because of its content, or that the source cannot return.
 
-The batch is split until the one record that causes the refusal is found (`source.batch_splitting`). The lane waits
-before that record, in quarantine with its exact range and the reason, until an operator decides. If the flow's policy
-says so, the record is skipped instead: first its bytes, as they were to be written, are put into the dead-letter topic.
-While that is impossible, the lane waits for a decision like any other lane, and retries. In both cases the ledger
-records the decision before the lane continues.
+The batch is split until the one record that causes the refusal is found (`source.batch_splitting`). This record is then
+in quarantine, with its source offsets and the reason, and the lane waits before it until an operator decides.
+
+If the flow's policy says so, the record is skipped instead. It is first parked: it is written to the dead-letter topic
+as it was to be written to the target. If parking fails, the lane waits for a decision like any other lane, and tries
+again to park the record. In both cases, the ledger records the decision before the lane continues.
 """
 
 import msgspec
@@ -25,7 +26,7 @@ LONGEST_PAUSE_S = 60.0
 
 
 def line_of(error: int, batch: Batch) -> str:
-    """Return a line for people that says what the target refuses."""
+    """Return a line for the operator that says what the target refuses."""
     return refusal_line(error, *_range(batch))
 
 
@@ -34,8 +35,10 @@ def _range(batch: Batch) -> tuple[int, int]:
 
 
 def decide(lane: Lane, error: int, batch: Batch, why: str = "") -> Effects:
-    """Wait before a batch that the target does not accept, or skip it. `why` says why the target topic's configs differ
-    from the source's."""
+    """Quarantine a batch that the target does not accept, or skip it, as the flow's `on_reject` says.
+
+    `why` says why the target topic's configs differ from those of the source topic.
+    """
     start, end = _range(batch)
     line = refusal_line(error, start, end) + (f"; {why}" if why else "")
     if lane.on_reject == "skip":
@@ -49,7 +52,7 @@ def refusal_line(error: int, start: int, end: int) -> str:
 
 
 def park(lane: Lane, reason: str, error: int, line: str, start: int, end: int) -> Effects:
-    """Halt before the source offsets [start, end) until the ledger holds a decision on them."""
+    """Quarantine the source offsets [start, end): halt before them until the ledger has a decision on them."""
     skip = lane.on_reject == "skip-unparked"
     if lane.on_reject == "skip":
         line += '; on_reject = "skip" leaves out what is parked, and nobody has what could be parked of this'
@@ -73,8 +76,8 @@ def _park(lane: Lane, unparked: Parking) -> Park:
 
 
 def parking_answered(lane: Lane, now: float, answer: ParkAnswer) -> Effects:
-    """Handle the result of parking: if the record is parked, it is skipped; otherwise the lane waits as if there were
-    no policy."""
+    """Handle the result of an attempt to park a record. If the record is parked, skip it. Otherwise halt as in
+    quarantine, and try again after a pause."""
     unparked = lane.refusal.parking
     if unparked is None:
         return []

@@ -1,19 +1,21 @@
-"""Rebuilds the offset map if target and source differ: halts, finds out what the target really holds, records it, and
-resumes.
+"""Rebuilds the offset map if target and source differ: the lane halts, finds out what the target really holds, records
+the result, and resumes.
 
-Two holders that saw different views of one source can both have written batches that look right. Their order in the
-target then does not match the map: records may be missing, or appear twice. The steps:
+Two holders that saw different views of one source can both have written batches that look right. The order of these
+batches in the target then does not match the map: records may be missing, or appear twice. The map is rebuilt in these
+steps:
 
-1. The difference and the halt are recorded in the ledger before anything else.
-2. Wait until nothing that was sent earlier can still be appended.
-3. The resume sandwich up to the high watermark, as in every resume (`resuming`).
-4. Both logs are read from the first doubtful ordinal on (`target.batch_relocation`) to find the source offsets of the
-   lane's own batches.
-5. One entry in the ledger records the true map, which records are in the target twice, and under which ordinals the
-   missing records follow. Then an ordinary resume continues from there.
+1. Record the difference and the halt in the ledger, before any other step.
+2. Wait until no batch that was sent earlier can still be appended.
+3. Ask the questions of the resume sandwich, up to the high watermark, as in every resume (`resuming`).
+4. Read both logs from the first doubtful ordinal on, to find the source offsets of the lane's own batches
+   (`target.batch_relocation`).
+5. Record in one ledger entry the true map, the records that are in the target twice, and the ordinals under which the
+   missing records follow. Then resume normally.
 
-If the source offsets of some records cannot be determined without doubt, the lane stays halted, and a line says which.
-The difference is in the ledger, so the next holder begins with step 2 and never with copying.
+If the source offsets of some records cannot be determined without doubt, the lane stays halted, and a line names the
+records. The difference is in the ledger. Therefore the next holder begins with step 2, and does not copy before the map
+is rebuilt.
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,7 +50,7 @@ from mirrord.replication.lane.transitions import RebuildMap, Resume
 
 
 def enter(lane: Lane, now: float, wanted: RebuildMap) -> Effects:
-    """Begin to rebuild the map, in a new round that has dropped everything in memory."""
+    """Begin to rebuild the map, in a new round. All batches in memory were dropped before."""
     lane.phase = Phase.REBUILDING
     if not is_recorded(lane):
         return _record(lane)
@@ -75,7 +77,7 @@ def _record(lane: Lane) -> Effects:
 
 
 def woken(lane: Lane) -> Effects:
-    """Ask for the end of the target log, now that nothing that was sent earlier can still be appended."""
+    """Ask for the end of the target log, now that no batch that was sent earlier can still be appended."""
     return [AskEnd(ask(lane))] if lane.stage is Stage.END else []
 
 
@@ -116,7 +118,7 @@ def locate(lane: Lane) -> Effects:
 
 
 def verified(lane: Lane, found: target_scan.Reading) -> Effects:
-    """Extend the search if the log went back and lost records before the difference."""
+    """Search both logs. Begin at a lower ordinal if the target log went back and lost records before the difference."""
     lowest = min([found.next_ordinal, *(first for first, _ in found.holes), *(each.first for each in found.missing)])
     if lane.comparison.differs is not None and lowest < lane.comparison.differs.first:
         lane.comparison.differs = msgspec.structs.replace(lane.comparison.differs, first=lowest)
@@ -124,7 +126,7 @@ def verified(lane: Lane, found: target_scan.Reading) -> Effects:
 
 
 def search(lane: Lane) -> Effects:
-    """Read both logs from the first doubtful ordinal on."""
+    """Request that both logs are read from the first doubtful ordinal on."""
     found, record = lane.comparison.differs, lane.record
     if found is None or record is None:
         return []
@@ -203,7 +205,8 @@ def leaps(own: Sequence[OwnBatch], expected: int) -> list[tuple[int, int]]:
 
 
 def _epochs(lane: Lane, runs: Runs, end: Run, located: Located) -> source_epochs.Epochs:
-    """Return the source's epochs of the rebuilt runs up to `end`. Records after `end` keep the epoch before it."""
+    """Return the source epochs of the rebuilt runs. Records from `end` on get the epoch of the source offset before
+    `end`."""
     begin = runs.first
     if begin is None or not (located.epochs or (lane.record is not None and lane.record.epochs)):
         return ()
@@ -259,15 +262,18 @@ def _facts(
 
 
 def _leapt(lane: Lane, first: int, begin: int) -> list[Run]:
-    """Return the runs of the first ordinals that the target leaps over. Without them, the holes and runs that the
-    ledger has for these ordinals would stay, because new runs supersede only what begins at or after them."""
+    """Return the runs of the first ordinals that are missing in the target.
+
+    A new run supersedes only the holes and runs that begin at or after it. Without these runs, the ledger would keep
+    its old holes and runs for the missing ordinals.
+    """
     if lane.record is None or first >= begin:
         return []
     return [Run(ordinal, offset) for ordinal, offset, _ in lane.record.source_runs.between(first, begin - 1)]
 
 
 def _open_verdicts(lane: Lane, located: Located) -> list[Verdict]:
-    """Return the source offsets whose records may be at ordinals whose content is unknown."""
+    """Return verdicts on the source offsets of records that may be stored at ordinals with unknown content."""
     runs = lane.record.source_runs if lane.record is not None else Runs()
     pieces = [(at, at + length) for start, end in located.open for _, at, length in runs.between(start, end - 1)]
     found = [(located.start, located.end)]
@@ -277,8 +283,8 @@ def _open_verdicts(lane: Lane, located: Located) -> list[Verdict]:
 def _expired_verdicts(
     lane: Lane, first: int, own: Sequence[OwnBatch], goes_on: int, located: Located
 ) -> Iterator[Verdict]:
-    """Return the source offsets that were deleted at the source and whose ordinals are not in the target, because they
-    were leapt over or were still to be copied again."""
+    """Return verdicts on the source offsets of records that are not in the target and that the source has deleted. The
+    ordinals of these records are missing in the target log, or were still to be copied again."""
     record = lane.record
     if record is None:
         return

@@ -26,15 +26,15 @@ from mirrord.replication.lane.target.scan_result import Reading
 
 
 def must_wait_to_mend(lane: Lane, found: Reading) -> bool:
-    """Return whether to wait before the records of a hole are copied again, which reassigns the next ordinals. A broker
-    that remembers the producer would accept them from a former holder with the old meaning, so no one else may still be
-    writing."""
+    """Return whether the lane must wait before it copies the records of a hole again, which reassigns the next
+    ordinals. A broker that remembers the producer would accept a former holder's batches with other records under these
+    ordinals. So no former holder may still be writing."""
     return bool(found.holes) and lane.late_writes.end_read_at < lane.late_writes.until
 
 
 def must_wait_to_void(lane: Lane, ordinal: int) -> bool:
-    """Return whether the ledger has a hole or an epoch that begins at this ordinal or later. Batches that were sent
-    with that meaning may still arrive, so it must not be revoked while anyone else may be writing."""
+    """Return whether the lane must wait before it revokes a hole or an epoch that the ledger has at this ordinal or
+    later. Batches that were sent according to such a fact may still be appended."""
     return (
         lane.late_writes.end_read_at < lane.late_writes.until
         and lane.record is not None
@@ -43,7 +43,8 @@ def must_wait_to_void(lane: Lane, ordinal: int) -> bool:
 
 
 def wait_to_mend(lane: Lane) -> Effects:
-    """Wait until nothing that was sent earlier can still be appended, and ask the target log again."""
+    """Wait until no batch that was sent earlier can still be appended, and then ask for the end of the target log
+    again."""
     lane.phase = Phase.WAITING
     lane.log.look_back = 0
     missing_ordinals.forget(lane)
@@ -51,8 +52,11 @@ def wait_to_mend(lane: Lane) -> Effects:
 
 
 def _record_again(lane: Lane, ordinal: int, left: RestOfPlan | None) -> Effects:
-    """Record again what holds from here: the log went back below a hole, or below a change of the source's epoch, so
-    these ordinals are reused and later declarations in the ledger are void."""
+    """Record again which runs and epochs apply from this ordinal on.
+
+    The log went back below a hole or below a change of the source's epoch. So these ordinals are reused, and the
+    ledger's runs and epochs for later ordinals are no longer valid.
+    """
     runs = left.runs if left is not None else [Run(ordinal, lane.position)]
     pieces = left.pieces if left is not None and len(runs) > 1 else []
     lane.open_run = runs[0]
@@ -68,8 +72,8 @@ def _record_again(lane: Lane, ordinal: int, left: RestOfPlan | None) -> Effects:
 
 
 def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
-    """Resume at this ordinal, after a comparison of what was not acknowledged to this attempt. `begins`: the lowest
-    target offset of a batch that has to be compared."""
+    """Resume at this ordinal. First, the batches that were not acknowledged to this attempt are compared with the
+    source. `begins` is the lowest target offset of a batch that has to be compared."""
     lane.resume_ordinal = ordinal
     if must_check(lane):
         lane.stage = Stage.CHECK
@@ -93,12 +97,12 @@ def _continues_at(lane: Lane) -> int:
 
 
 def must_check(lane: Lane) -> bool:
-    """Trust, then check: return whether batches not acknowledged to this attempt must be compared with the source."""
+    """Return whether batches that were not acknowledged to this attempt must be compared with the source."""
     return lane.resume_ordinal > lane.trusted
 
 
 def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
-    """Handle the result of the comparison; with `different` the map is wrong and is rebuilt."""
+    """Handle the result of a comparison. If the outcome is `different`, the map is wrong and is rebuilt."""
     waiting = lane.phase is Phase.RESUMING and lane.stage is Stage.CHECK
     is_later = answer.question == lane.comparison.later_question
     if answer.error != NONE:
@@ -130,7 +134,8 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
 
 
 def _bind_holes(lane: Lane) -> Effects:
-    """Copy what the target leapt over under new ordinals; the ledger must know before these are produced."""
+    """Copy the records that the target leapt over or lost under new ordinals. The plan must take effect in the ledger
+    before these records are produced."""
     if (lane.log.holes or lane.log.copied_again is not None) and lane.record is not None:
         plan = hole_repair.repair(lane, lane.record)
         facts = (*lane.log.facts_with_holes, *plan)
@@ -153,12 +158,13 @@ def _bind_holes(lane: Lane) -> Effects:
 
 
 def facts_bound(lane: Lane) -> Effects:
-    """Handle that an intent of the current round, or an earlier one, has taken effect."""
+    """Continue after an intent of the current round, or an earlier one, has taken effect."""
     return copy(lane) if lane.stage is Stage.FACTS and not lane.intents else []
 
 
 def copy(lane: Lane) -> Effects:
-    """Copy from here, now that everything is known."""
+    """Begin to copy at the resume ordinal, now that the lane knows what the target holds and all intents have taken
+    effect."""
     ordinal = lane.resume_ordinal
     record = lane.record
     run = record.source_runs.run_at(ordinal) if record is not None else None

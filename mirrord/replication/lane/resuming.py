@@ -1,14 +1,16 @@
 """Determines where a lane resumes, by the resume sandwich and by the content of the target log itself.
 
-The questions, in this order, all to the leader of the target partition:
+The lane asks the leader of the target partition four questions, in this order:
 
-1. End: who leads, in which epoch. A deposed leader does not answer for an epoch that it does not lead.
+1. End: the log end and the leader epoch. A deposed leader does not answer for an epoch that it does not lead.
 2. Producers: what the leader remembers of the lane's producer id, including records that are not replicated yet.
-3. End again: in the same epoch, so the answer in between came from this leader. All that it showed is below this end.
-4. Visible: the high watermark, until it covers that end. Records that are not replicated yet could still be lost.
+3. End again: the epoch must be the same, so that answer 2 came from this leader. All records that answer 2 includes are
+   below this end.
+4. Visible: the high watermark. The question is repeated until the high watermark reaches the end from answer 3, because
+   records that are not replicated yet could still be lost.
 
-Without an entry in 2, or whenever it cannot be relied on, the log after the resume position is read by batch headers:
-"no entry" means unknown, never "nothing was written".
+If answer 2 has no entry, or an entry that cannot be relied on, the lane reads the batch headers of the log after the
+resume position. "No entry" means that nothing is known, and never that nothing was written.
 """
 
 from mirrord.kafka.rules.error_policy import NONE
@@ -40,8 +42,8 @@ from mirrord.replication.lane.transitions import Quiesce, RebuildMap, Resume
 
 
 def target_moved(lane: Lane, moved: TargetMoved) -> Effects:
-    """Handle a new leader epoch of the target. An idle lane would not notice by itself that records were lost in the
-    election."""
+    """Resume after a new leader epoch of the target. Without this, an idle lane would not notice that records were lost
+    in the election."""
     if lane.phase is not Phase.COPYING or moved.leader_epoch <= lane.log.end_epoch:
         return []
     lane.go(Quiesce(until_safe=False))
@@ -49,8 +51,8 @@ def target_moved(lane: Lane, moved: TargetMoved) -> Effects:
 
 
 def enter(lane: Lane, now: float, wanted: Resume) -> Effects:
-    """Begin a new round: drop everything in memory and ask for the end of the target log. Answers to earlier rounds are
-    ignored."""
+    """Begin a new round: drop all batches in memory, and ask for the end of the target log. Answers to earlier rounds
+    are ignored."""
     new_round(lane)
     lane.phase = Phase.RESUMING
     lane.resume_position = resume_position(lane)
@@ -117,7 +119,7 @@ def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
 
 
 def same_leader(lane: Lane, answer: EndAnswer) -> bool:
-    """Return whether the leader epoch is still the one of question 1, so that the answer in between came from this
+    """Return whether the leader epoch is still the one of question 1, so that the answer to question 2 came from this
     leader."""
     return answer.leader_epoch == lane.log.end_epoch
 
@@ -138,8 +140,8 @@ def _ask_again(lane: Lane, now: float) -> Effects:
 
 
 def visible_answered(lane: Lane, now: float, answer: VisibleAnswer) -> Effects:
-    """Handle the answer to question 4 of the resume sandwich, which is repeated until the high watermark covers the
-    end."""
+    """Handle the answer to question 4 of the resume sandwich. Repeat the question until the high watermark covers the
+    log end."""
     if answer.error != NONE:
         return lane.retry()
     if not covers(lane, answer):
@@ -151,7 +153,7 @@ def visible_answered(lane: Lane, now: float, answer: VisibleAnswer) -> Effects:
 
 
 def covers(lane: Lane, answer: VisibleAnswer) -> bool:
-    """Return whether the high watermark covers everything that the broker reported."""
+    """Return whether the high watermark covers all records that the broker reported."""
     return answer.high_watermark >= lane.log.end
 
 
@@ -162,12 +164,12 @@ def barrier_until(lane: Lane) -> float:
 
 
 def decide(lane: Lane) -> Effects:
-    """Decide where to resume, or what to read first, now that the target has answered everything."""
+    """Decide where to resume, or what to read first, now that the target has answered all questions."""
     if lane.comparison.differs is not None:
         return rebuilding.locate(lane)
     lane.protected = remembers(lane)
-    # If records go through policies, the broker's memory proves only sequences: a policy that answers differently makes
-    # another record.
+    # With policies, the broker's memory proves only sequences: if a policy answers differently the next time, another
+    # record gets the same sequence.
     if (lane.has_policies or not lane.protected) and lane.late_writes.end_read_at < barrier_until(lane):
         lane.phase = Phase.WAITING
         return [Wake(ask(lane), barrier_until(lane))]
@@ -178,9 +180,9 @@ def decide(lane: Lane) -> Effects:
     if lane.log.end < lane.resume_position.target_offset or went_back(lane):
         return look_back.begin(lane)
     if must_read(lane):
-        # Scan from the last record below the resume position: it must still be there, or the log went back and grew
-        # again. Without such a record, batches before the resume position may be the lane's own in a log that went
-        # back.
+        # Scan from the last record below the resume position. If that record is missing, the log went back and grew
+        # again. If there is no record below the resume position, batches before it may be the lane's own in a log that
+        # went back.
         may_lie = is_another_leader(lane) or lane.log.must_read_log
         before = 1 if lane.resume_position.ordinal > 0 else look_back.LOOK_BACK_RECORDS if may_lie else 0
         start = max(lane.resume_position.target_offset - before, lane.log.log_start)
@@ -214,9 +216,9 @@ def _may_leap(lane: Lane) -> bool:
     """Return whether records after the resume position may not directly follow it. Other clients may have written
     exactly as many records as a hole lacks, so the numbers alone do not show where the lane's records are.
 
-    The ledger shows where they are only if this attempt received their acknowledgements, or if the former holder
-    drained the lane. Otherwise the former holder's last leap may not be recorded. Such records are compared with the
-    source in any case.
+    The ledger shows where these records are if this attempt received their acknowledgements, or if the former holder
+    drained the lane. Otherwise the former holder's last leap may not be recorded. The records are then compared with
+    the source in any case.
     """
     if lane.record is None:
         return False

@@ -10,33 +10,34 @@ from mirrord.replication.lane.limits import NEVER
 
 
 class RebuiltBatch(msgspec.Struct, frozen=True):
-    """A batch of the second path: new bytes, and the source offsets of its records as pieces `(offset, length)`."""
+    """A batch of the second path: its new bytes, and the source offsets of its records."""
 
     data: bytearray
     pieces: tuple[tuple[int, int], ...]
-    """Empty if no record is left; `data` is then empty too."""
+    """Ranges (offset, length) of source offsets. Empty if no record is left; `data` is then empty too."""
     newest_ms: int
     left_out: tuple[Verdict, ...] = ()
-    """Offsets of records that a policy skipped, ascending; each range lies between two pieces."""
+    """Verdicts on records that a policy did not keep, in ascending order. Their offsets do not overlap with
+    `pieces`."""
     is_cut: bool = False
     """Whether the batch holds only a part of the requested records, because it would have been too large otherwise."""
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """A filter's decision on source offsets below `end`: those in `pieces` (offset, length) are copied, and no others.
+    """A filter's decision on source offsets below `end`: the offsets in `pieces` are copied, and no others.
 
     The decision is recorded in the ledger, and a different one could no longer be recorded, so the filter is not called
     again.
     """
 
     pieces: tuple[tuple[int, int], ...]
-    """Ranges in ascending order."""
+    """Ranges (offset, length) in ascending order."""
     end: int
     open: tuple[tuple[int, int], ...] = ()
     """Offsets [start, end) for which the ledger has no decision."""
 
     def keeps(self, offset: int) -> bool | None:
-        """Return whether the record at an offset is copied, or None if that is undecided."""
+        """Return whether the record at an offset is copied, or None if this is undecided."""
         if offset >= self.end:
             return None
         at = bisect_right(self.pieces, (offset, NEVER)) - 1
@@ -68,17 +69,19 @@ class RebuildRequest(msgspec.Struct, frozen=True):
     """Codecs that the new batch must not use."""
 
     def codec(self, own: int) -> int:
-        """Return the codec that compresses the new batch, given the codec of the old one."""
+        """Return the codec that compresses the new batch. `own` is the codec of the source batch."""
         return next(each for each in (own, *INSTEAD) if each not in self.refused_codecs)
 
 
 INSTEAD = (3, 1, 0)
-"""Codecs that replace one that the target does not accept, in order of preference: lz4, the cheapest; gzip, which every
-Kafka version knows; none. A target never refuses an uncompressed batch for its codec (`target.refused_retry`)."""
+"""Codecs that replace a codec that the target does not accept, in order of preference: lz4, which is the cheapest;
+gzip, which every Kafka version knows; no compression. A target never refuses an uncompressed batch because of its codec
+(`target.refused_retry`)."""
 
 
 class PolicyRefused(Exception):
-    """A policy of the flow has no answer for a record; the text says which record and why."""
+    """Raised when a policy of the flow fails for a record. The message says why, and `offset` is the record's source
+    offset."""
 
     def __init__(self, line: str, offset: int) -> None:
         super().__init__(line)
@@ -87,4 +90,4 @@ class PolicyRefused(Exception):
 
 Rebuilder = Callable[[RebuildRequest], RebuiltBatch | None]
 """Rebuilds a batch record by record, or returns None if no record is left. Raises ValueError if the batch cannot be
-read, and PolicyRefused if a policy gives no answer."""
+read, and PolicyRefused if a policy fails for a record."""

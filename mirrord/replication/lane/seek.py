@@ -2,8 +2,8 @@
 
 A seek reassigns the next ordinal, so no batch of the lane itself or of a former holder may be in flight when it is
 carried out (`mirrord.replication.lane.target.in_doubt`). One entry in the ledger records the verdict on the range, the
-run after it, and that the command was carried out. Until that entry has taken effect, each holder that takes the lane
-carries out the command again.
+run after the range, and that the command was carried out. Until that entry has taken effect, each holder that takes the
+lane carries out the command again.
 """
 
 import msgspec
@@ -25,8 +25,8 @@ from mirrord.replication.lane.transitions import Quiesce, Resume
 
 
 def left_out(record: LaneRecord, lowest: int) -> list[Verdict]:
-    """Return the ranges of source offsets that are skipped by a decision in the ledger and end above `lowest`,
-    ascending."""
+    """Return the ranges of source offsets that are skipped by a decision in the ledger and end above `lowest`, in
+    ascending order."""
     found = [Verdict(*each, "rejected") for each in skipped_ranges(record.quarantine)]
     found += [Verdict(*each, "skipped") for each in passed_ranges(record.seeks)]
     return sorted((each for each in found if each.end > lowest), key=lambda each: (each.start, each.end))
@@ -50,8 +50,8 @@ def order_recorded(lane: Lane) -> Effects:
 
 
 def is_due(lane: Lane) -> bool:
-    """Return whether a command to seek can be carried out now: everything before its range is copied or in flight, and
-    no records are still to be copied again."""
+    """Return whether a command to seek can be carried out now: all records before its range are copied or in flight,
+    and no records are still to be copied again."""
     record = lane.record
     if record is None or not _due(lane):
         return False
@@ -59,7 +59,7 @@ def is_due(lane: Lane) -> bool:
 
 
 def _due(lane: Lane) -> Seeks:
-    """Return the commands whose range begins at or below the lane's position and ends at or below the end of the
+    """Return the seek commands whose range begins at or below the lane's position and ends at or below the end of the
     source. Records that do not exist yet cannot be skipped."""
     at = source_offset(lane)
     end = max(lane.source_end, at)
@@ -67,13 +67,13 @@ def _due(lane: Lane) -> Seeks:
 
 
 def must_wait(lane: Lane) -> bool:
-    """Return whether a seek must wait, because a batch with the next ordinal may still arrive."""
+    """Return whether a seek must wait, because a batch with the next ordinal may still be appended."""
     return bool(lane.seeks) and in_doubt.holds(lane, lane.resume_ordinal)
 
 
 def carry_out(lane: Lane) -> Effects:
-    """Skip the range of the commands that are due. This is called when nothing is in flight and the lane is about to
-    copy."""
+    """Skip the ranges of the seek commands that are due. The caller ensures that nothing is in flight and that the lane
+    is about to copy."""
     if not lane.seeks or not is_due(lane):
         return []
     start = lane.position

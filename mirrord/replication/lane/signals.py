@@ -1,8 +1,8 @@
 """The inputs that a lane receives, and the effects that it requests.
 
 Every question that a lane asks carries a number, and the answer carries the same number. A question is answered once,
-and a second answer is dropped. When a lane doubts what it knows, it begins a new round. From then on, it ignores the
-answers to earlier questions and to batches that were sent in an earlier round.
+and a second answer is dropped. When a lane is in doubt about its state, it begins a new round. From then on, it ignores
+the answers to earlier questions and to batches that were sent in an earlier round.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ ScanPurpose = Literal["resume", "verify", "confirm", "gap", "later"]
 
 
 class Batch:
-    """One record batch with its new header, ready to be produced. It is not a struct, because one object is made per
-    batch on the hot path."""
+    """One record batch with its new header, ready to be produced. It is a plain class and not a msgspec struct, because
+    one object per batch is created on the hot path."""
 
     __slots__ = ("buffer", "count", "end", "first", "frame", "newest_ms", "next_offset", "offset", "start")
 
@@ -41,10 +41,10 @@ class Batch:
         frame: object,
     ) -> None:
         self.first = first
-        """Ordinal of its first record."""
+        """Ordinal of the batch's first record."""
         self.count = count
         self.offset = offset
-        """Source offset of its first record."""
+        """Source offset of the batch's first record."""
         self.next_offset = next_offset
         """Source offset right after the batch."""
         self.buffer = buffer
@@ -60,7 +60,7 @@ class Batch:
 
 
 class OwnBatch(msgspec.Struct, frozen=True, array_like=True):
-    """A batch with the lane's producer id, as read back from the target by its header."""
+    """A batch in the target log with the lane's producer id, described by fields of its header."""
 
     base_offset: int
     count: int
@@ -82,15 +82,15 @@ class Start(msgspec.Struct, frozen=True):
     """The name of this attempt to host the lane. No other attempt has this name, so the lane recognizes its own
     `LaneTaken`."""
     barrier_s: float
-    """How long a former holder may still write, in seconds: lease + request timeout, or less if it is known to have
-    ended."""
+    """How long a former holder may still write, in seconds: lease time plus request timeout, or less if the holder is
+    known to have ended."""
     left_cleanly: bool
     """Whether the former holder drained the lane, so that none of its batches is in flight."""
     handed: Progress | None = None
-    """The former holder's last progress record, which it reported itself when it left
+    """The former holder's last progress record, which that holder passed on when it left
     (`mirrord.replication.lane.fast_handoff`)."""
     times: tuple[int, int] = (0, 0)
-    """The lease and the request timeout, in milliseconds, that the next holder must assume (`LaneTaken`)."""
+    """The lease time and the request timeout, in milliseconds, that the next holder must assume (`LaneTaken`)."""
 
 
 class ProducerIdAnswer(msgspec.Struct, frozen=True):
@@ -125,7 +125,7 @@ class StartAnswer(msgspec.Struct, frozen=True):
     inherited: CopyInherited | None = None
     """The position that the lane takes over from MirrorMaker 2, if any; the lane fills in the grant."""
     trouble: str = ""
-    """Why the lane cannot begin, in one line for people."""
+    """Why the lane cannot begin, in one line for the operator."""
     waits: bool = False
     """Whether the reason in `trouble` will disappear without an operator, so that the lane asks again."""
 
@@ -142,7 +142,7 @@ class EndAnswer(msgspec.Struct, frozen=True):
 
 class DivergenceAnswer(msgspec.Struct, frozen=True):
     """The source's answer to `AskDivergence`: the newest epoch of its log that is not above the requested one, and the
-    offset at which that epoch ends. -1: unknown."""
+    offset at which that epoch ends. -1 means unknown."""
 
     question: int
     error: int
@@ -165,7 +165,7 @@ class ProducersAnswer(msgspec.Struct, frozen=True):
 
 
 class VisibleAnswer(msgspec.Struct, frozen=True):
-    """The target's high watermark and log start (ListOffsets)."""
+    """The target's high watermark and log start offset (ListOffsets)."""
 
     question: int
     error: int
@@ -185,8 +185,8 @@ class ScanAnswer(msgspec.Struct, frozen=True):
     others: tuple[tuple[int, int], ...] = ()
     """Target offsets [start, end) of batches from other writers, in ascending order; adjacent ranges are merged."""
     compacts: bool | None = False
-    """Whether the topic is compacted; None if that is not known. It is False without a question if nothing can have
-    been removed."""
+    """Whether the topic is compacted; None if that is not known. If no record can have been removed, the cluster is not
+    asked, and the value is False."""
 
 
 class CheckAnswer(msgspec.Struct, frozen=True):
@@ -201,9 +201,9 @@ class CheckAnswer(msgspec.Struct, frozen=True):
     source_epoch: int = -1
     """Leader epoch of the source batch before the requested position (`AskCheck.position`), or -1."""
     source_end: int = -1
-    """The end of the source log if it is below that position, or -1."""
+    """The end of the source log if it is below `AskCheck.position`, or -1."""
     gone: tuple[tuple[int, int], ...] = ()
-    """Ordinals [start, end) that are in the target and whose records the source no longer has; ascending."""
+    """Ordinals [start, end) whose records are in the target and no longer in the source; ascending."""
     equal_until: int = -1
     """The ordinal after the last one whose record was compared and is equal, or -1."""
 
@@ -222,7 +222,7 @@ class RebuildAnswer(msgspec.Struct, frozen=True):
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """Whole batches of one fetch response: buffer[start:end] holds the partition's records section.
+    """Whole batches of one fetch response: buffer[start:end] holds the records of the partition.
 
     On an error, `log_start` and `high_watermark` are the values that the source broker returned, or -1.
     """
@@ -239,15 +239,15 @@ class Chunk(msgspec.Struct, frozen=True):
     end: int
     frame: object = None
     diverging_epoch: int = -1
-    """The highest epoch of the source log that is not above that of the last copied batch, or -1."""
+    """The highest epoch of the source log that is not above the epoch of the last copied batch, or -1."""
     diverging_end: int = -1
-    """The offset at which that epoch ends in the source log, if the lane copied records beyond it (KIP-595); otherwise
-    -1."""
+    """The offset at which `diverging_epoch` ends in the source log, if the lane copied records beyond that offset
+    (KIP-595); otherwise -1."""
 
 
 class OriginsAnswer(msgspec.Struct, frozen=True):
     """All lanes that write into the source partition, according to their ledgers. Each ledger was read to an end that
-    was requested after the question. If that is impossible, `trouble` says why."""
+    was requested after the question. If the ledgers cannot be read, `trouble` says why."""
 
     question: int
     writers: tuple[Writer, ...] = ()
@@ -256,7 +256,7 @@ class OriginsAnswer(msgspec.Struct, frozen=True):
 
 class ProduceAnswer(msgspec.Struct, frozen=True):
     """The target's answer for one batch. The error is NETWORK_EXCEPTION (13) if the connection ended before an answer
-    came."""
+    arrived."""
 
     round: int
     batch: Batch
@@ -266,7 +266,7 @@ class ProduceAnswer(msgspec.Struct, frozen=True):
 
 class ProduceAccepted(msgspec.Struct, frozen=True):
     """The target appended these batches, which were sent one after the other; `base_offsets` says where each begins.
-    This has the same meaning as a `ProduceAnswer` without an error for each of them, but is delivered in one step."""
+    The signal replaces a `ProduceAnswer` per batch, so that the lane handles all batches in one step."""
 
     round: int
     batches: list[Batch]
@@ -274,7 +274,7 @@ class ProduceAccepted(msgspec.Struct, frozen=True):
 
 
 class Woken(msgspec.Struct, frozen=True):
-    """The time requested by a `Wake` has come."""
+    """The time that a `Wake` requested has been reached."""
 
     question: int
 
@@ -284,21 +284,20 @@ class Fenced(msgspec.Struct, frozen=True):
 
 
 class TargetMoved(msgspec.Struct, frozen=True):
-    """The target partition has a leader of this epoch, according to the cluster's metadata."""
+    """The target partition has a leader with this epoch, according to the cluster's metadata."""
 
     leader_epoch: int
 
 
 class TargetFar(msgspec.Struct, frozen=True):
-    """Says whether the broker that the lane writes to is far away, because more data is kept in flight to a distant
-    broker."""
+    """Says whether the broker that the lane writes to is far away. More data is kept in flight to a distant broker."""
 
     is_far: bool
 
 
 class Released(msgspec.Struct, frozen=True):
-    """The ledger holds a decision that lets the lane resume: one on a quarantined record, or with `ahead`, a command to
-    seek ahead."""
+    """The ledger has a decision that lets the lane resume. It is about a quarantined record or, with `ahead`, it is a
+    command to seek ahead."""
 
     ahead: bool = False
 
@@ -347,14 +346,15 @@ class AskProducerId(msgspec.Struct, frozen=True):
 
 
 class Append(msgspec.Struct, frozen=True):
-    """Append facts to the ledger; answer `Bound` once they were read back, or `AppendFailed`."""
+    """Append facts to the ledger. The answer is `Bound` after the facts were read back, or `AppendFailed`."""
 
     tag: int
     facts: tuple[LaneFact, ...]
 
 
 class AskStart(msgspec.Struct, frozen=True):
-    """Ask where a lane without history begins (earliest, latest, timestamp)."""
+    """Ask where a lane without history begins. The answer depends on the configuration: earliest, latest, or a
+    timestamp."""
 
     question: int
 
@@ -366,8 +366,8 @@ class AskEnd(msgspec.Struct, frozen=True):
 
 
 class AskDivergence(msgspec.Struct, frozen=True):
-    """Ask whether the source's log diverges below this position. The last record below it had this leader epoch
-    (KIP-595)."""
+    """Ask whether the source's log has diverged below `position`. `epoch` is the leader epoch of the last copied record
+    below `position` (KIP-595)."""
 
     question: int
     position: int
@@ -382,14 +382,14 @@ class AskProducers(msgspec.Struct, frozen=True):
 
 
 class AskVisible(msgspec.Struct, frozen=True):
-    """Ask the target's leader of exactly this epoch for the high watermark and the log start."""
+    """Ask the target's leader of exactly this epoch for the high watermark and the log start offset."""
 
     question: int
     leader_epoch: int
 
 
 class AskScan(msgspec.Struct, frozen=True):
-    """Read target offsets [start, end) by batch headers and report the lane's own batches."""
+    """Read the batch headers at the target offsets [start, end), and report the lane's own batches."""
 
     question: int
     purpose: ScanPurpose
@@ -399,11 +399,11 @@ class AskScan(msgspec.Struct, frozen=True):
 
 
 class AskCheck(msgspec.Struct, frozen=True):
-    """Compare the lane's own batches with the source. Those with ordinals in [first, last] and target offsets in
+    """Compare the lane's own batches with the source. The batches with ordinals in [first, last] and target offsets in
     [start, end) are compared.
 
     If a `position` is given, the leader epoch of the source batch before it is read first. The batches are compared
-    after that, so the first fetch from the position detects a truncation that happens meanwhile.
+    after that, so the first fetch from the position detects a truncation that happens in the meantime.
     """
 
     question: int
@@ -437,14 +437,14 @@ class AskOrigins(msgspec.Struct, frozen=True):
 
 
 class FetchFrom(msgspec.Struct, frozen=True):
-    """Fetch the next chunk from this source offset. A lane wants only one chunk at a time; a newer request replaces an
-    older one."""
+    """Fetch the next chunk from this source offset. A lane fetches only one chunk at a time: a newer request replaces
+    an older one."""
 
     question: int
     round: int
     position: int
     last_epoch: int
-    """Leader epoch of the last copied batch, or -1. By this epoch, the source broker detects a truncation."""
+    """Leader epoch of the last copied batch, or -1. With this epoch, the source broker detects a truncation."""
     delay_s: float = 0.0
     refresh: bool = False
     """Whether to look up the leader again first, because it may have moved."""
@@ -455,19 +455,19 @@ class StopFetch(msgspec.Struct, frozen=True):
 
 
 class Produce(msgspec.Struct, frozen=True):
-    """Send these batches in this order. For this lane, each batch goes into a separate request."""
+    """Send these batches in this order. A produce request contains at most one of them."""
 
     round: int
     batches: Sequence[Batch]
 
 
 class Wake(msgspec.Struct, frozen=True):
-    """Send `Woken` at this time, in seconds on the same clock as `now` in `step`."""
+    """Send `Woken` at the time `at`, in seconds on the same clock as `now` in `step`."""
 
     question: int
     at: float
     refresh: bool = False
-    """Whether to look up the target's leader again meanwhile, because it may have moved."""
+    """Whether to look up the target's leader again in the meantime, because it may have moved."""
 
 
 class SaveProgress(msgspec.Struct, frozen=True):
@@ -475,27 +475,27 @@ class SaveProgress(msgspec.Struct, frozen=True):
 
 
 class Halted(msgspec.Struct, frozen=True):
-    """The lane is halted; `line` says why, for people."""
+    """The lane is halted; `line` says why, for the operator."""
 
     line: str
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """Some source records will not be copied, because they were lost or an operator skipped them. The lane continues
-    after them; `line` says which records these are."""
+    """Some source records will not be copied, because they were lost or an operator skipped them. `line` says which
+    records, and the lane continues after them."""
 
     line: str
 
 
 class Drained(msgspec.Struct, frozen=True):
-    """The lane has stopped. `clean` says that every batch that was sent was answered, so that nothing is in flight any
-    more."""
+    """The lane has stopped. `clean` says that all batches that were sent have been answered, so that nothing is in
+    flight."""
 
     clean: bool
 
 
 class Gone(msgspec.Struct, frozen=True):
-    """The lane now belongs to another replicator, and this one has dropped everything about it."""
+    """The lane now belongs to another replicator, and this replicator has dropped the lane's state."""
 
     why: str
 

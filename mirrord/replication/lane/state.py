@@ -1,7 +1,7 @@
 """A lane's state: what the lane knows and what it waits for.
 
-Only functions that `step` calls change the state. It contains no clock and no connection, so tests can copy it, compare
-it and explore what follows from it.
+Only functions that `step` calls change the state. It contains no clock and no connection, so tests can copy states,
+compare them, and explore which states follow from them.
 """
 
 from collections import deque
@@ -59,7 +59,7 @@ class Parking(msgspec.Struct, frozen=True):
 
 class SplitLimit(msgspec.Struct, frozen=True):
     """A limit of `most` records per batch for source offsets [start, end), because the target refused a larger batch of
-    them."""
+    these records."""
 
     start: int
     end: int
@@ -87,17 +87,17 @@ class TakeOver:
 
     left_cleanly: bool = False
     opened_here: bool = False
-    """Whether this attempt opened the lane, so that no one else can have written with its producer id."""
+    """Whether this attempt opened the lane, so that no other attempt can have written with its producer id."""
     barrier_s: float = 0.0
     times: tuple[int, int] = (0, 0)
-    """The times that `LaneTaken` records for the next holder."""
+    """The lease time and the request timeout that `LaneTaken` records for the next holder."""
     begun: Progress | None = None
-    """The saved position that the lane started with, until its first grant takes effect."""
+    """The progress record that the lane started with. It is set until the lane's first grant takes effect."""
     fast_handoff: Handed | None = None
     """Set while the lane is taken over from its former holder's handoff checkpoint."""
     knows_sent: bool = False
-    """Whether it is known that nothing was sent above `sent_below`, because this attempt has resumed once, or because
-    the former holder said so when it left."""
+    """Whether it is known that nothing was sent above `sent_below`. Either this attempt has resumed once, or the former
+    holder reported it when it left."""
     leaps_recorded: bool = False
     """Whether the former holder recorded where in the target log its records are before it left."""
 
@@ -118,17 +118,17 @@ class LateWrites:
     end_asked_at: float = 0.0
     """When a resume last asked for the end of the target log."""
     end_read_at: float = 0.0
-    """Time of the last question for the end of the target log: a batch that could only arrive before it is known
-    (`target.in_doubt`)."""
+    """Time of the last question for the end of the target log. The answer includes all batches that could only be
+    appended before this time (`target.in_doubt`)."""
     in_doubt_below: int = -1
     """Batches of this attempt with ordinals below this one may still be appended, although the lane no longer waits for
-    their answers. -1: none."""
+    their answers. -1 if there are none."""
 
 
 @dataclass(slots=True)
 class WentBack:
-    """What the lane knew before the target log went back. The lane returns to it unless the ledger accepts the plan of
-    what is copied again."""
+    """The lane's state from before the target log went back. The lane restores this state if the plan of what is copied
+    again does not take effect in the ledger."""
 
     resume_position: ResumePosition
     recorded_position: ResumePosition
@@ -136,10 +136,10 @@ class WentBack:
     rewinds: int
     """Number of `rewinds` in the ledger before the log went back."""
     tag: int = -1
-    """Tag of the append that records the plan; -1 before it is made."""
+    """Tag of the append that records the plan; -1 before the append is made."""
     rewound: Rewound | None = None
-    """What that append adds to the `rewinds`, if anything. It shows whether the ledger contains the append if its
-    outcome is unknown."""
+    """The `Rewound` that the append of the plan adds to the `rewinds` of the ledger, if any. If the outcome of the
+    append is unknown, the `rewinds` show whether the ledger contains it."""
 
 
 @dataclass(slots=True)
@@ -165,15 +165,15 @@ class TargetLog:
     cleaned: bool = False
     """Whether the log cleaner may have removed records from the part of the target log that was read last."""
     shared: int = -2
-    """Target offset up to which the log is the same as when the resume position was recorded; -1: not known, -2: not
-    asked."""
+    """Target offset up to which the log is the same as when the resume position was recorded. -1 means that it is not
+    known, and -2 that it was not asked for."""
     scan: Reading | None = None
     """The result of the last scan, kept while the ordinals that are missing from the log are looked up."""
     lost_ordinals: tuple[tuple[int, int], ...] = ()
     """Ordinals (first, last) that were acknowledged and that the target log lost when it went back."""
     copied_again: tuple[tuple[int, int], ...] | None = None
-    """The lost ordinals that are copied again, or None if all of them are. For the others, the target has a newer
-    record of the same key."""
+    """The lost ordinals that are copied again, or None if all of them are copied again. For the others, the target has
+    a newer record of the same key."""
     copied_again_until: int = 0
     went_back: WentBack | None = None
     """Set while the ledger does not record yet what is copied again after the log went back."""
@@ -183,7 +183,7 @@ class TargetLog:
 
 @dataclass(slots=True)
 class ComparisonState:
-    """Comparisons of the target with the source, and what they found."""
+    """Comparisons of the target with the source, and their results."""
 
     compared: int = -1
     """Ordinals below this one need no other comparison in this round, although the ledger may not record that yet."""
@@ -193,10 +193,11 @@ class ComparisonState:
     """Whether the rebuilt map was appended to the ledger with an unknown outcome."""
     first_ack_pending: bool = False
     later_pending: bool = False
-    """Whether what was written since the takeover must be compared again once the former holder can no longer write."""
+    """Whether the records that were written since the takeover must be compared again once the former holder can no
+    longer write."""
     later_from: ResumePosition | None = None
-    """Where that later comparison starts. No higher resume position is saved, because acknowledgements above it may be
-    for batches of another holder."""
+    """Where the later comparison (`later_pending`) starts. No higher resume position is saved, because acknowledgements
+    above it may be for batches of another holder."""
     later_begins_at: int = NEVER
     """The lowest target offset at which records from `later_from` on were found, in case the log has gone back
     since."""
@@ -209,32 +210,34 @@ class ComparisonState:
 
 @dataclass(slots=True)
 class SourceHistory:
-    """Leader epochs of the source, and whether the source still has what was copied."""
+    """Leader epochs of the source, and whether the source still has the copied records."""
 
     recorded_epoch: int = -2
-    """The source epoch of the next ordinal according to the ledger and the saved position (`source.source_epochs`);
-    below 0: none."""
+    """The source epoch of the next ordinal according to the ledger and the saved position (`source.source_epochs`). A
+    negative number means that there is none."""
     recorded_epoch_since: int = 0
     """The ordinal from which `recorded_epoch` applies."""
     epochs_recorded: bool = False
     """Whether the holder that saved the position recorded every later change of epoch in the ledger."""
     new_epochs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """(ordinal, epoch) that must be recorded in the ledger with the next runs."""
+    """Pairs (ordinal, epoch) that must be recorded in the ledger with the next runs."""
     epochs_again: tuple[tuple[int, int], ...] = ()
-    """(ordinal, epoch) of records that are copied again, as recorded in the ledger in this round."""
+    """Pairs (ordinal, epoch) of records that are copied again, as recorded in the ledger in this round."""
     acknowledged_epochs: tuple[tuple[int, int], ...] = ()
-    """(ordinal, epoch), ascending: the source's leader epochs of acknowledged records that the target log has lost."""
+    """Pairs (ordinal, epoch) in ascending order: the source epochs of acknowledged records that the target log has
+    lost."""
     found_epoch: tuple[int, int] = (-1, -1)
-    """(position, leader epoch of the batch before it), as the last comparison with the source read it."""
+    """A position, and the leader epoch of the batch before it, as the last comparison with the source read them."""
     found_equal: bool = False
-    """Whether the last comparison with the source found everything equal."""
+    """Whether the last comparison with the source found all records equal."""
     source_confirmed: bool = False
-    """Whether the source has confirmed that it still has what was copied. It is asked if a fetch from the position
-    would not show that."""
+    """Whether the source has confirmed that it still has the copied records. The source is asked if a fetch from the
+    lane's position does not show this."""
     divergence_question: int = -1
-    """The open question whether the source still has what was copied, or the pause before it is asked again."""
+    """The open question whether the source still has the copied records, or the pause before it is asked again."""
     unconfirmed_chunk: Chunk | None = None
-    """A chunk fetched at a position of unknown epoch, kept while the source is asked."""
+    """A chunk that was fetched at a position of unknown epoch. It is kept while the source is asked whether it still
+    has the copied records."""
     left_position: tuple[int, int] | None = None
     """The position from which the lane skipped ahead in this round, and the epoch before that position."""
     suspected_position: int = -1
@@ -246,13 +249,13 @@ class OriginDoubt:
     """A source batch that may be a copy, and the question about its origin (`source.origin_check`)."""
 
     doubt: Doubt | None = None
-    """The batch whose origin is unknown and must be asked for."""
+    """The batch of unknown origin, which must be looked up in the ledgers."""
     asked_about: Doubt | None = None
-    """The last doubt that was asked about."""
+    """The batch that the last question was about."""
     line: str = ""
-    """Why the lane waits, in one line for people; empty while the wait is short."""
+    """Why the lane waits, in one line for the operator; empty while the wait is short."""
     question: int = -1
-    """The open question about the doubt, or the pause before it is asked again."""
+    """The open question about the batch, or the pause before it is asked again."""
 
 
 @dataclass(slots=True)
@@ -271,7 +274,7 @@ class SourceGap:
 
 @dataclass(slots=True)
 class RefusalState:
-    """What the target has refused, and how later batches avoid that (`quarantine`, `target.refused_retry`)."""
+    """What the target has refused, and how later batches avoid a refusal (`quarantine`, `target.refused_retry`)."""
 
     largest: int = 1 << 62
     """Batches of more bytes than this are split, because the target refused a larger one."""
@@ -284,7 +287,7 @@ class RefusalState:
     parking_pause: int = -1
     """The pause before parking is tried again."""
     configs_seen: str = ""
-    """The configs of the target topic when it had last refused a record (`target.refused_retry`)."""
+    """A digest of the target topic's configs when the topic last refused a record (`target.refused_retry`)."""
     configs_since: float = 0.0
     """When the configs in `configs_seen` were first seen."""
     configs_pause: int = -1
@@ -292,8 +295,8 @@ class RefusalState:
     config_reads: int = 0
     """Number of times that the configs were read since the lane was halted."""
     corrupt_ordinal: int = -1
-    """First ordinal of a batch that the target has reported as corrupt. The batch is fetched again before that counts
-    as a refusal."""
+    """First ordinal of a batch that the target has reported as corrupt. The batch is fetched again before the error
+    counts as a refusal."""
 
 
 @dataclass(slots=True)
@@ -304,7 +307,7 @@ class HaltState:
     facts: tuple[LaneFact, ...] = ()
     """The facts that record in the ledger why the lane is halted."""
     append_in_doubt: bool = False
-    """Whether an append from before the halt may be missing in the ledger, as the lane learned after it was halted."""
+    """Whether an append from before the halt may be missing in the ledger. Its failure was reported after the halt."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -325,7 +328,8 @@ class Lane:
     on_loss: OnLoss = "continue"
     """What to do if the source lost records before they were copied: report and continue after them, or halt."""
     on_reject: OnReject = "halt"
-    """What to do about a record that cannot be copied: wait for a decision, or skip it, parked or not."""
+    """What to do about a record that cannot be copied: wait for a decision, park it and then skip it, or skip it
+    without parking it."""
     phase: Phase = Phase.OPENING
     stage: Stage = Stage.DONE
     transition: Transition | None = None
@@ -348,7 +352,7 @@ class Lane:
     """Ordinals below this one are known to have been sent, by this attempt or another one."""
     resume_position: ResumePosition = NOTHING
     recorded_position: ResumePosition = NOTHING
-    """A resume position below which the ledger is known to hold a run or a verdict for everything."""
+    """A resume position below which the ledger is known to have a run or a verdict for every source offset."""
     trusted: int = 0
     """Ordinals below this one were acknowledged to this attempt, or compared with the source."""
 
@@ -364,10 +368,10 @@ class Lane:
     sent: bool = False
     """Whether this attempt has sent at least one batch."""
     acknowledged: tuple[tuple[int, int], ...] = ()
-    """(ordinal, leader epoch), ascending: the ordinals below each of these were acknowledged, and were last known to be
-    in the target log in that leader epoch."""
+    """Pairs (ordinal, leader epoch) in ascending order. The ordinals below such an ordinal were acknowledged, and were
+    last known to be in the target log in that leader epoch."""
 
-    # grouped by what they are about
+    # grouped by subject
     takeover: TakeOver = field(default_factory=TakeOver)
     late_writes: LateWrites = field(default_factory=LateWrites)
     log: TargetLog = field(default_factory=TargetLog)
@@ -391,22 +395,21 @@ class Lane:
     next_ordinal: int = 0
     open_run: Run | None = None
     plan: deque[Run] = field(default_factory=deque[Run])
-    """The runs that begin at the next ordinals: there, the lane continues at another source offset, because records are
-    copied again."""
+    """The next runs at which the lane continues at another source offset, because records are copied again."""
     declared: int = -1
     """Ordinal of the next run that the ledger already declares, or -1."""
     skipped: list[Verdict] = field(default_factory=list[Verdict])
     blocked: tuple[str, int, int] | None = None
     """Source offsets that this version cannot copy: (why, start, end)."""
     has_policies: bool = False
-    """Whether records go through policies: then nothing is copied raw, and a policy's second answer may differ from its
-    first."""
+    """Whether the records are passed to policies. Then no batch is copied raw, and a policy's second answer for a
+    record may differ from its first one."""
     decided: Decided = NOT_YET
     """The filter's decisions that took effect in the ledger, on records that are not written yet."""
     origins: Origins | None = None
     """Detects batches in the source that are copies; None if the names of source and target topic differ."""
     dropped: tuple[int, int] = (-1, -1)
-    """(source offset, newest record time) of the first batch that was fetched and then dropped."""
+    """(source offset, newest record timestamp) of the first batch that was fetched and then dropped."""
     left_out: list[Verdict] = field(default_factory=list[Verdict])
     """Source ranges that are skipped by a decision about quarantined records, or by a command to seek ahead;
     ascending."""
@@ -423,7 +426,8 @@ class Lane:
     acked: int = 0
     """Next ordinal to be acknowledged."""
     pipelined: bool = False
-    """Whether a batch was acknowledged on this connection and leader epoch, so that more than one may be in flight."""
+    """Whether a batch was acknowledged over this connection and in this leader epoch, so that several may be in
+    flight."""
     resumed_at: ResumePosition = NOTHING
     """The position at which the last resume continued."""
     failure: tuple[int, Batch] | None = None
@@ -436,18 +440,18 @@ class Lane:
     appends: set[int] = field(default_factory=set[int])
     """Tags of appends without an answer."""
     intents: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
-    """(tag, first ordinal) of the intents that are not known to have taken effect yet."""
+    """Pairs (tag, first ordinal) of the intents that are not known to have taken effect yet."""
     unbound: tuple[int, tuple[Verdict, ...]] = NO_VERDICTS
     """The ordinal of the newest intent of this round, and the verdicts in that intent."""
     notes: set[int] = field(default_factory=set[int])
-    """Tags of appended facts that have not taken effect yet. No progress record is written before they have."""
+    """Tags of appended facts that have not taken effect yet. While there are any, no progress record is written."""
     facts_tag: int = -1
     """Tag of the facts that the current phase waits for."""
 
-    # what people see
+    # for the status and metrics
     raw_batches: int = 0
     rebuilt_batches: dict[str, int] = field(default_factory=dict[str, int])
-    """Batches of the second path, by reason."""
+    """Number of batches of the second path, by reason."""
     copied_records: int = 0
     copied_bytes: int = 0
     last_record_ms: int = -1
@@ -461,7 +465,7 @@ class Lane:
 
     @property
     def is_copying(self) -> bool:
-        """Return whether the lane copies, and no handler has asked for another phase."""
+        """Whether the lane copies, and no handler has requested another phase."""
         return self.phase is Phase.COPYING and self.transition is None
 
     def retry(self) -> Effects:

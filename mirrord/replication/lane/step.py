@@ -1,8 +1,8 @@
 """The lane: one source partition copied into one target partition. `step` is its only entry point.
 
 `step(lane, now, signal)` changes the lane and returns the effects to perform. The state is changed in place, because a
-copy per chunk would cost more than the decision; nothing else in the project changes it. `now` is the `LaneHost`'s
-monotonic clock in seconds.
+copy per chunk would cost more than the decision. No other code in the project changes it. `now` is the time of the
+`LaneHost`'s monotonic clock in seconds.
 """
 
 from collections.abc import Callable
@@ -79,7 +79,7 @@ ENTER: dict[type[Transition], Callable[[Lane, float, Any], Effects]] = {
 
 
 def step(lane: Lane, now: float, signal: Input) -> Effects:
-    """Process one input and return the effects, to be performed in this order."""
+    """Process one input, and return the effects in the order in which they must be performed."""
     effects = _handle(lane, now, signal)
     while (transition := lane.transition) is not None:
         lane.transition = None
@@ -102,7 +102,7 @@ def _handle(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PL
             return leave_lane(lane, "fenced") if lane.phase not in STILL else []
         case TargetFar():
             lane.is_far = signal.is_far
-            return []  # an answer follows it
+            return []  # the answer to a batch follows this signal
         case Released():
             return seek.order_recorded(lane) if signal.ahead or lane.phase is Phase.HALTED else []
         case _ if lane.phase is Phase.HALTED:
@@ -203,7 +203,7 @@ def _woken(lane: Lane, now: float, question: int) -> Effects:
 
 
 def _between(lane: Lane, signal: ScanAnswer) -> Effects:
-    """Handle the scan of the target offsets between the recorded end and a batch or a log end that was seen beyond
+    """Handle the scan of the target offsets from the recorded log end up to a batch or a log end that was seen above
     it."""
     if signal.purpose == "confirm":
         if signal.error or signal.own:
@@ -214,7 +214,7 @@ def _between(lane: Lane, signal: ScanAnswer) -> Effects:
         lane.go(Resume(lane.limits.retry_s))
         return []
     if signal.own and signal.own[0].leader_epoch > lane.log.end_epoch:
-        # A later leader appended the batch: the log went back since, and no record is in it twice. If the lane is not
+        # A later leader appended the batch: so the log went back, and no record is in it twice. If the lane is not
         # copying, a resume follows, or the resume position stays before the offsets that were not read.
         if lane.phase is Phase.COPYING:
             lane.go(Quiesce(until_safe=False))
@@ -253,7 +253,7 @@ def _bound(lane: Lane, now: float, answer: Bound) -> Effects:
 
 def _bound_while_draining(lane: Lane, now: float, answer: Bound | AppendFailed) -> Effects:
     if isinstance(answer, AppendFailed):
-        # Batches in flight may still be acknowledged beyond the current end: only the resume position stays back.
+        # Batches in flight may still be acknowledged above the current end, so only the resume position is held back.
         lane.log.must_read_log = True
         lane.log.unread_from = lane.recorded_position
     elif all(answer.bound):
@@ -263,7 +263,7 @@ def _bound_while_draining(lane: Lane, now: float, answer: Bound | AppendFailed) 
 
 
 def _early(lane: Lane, now: float, effects: Effects) -> Effects:
-    """Process the chunk that a fast handoff fetched before the lane could copy."""
+    """Process the chunk that a fast handoff fetched before the lane was allowed to copy."""
     if lane.takeover.fast_handoff is None or not lane.is_copying:
         return effects
     chunk, lane.takeover.fast_handoff = lane.takeover.fast_handoff.chunk, None
@@ -271,7 +271,7 @@ def _early(lane: Lane, now: float, effects: Effects) -> Effects:
 
 
 def _proven(lane: Lane, now: float, effects: Effects) -> Effects:
-    """Process the chunk that was kept until the source confirmed that it still has what was copied."""
+    """Process the chunk that was kept until the source confirmed that it still has the copied records."""
     if lane.history.unconfirmed_chunk is None or not lane.history.source_confirmed or not lane.is_copying:
         return effects
     chunk, lane.history.unconfirmed_chunk = lane.history.unconfirmed_chunk, None

@@ -1,7 +1,7 @@
 """Interprets the target log during a resume: decides what the scanned batches mean for the position at which the lane
 continues.
 
-The log is read from the last recorded position on. If it is shorter than that position, it is read further back
+The log is read from the last recorded position on. If the log is shorter than that position, it is read further back
 (`mirrord.replication.lane.target.look_back`). Missing ordinals of a compacted log are looked up by their keys
 (`mirrord.replication.lane.target.missing_ordinals`).
 """
@@ -53,7 +53,7 @@ def _read(lane: Lane, now: float, found: Reading, log: Log) -> Effects:
     if found.doubled is not None:
         return target_scan.halt_on_repeat(lane, found.doubled)
     if lane.log.entry is not None and found.next_ordinal > next_by_entry(lane) and not went_back(lane):
-        return lane.retry()  # a former holder's batch came in after the broker was asked
+        return lane.retry()  # a former holder's batch was appended after the broker was asked
     if lane.protected and found.next_ordinal < next_by_entry(lane) and not lane.log.cleaned:
         line = (
             f"the target broker remembers ordinal {next_by_entry(lane) - 1} as the lane's last one, "
@@ -75,7 +75,8 @@ def judged(lane: Lane, found: Reading) -> Effects:
 
 
 def _keep(lane: Lane, found: Reading, more: tuple[LaneFact, ...]) -> Effects:
-    """Record what was read. If records are copied again under other ordinals, both are recorded together."""
+    """Record the facts about what was read. If records are copied again under other ordinals, hold these facts back, so
+    that one entry records them together with the new ordinals."""
     lane.log.holes = list(found.holes)
     waits = bool(lane.log.holes) or lane.log.copied_again is not None
     lane.log.facts_with_holes = (*more, *found.facts) if waits else ()
@@ -109,8 +110,8 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
 
 
 def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] | None = None) -> Effects:
-    """Copy the lost end of the log again. If `kept` is given, only these ordinals (first, last) are copied, because the
-    compacted target has newer records of the other keys."""
+    """Copy the lost end of the log again. If `kept` is given, copy only these ordinals (first, last), because the
+    compacted target has newer records with the keys of the other lost records."""
     must_wait = kept is not None and lane.late_writes.end_read_at < lane.late_writes.until
     if (
         must_wait
@@ -140,7 +141,8 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
 
 
 def shared_answered(lane: Lane, answer: SharedAnswer) -> Effects:
-    """Handle the offset up to which the target log is the same as when the resume position was recorded."""
+    """Handle the answer that shows up to which offset the target log is the same as when the resume position was
+    recorded."""
     if lane.stage is not Stage.SHARED:
         return []
     if answer.error != NONE:

@@ -1,27 +1,27 @@
 """Requests of a lane's handlers to enter another phase; `step` carries them out.
 
-A handler calls `Lane.go` with one of these and returns. So the modules of the handlers do not import each other, and
-one table in `mirrord.replication.lane.step` says which function carries out each request.
+A handler calls `Lane.go` with one of these requests and returns. So the modules of the handlers do not import each
+other, and one table in `mirrord.replication.lane.step` says which function carries out each request.
 """
 
 import msgspec
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """Drop everything in memory, and find out from the target log where to continue."""
+    """Drop all batches in memory, and find out from the target log where to continue."""
 
     delay_s: float = 0.0
-    """Pause before the first question."""
+    """Pause before the first question, in seconds."""
     refresh: bool = False
     """Whether to look up the leader of the target partition again before the first question."""
 
 
 class Quiesce(msgspec.Struct, frozen=True):
-    """Send nothing new, wait until all batches in flight are answered, and resume."""
+    """Stop sending, wait until all batches in flight are answered, and resume."""
 
     until_safe: bool = True
-    """Whether to wait before the resume, if nothing is in flight, until nothing that was sent earlier can still be
-    appended."""
+    """Whether to wait before the resume until no batch that was sent earlier can still be appended. This applies only
+    if no batch is in flight."""
 
 
 class Reopen(msgspec.Struct, frozen=True):

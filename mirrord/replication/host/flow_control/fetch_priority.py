@@ -1,18 +1,20 @@
-"""Decides which lanes of a replicator are fetched first: those whose next records the source will soon delete."""
+"""Decides which lanes of a replicator are fetched first: the lanes whose next records the source will soon delete."""
 
 import time
 
 from mirrord.replication.lane.flow_control.retention_forecast import OffsetAt, RetentionPace
 
 URGENT_S = 3600.0
-"""A lane is urgent if retention will reach its position within this time (in seconds), judging by the last hour."""
+"""A lane is urgent if, at the pace of the last hour, retention will reach its position within this time (in
+seconds)."""
 
 
 class FetchPriority:
-    """The urgency of one lane. Any thread that reports on the lane may update it; the fetching thread reads it.
+    """The urgency of one lane. Threads that report on the lane update the urgency, and the thread that fetches reads
+    it.
 
-    A lane is urgent if this class sees that the log start offset approaches its position, or if the supervisor reports,
-    from the topic's configs, that retention is near.
+    A lane is urgent if this class sees that the log start offset approaches the lane's position. It is also urgent if
+    the supervisor concludes from the topic's configs that retention is near.
     """
 
     __slots__ = ("_approach", "_is_reported", "_is_seen", "is_near")
@@ -23,10 +25,10 @@ class FetchPriority:
         self.is_near = False
 
     def note(self, log_start: int, position: int, end: int) -> None:
-        """Record the current offsets of the log and of the lane."""
+        """Record the log start offset and the end of the source log, and the position of the lane."""
         if log_start < 0 or end <= position:
             self._approach.points.clear()
-            self._is_seen = self._is_reported = False  # nothing is left to lose; the supervisor repeats its report
+            self._is_seen = self._is_reported = False  # no record can be lost; the supervisor repeats its report
         else:
             self._approach.note(OffsetAt(time.monotonic(), log_start, position, end))
             left_s = self._approach.left_s()
@@ -34,6 +36,6 @@ class FetchPriority:
         self.is_near = self._is_seen or self._is_reported
 
     def tell(self, *, near: bool) -> None:
-        """Record whether the supervisor considers retention to be near."""
+        """Record whether, according to the supervisor, retention will soon delete the lane's next records."""
         self._is_reported = near
         self.is_near = self._is_seen or near

@@ -1,8 +1,9 @@
 """Decides how many bytes one fetch request asks for: more from a distant broker, to keep the connection busy.
 
-A lane's next fetch can only be sent when the previous one has been answered, so a lane receives one response per round
-trip plus transfer time. A near broker is asked for as much as all lanes have room for. A distant broker is asked for as
-much as it sends in several round trips, if there is that much room, so that data is in flight most of the time.
+The next fetch request for a lane can be sent only after the response to the previous request. So one response to a lane
+takes a round trip plus the transfer time. A request to a near broker has the usual size (`FetchRoom.request_bytes`). A
+request to a distant broker asks for the amount of data that the broker sends in several round trips, if memory allows.
+Then data is in flight most of the time.
 """
 
 from collections.abc import Sized
@@ -14,16 +15,17 @@ from mirrord.replication.lane.flow_control.byte_window import FAR_S
 
 REQUEST_BYTES = 8 << 20
 MOST_REQUEST_BYTES = FRAME_LIMIT // 2
-"""With a request of this size, only a single batch can make a response too large
-(`mirrord.replication.host.flow_control.oversized_fetch`)."""
+"""Largest number of bytes that a request asks for. Up to this size, only a single large batch can make a response too
+large (`mirrord.replication.host.flow_control.oversized_fetch`)."""
 LEAST_REQUEST_BYTES = 64 << 10
 LEAST_LANE_BYTES = 1 << 20
 ROUND_TRIPS = 4
-"""A request asks for as much as is sent in this number of round trips, so only a fifth of the time is spent waiting."""
+"""A request to a distant broker asks for the data that the broker sends in this number of round trips. Then only a
+fifth of the time is spent waiting."""
 _NEW_SHARE = 0.25
 """Weight of the newest response in the average transfer rate."""
 _LEAST_DRAIN = 0.1
-"""Smallest share of a response's duration that counts as transfer time."""
+"""The transfer time of a response is taken as at least this share of the response's duration."""
 
 
 class FetchSize:
@@ -42,14 +44,17 @@ class FetchSize:
         return FAR_S <= self._soonest_s < float("inf")
 
     def wanted(self, usual_bytes: int, most_bytes: int) -> int:
-        """Return how many bytes the next request should ask for."""
+        """Return how many bytes the next request should ask for.
+
+        A request to a near broker asks for `usual_bytes`. A request to a distant broker asks for up to `most_bytes`.
+        """
         if not self.is_far:
             return usual_bytes
         return max(usual_bytes, min(most_bytes, int(ROUND_TRIPS * self._rate * self._soonest_s)))
 
     def answered(self, asked_bytes: int, size: int, took_s: float) -> None:
-        """Record a response: the requested bytes, the received bytes and the duration. The rate is derived only from
-        responses that are at least half full."""
+        """Record a response: the requested bytes, the received bytes and the duration. The transfer rate is derived
+        only from responses with at least half of the requested bytes."""
         self._soonest_s = min(self._soonest_s, took_s)
         if 2 * size < asked_bytes or took_s <= 0:
             return
@@ -68,24 +73,25 @@ class FetchRoom:
 
     @property
     def request_bytes(self) -> int:
-        """Number of bytes that one request may ask for, so that all requests together leave room for records in
-        transit."""
+        """Number of bytes that one request may ask for, so that all requests together leave room for records that are
+        being copied."""
         share = self._budget.limit_bytes // (8 * max(len(self._brokers), 1))
         return max(LEAST_REQUEST_BYTES, min(REQUEST_BYTES, share, self._budget.most_bytes))
 
     @property
     def far_bytes(self) -> int:
-        """Number of bytes that one request to a distant broker may ask for; two such responses are processed at the
+        """Number of bytes that one request to a distant broker may ask for. Two such responses may be in memory at the
         same time."""
         share = self._budget.limit_bytes // (4 * max(len(self._brokers), 1))
         return min(MOST_REQUEST_BYTES, share, self._budget.most_bytes)
 
 
 def lane_bytes(tap: PartitionFetch, size: int, asking: int, *, is_far: bool) -> int:
-    """Return how much of a request of `size` bytes, shared by `asking` lanes, is for this lane.
+    """Return how many bytes a fetch request should ask for on behalf of this lane. The whole request has `size` bytes,
+    and `asking` lanes share it.
 
-    A few lanes that are catching up must not fill the whole request. The result is at least Kafka's default batch limit
-    (`message.max.bytes`), because a broker cuts off what does not fit.
+    A few lanes that are catching up must not fill the whole request. If the request is large enough, a lane gets about
+    Kafka's default batch limit (`message.max.bytes`) or more, because a broker cuts off a batch that does not fit.
     """
     most = max(tap.lane_bytes, tap.far_batches * tap.batch_bytes) if is_far else tap.lane_bytes
     # If retention is about to delete the lane's records, the lane may use the whole request.

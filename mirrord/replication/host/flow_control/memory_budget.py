@@ -1,10 +1,10 @@
-"""Limits how many bytes of records a replicator holds, and how fast it may take more.
+"""Limits how many bytes of records a replicator holds, and how many bytes per second it fetches.
 
-A received frame (a response of a broker) counts until its last batch is answered. Python's overhead for the batches in
-it counts as well, and so do the bytes that fetches in flight may return.
+A received frame (the response of a source broker) counts until the target has answered for the last batch in the frame.
+The Python objects for the batches count as well, and so do the bytes that fetches in flight may return.
 
-A caller that was refused is served before those that ask later: a broker whose partitions catch up must not keep the
-partitions of other brokers from making progress.
+A caller that was refused is served before callers that ask later. Otherwise, a broker with partitions that catch up
+could keep the partitions of other brokers from making progress.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ from collections.abc import Callable
 from mirrord.kafka.client.receive_buffers import Frame
 
 BATCH_BYTES = 384
-"""Size of Python's objects for one batch, in bytes. This is more than the size of a batch that holds a single small
+"""Size of the Python objects for one batch, in bytes. This is more than the encoded size of a batch with a single small
 record."""
 
 
 class Rate:
-    """Allows a number of bytes per second.
+    """A rate limit in bytes per second.
 
-    The rate is exact in the long run; after a pause, one second's worth is allowed at once.
+    On average, the rate is exact. After a pause, the bytes of one second are allowed at once.
     """
 
     def __init__(self, bytes_per_s: int, now: Callable[[], float] = time.monotonic) -> None:
@@ -31,12 +31,12 @@ class Rate:
         self._at = now()
 
     def spend(self, size: int) -> None:
-        """Count bytes that have passed. If they exceed what the rate allows now, later bytes wait longer."""
+        """Count bytes that were received. If they exceed what the rate allows now, later bytes have to wait longer."""
         self._fill()
         self._left -= size
 
     def wait_s(self) -> float:
-        """Return the number of seconds until more bytes may pass; 0 means now."""
+        """Return the number of seconds until more bytes are allowed; 0 means now."""
         self._fill()
         return max(0.0, -self._left / self.bytes_per_s)
 
@@ -52,30 +52,32 @@ class MemoryBudget:
     def __init__(self, limit_bytes: int, rate_bytes_per_s: int | None = None) -> None:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
-        """Bytes of frames in use."""
+        """Bytes of the frames in use, and of the Python objects for their batches."""
         self.promised_bytes = 0
         """Bytes that responses to requests in flight may contain."""
         self.on_room: Callable[[], None] | None = None
         """Called when bytes become free after a caller was refused. The function must not fetch at once, because it may
         be called in the middle of a lane's step."""
         self._waiting: dict[object, None] = {}
-        """The callers that were refused, the first one first."""
+        """The callers that were refused, in the order in which they will be served."""
         self._whole_rate = rate_bytes_per_s
         self._rate = None if rate_bytes_per_s is None else Rate(rate_bytes_per_s)
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def most_bytes(self) -> int:
-        """Largest number of bytes that one request should ask for: what the rate allows in one second."""
+        """Largest number of bytes that one request should ask for: the bytes that the rate allows in one second.
+        Without a rate, it is the whole memory limit."""
         return self.limit_bytes if self._rate is None else int(self._rate.bytes_per_s)
 
     def share(self, parts: int) -> None:
-        """Divide the flow's rate among this number of replicators."""
+        """Limit this replicator to the rate of the flow divided by `parts`, the number of replicators."""
         if self._rate is not None and self._whole_rate is not None:
             self._rate.bytes_per_s = self._whole_rate / max(parts, 1)
 
     def promise(self, size: int, who: object) -> bool:
-        """Return whether a request for this number of bytes may be sent; if so, they are counted until `settle`.
+        """Return whether the caller `who` may send a request for `size` bytes. If so, these bytes are counted until
+        `settle` is called.
 
         A caller that is refused keeps its place in the queue until it asks again, or calls `leave` because it no longer
         wants to fetch.
@@ -124,7 +126,7 @@ class MemoryBudget:
         return HeldFrame(frame, self)
 
     def give_back(self, size: int) -> None:
-        """Release the bytes of a frame that is free again."""
+        """Stop counting the bytes of a frame that is no longer in use."""
         self.held_bytes -= size
         self._tell()
 
@@ -140,8 +142,8 @@ class MemoryBudget:
 class HeldFrame:
     """A received frame in use. Its buffer returns to the pool when the last batch in it is released.
 
-    That is why a batch refers to its frame, and why a produce request refers to its batches until it is answered: the
-    transport may still be reading the bytes.
+    For this purpose, a batch refers to its frame, and a produce request refers to its batches until it is answered.
+    Until then, the transport may still be reading the bytes of the buffer.
     """
 
     __slots__ = ("_budget", "beside_bytes", "frame")
@@ -149,11 +151,11 @@ class HeldFrame:
     def __init__(self, frame: Frame, budget: MemoryBudget) -> None:
         self.frame = frame
         self.beside_bytes = 0
-        """Bytes held for the batches in the frame, in addition to the buffer."""
+        """Size of the Python objects for the batches in the frame, in bytes. It is held in addition to the buffer."""
         self._budget = budget
 
     def count(self, batches: int) -> None:
-        """Add the memory for the batches in the frame, given their approximate number."""
+        """Count the Python objects for this number of batches in the frame. The number may be approximate."""
         size = batches * BATCH_BYTES
         self.beside_bytes += size
         self._budget.held_bytes += size

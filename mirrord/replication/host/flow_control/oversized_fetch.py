@@ -1,9 +1,12 @@
 """Handles partitions whose response is larger than a connection accepts.
 
-A response holds at most half of what a frame may hold, except for its first batch, which is sent whole (KIP-74). So the
-cause is a single batch, but the frame is refused before any of it is read, and all partitions of the request are
-affected. Each of them is then fetched alone once. A partition that gets a response is fetched together with the others
-again. The partition with the large batch makes no progress, and is fetched alone again from time to time.
+A request asks for at most half of the size that a connection accepts. Only the first batch of a response may exceed the
+requested size, because a broker sends it whole (KIP-74). So the cause is a single large batch. The connection refuses
+the response before it reads any of it, so it is not known which partition has that batch.
+
+Then each partition of the request is fetched once in a separate request. A partition that gets a response is fetched
+together with the others again. The partition with the large batch makes no progress. It is fetched separately again
+every `RETRY_S` seconds.
 """
 
 import asyncio
@@ -16,8 +19,8 @@ from mirrord.kafka.protocol.errors import Oversize
 from mirrord.replication.host.partition_fetch import PartitionFetch
 
 RETRY_S = 30.0
-"""Pause in seconds before the partition is fetched again. By then the batch may be deleted, or the lane may have been
-moved past it."""
+"""Pause in seconds before a partition with an oversized batch is fetched again. By then, the batch may have been
+deleted, or an operator may have set the lane's position past the batch."""
 
 log = structlog.get_logger()
 
@@ -37,8 +40,11 @@ class OversizedFetch:
         self._place = place
 
     def blame(self, taps: Sequence[PartitionFetch], reason: str) -> Sequence[PartitionFetch]:
-        """Handle a response that was too large and was for these partitions. Return those to fetch again at once, each
-        alone."""
+        """Handle a response for these partitions that was too large. Return the partitions to fetch again at once, each
+        in a separate request.
+
+        If there is only one partition, its batch is too large, and it is fetched again after `RETRY_S` seconds.
+        """
         for tap in taps:
             tap.apart = True
         if len(taps) != 1:

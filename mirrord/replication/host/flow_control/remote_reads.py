@@ -2,8 +2,8 @@
 
 A fetch that needs remote storage is answered when that storage has answered, or after a maximum wait. The maximum is
 the request's max wait before Kafka 3.8, and the broker's `remote.fetch.max.wait.ms` since then. Meanwhile every other
-partition in the request waits too. So these partitions never share a request with others: each is fetched alone, on
-separate connections, with a long max wait.
+partition in the request waits too. So a fetch from remote storage never includes other partitions. It has a long max
+wait, and uses connections that are only for remote storage.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.replication.host.partition_fetch import PartitionFetch
 
 CONNECTIONS = 4
-"""Number of connections to one broker. A broker handles one request of a connection at a time, so this number of remote
-reads can run in parallel."""
+"""Number of connections to one broker that fetch one partition per request. A broker handles one request of a
+connection at a time, so this number of fetches can run in parallel."""
 SHARE = 2
-"""A request for remote records asks for as many bytes as another request, divided by this number."""
+"""A request for remote records asks for the usual number of bytes divided by this number."""
 LOOK_PATIENCE_S = 0.25
 """Longest time in seconds that a fetch waits until the broker says where the local part of the log begins."""
 EMPTY_PAUSE_S = 0.1
@@ -40,7 +40,8 @@ class RemoteChannel(Protocol):
         ...
 
     def ask(self, taps: set[PartitionFetch], wait_ms: int) -> bool:
-        """Send a request; return False if there is no memory for the response or no connection yet."""
+        """Send a fetch request for these partitions. Return False if there is no memory for the response or no
+        connection yet."""
         ...
 
     def drop(self, tap: PartitionFetch) -> None:
@@ -52,7 +53,7 @@ AnyChannel = TypeVar("AnyChannel", bound=RemoteChannel)
 
 
 class LocalLogStarts:
-    """Finds out where the local logs of partitions start, which shows which fetches need records from remote
+    """Finds out where the local logs of partitions start. A fetch below the local log start needs records from remote
     storage."""
 
     def __init__(self, asks: Asks, place: Callable[[PartitionFetch], None]) -> None:
@@ -62,13 +63,14 @@ class LocalLogStarts:
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[PartitionFetch, asyncio.TimerHandle] = {}
         self._has_remote = False
-        """Whether a remote partition has been found."""
+        """Whether any fetch so far needed remote storage."""
 
     def locate(self, tap: PartitionFetch, position: int) -> bool:
-        """Set `tap.is_remote`. Return False when the broker has to be asked first; `place` is called again after its
-        answer.
+        """Set `tap.is_remote`, which says whether the record at `position` is in remote storage. Return False if the
+        broker has to be asked first; `place` is then called after the broker's answer.
 
-        Until a remote partition is found, no fetch waits for that answer, because most clusters have none.
+        Until the first fetch from remote storage, no fetch waits for such an answer, because most clusters have no
+        remote storage.
         """
         if tap.is_remote and position >= tap.local_start:
             tap.local_start = -1  # local retention may have moved the start by now
@@ -86,13 +88,18 @@ class LocalLogStarts:
         return True
 
     def came_empty(self, tap: PartitionFetch) -> None:
-        """Ask again after a pause where the local log starts, because remote storage has returned nothing in time."""
+        """Ask again after a pause where the local log starts, because remote storage returned nothing within the max
+        wait."""
         tap.is_remote, tap.local_start = False, -1
         tap.timer = self._loop.call_later(EMPTY_PAUSE_S, self._place, tap)
 
     def suspect(self, taps: Iterable[PartitionFetch], *, empty: bool) -> None:
-        """Ask where the local logs start, except for partitions whose fetch position is known to be the end of the log.
-        `empty` says that the partitions received no records."""
+        """Ask the broker where the local logs of these partitions start, because their next records may be in remote
+        storage.
+
+        Partitions that are known to be at the end of the log are not asked about, nor those that were asked about
+        recently. `empty` says that the partitions received no records.
+        """
         now = self._loop.time()
         for tap in [tap for tap in taps if now >= tap.look_after and not tap.is_at_end and not tap.is_remote]:
             self._look(tap, empty=empty)
@@ -123,7 +130,7 @@ class RemoteReads(Generic[AnyChannel]):
     """Fetches partitions of one broker over separate connections, one partition in each request."""
 
     def __init__(self, connect: Callable[[int], AnyChannel], leave: Callable[[AnyChannel], None]) -> None:
-        """`connect` makes the channel with a given number. `leave` removes a channel from the queue for memory
+        """`connect` creates the connection with a given number. `leave` removes a connection from the queue for memory
         (`MemoryBudget.leave`)."""
         self.channels: list[AnyChannel] = []
         self.waiting: dict[PartitionFetch, None] = {}

@@ -1,1 +1,2 @@
-"""Mechanisms that decide how much data a lane has in flight. A first reader may skip this folder."""
+"""Mechanisms that decide how much data a lane has in flight. You can skip this folder when you read the code for the
+first time."""

@@ -1,11 +1,15 @@
 """Limits the data in flight to one broker: enough to keep it busy, but not so much that other batches have to wait.
 
-A connection's requests are answered one after the other, so a request waits for all requests that were sent before it.
-A batch that waits here instead can be overtaken (`mirrord.replication.lane.flow_control.request_packing`). The limit in
-bytes is what the broker accepts in the time of its fastest answer plus a tenth of a second; a small request then waits
-no longer than that. The limit in requests is twice the number that the broker answers in the time of its fastest
-answer. Batches of a partition go into separate requests, so a distant broker is busy only if many requests are in
-flight. At a broker that is near, more requests would only wait.
+A broker answers the requests of a connection one after the other, so a request waits for all requests that were sent
+before it. A batch that has not been sent yet can be overtaken
+(`mirrord.replication.lane.flow_control.request_packing`).
+
+The limit in bytes is the amount that the broker accepts in the time of its fastest answer plus a tenth of a second. So
+a small request waits no longer than that time.
+
+The limit in requests is twice the number of requests that the broker answers in the time of its fastest answer. Batches
+of one partition are in separate requests, so a distant broker is busy only if many requests are in flight. With a near
+broker, more requests in flight would only wait.
 """
 
 LEAST_BYTES = 4 << 20
@@ -16,16 +20,17 @@ MOST_REQUESTS = 1_024
 WAIT_S = 0.1
 ROUND_TRIPS = 2
 FAR_S = 0.02
-"""A broker whose fastest answer took at least this number of seconds is far away."""
+"""A broker counts as far away if its fastest answer took at least this number of seconds."""
 _NEW_SHARE = 0.125
-"""Largest weight of the newest answer in a rate."""
+"""Largest weight of the newest answer in the average rate."""
 _LATE_SHARE = 0.25
-"""Total weight of late answers in one round trip. If the rate followed late answers fully, a broker that pauses for a
-moment would run out of requests when it continues, because the window grows at most twofold per round trip."""
+"""Total weight of the late answers in one round trip. It is small because the rate must not drop much when a broker
+pauses for a moment. After the pause, the broker would otherwise run out of requests, because the window grows at most
+twofold per round trip."""
 
 
 class ByteWindow:
-    """The window of one connection. Times are in seconds."""
+    """The limits for one connection, and the data in flight over it. Times are in seconds."""
 
     __slots__ = (
         "_answered",
@@ -43,14 +48,14 @@ class ByteWindow:
         self.limit_bytes = LEAST_BYTES
         self.limit_requests = LEAST_REQUESTS
         self.in_flight = 0
-        """Requests without an answer."""
+        """Number of requests that are not answered yet."""
         self.in_flight_bytes = 0
         self._answered = 0
         self._answered_bytes = 0
         self._rate = 0.0
         """Bytes per second that the broker accepts while it always has data waiting."""
         self._request_rate = 0.0
-        """Requests per second that the broker answers while it always has as many as allowed."""
+        """Requests per second that the broker answers while the number of requests in flight is at its limit."""
         self._soonest_s = float("inf")
 
     @property
@@ -60,17 +65,19 @@ class ByteWindow:
 
     @property
     def is_far(self) -> bool:
-        """Whether the broker is far away, because even its fastest answer took long."""
+        """Whether the broker is far away, because even its fastest answer took a long time."""
         return FAR_S <= self._soonest_s < float("inf")
 
     def sent(self, size: int) -> tuple[int, int]:
-        """Note a request of this many bytes as sent; return the values that `answered` needs for it."""
+        """Count a request of `size` bytes as sent. Return the values that must be passed to `answered` for this
+        request."""
         self.in_flight += 1
         self.in_flight_bytes += size
         return self._answered_bytes, self._answered
 
     def answered(self, size: int, took_s: float, counts: tuple[int, int]) -> None:
-        """Note the request as answered after `took_s` seconds; `counts` is the return value of `sent`."""
+        """Count a request as answered after `took_s` seconds. `counts` is the return value of `sent` for this
+        request."""
         was_full = 2 * self.in_flight_bytes > self.limit_bytes
         were_many = 2 * self.in_flight > self.limit_requests
         self.in_flight -= 1
@@ -88,7 +95,7 @@ class ByteWindow:
             self.limit_requests = min(MOST_REQUESTS, max(LEAST_REQUESTS, int(ROUND_TRIPS * rate * soonest_s)))
 
     def _learnt(self, known: float, newest: float) -> float:
-        """Return a rate, updated with the rate of the newest answer."""
+        """Return the average rate `known`, updated with the rate `newest` of the newest answer."""
         if not known:
             return newest
         late = newest < known and self.in_flight

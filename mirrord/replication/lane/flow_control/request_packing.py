@@ -1,11 +1,11 @@
 """Groups batches into produce requests.
 
 A broker keeps one batch per partition of a request and silently drops a second one, so a request holds at most one
-batch of a lane. Batches of several lanes share a request; a lane's batches are spread over consecutive requests, in
-their order.
+batch of a lane. Batches of several lanes share a request. The batches of one lane are spread over consecutive requests,
+in their order.
 
-If a lane has nothing waiting, its small batch goes with the very next request, ahead of the waiting batches of lanes
-that are catching up, so that a lane without lag does not wait for these.
+If a lane has no batch in a waiting request, a small batch of the lane is added to the next request. The batch then
+overtakes waiting batches of lanes that are catching up, so a lane without lag does not have to wait for those lanes.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ REQUEST_BYTES = 1 << 20
 """Largest size of a request with several batches; a single batch may be larger."""
 
 SMALL_SHARE = 16
-"""A batch may go ahead of waiting ones if its size is at most the size of a request divided by this number. Together,
+"""A batch may overtake waiting batches if its size is at most the size of a request divided by this number. Together,
 such batches may double the size of the request."""
 
 
@@ -33,10 +33,10 @@ class Packer(Generic[ItemT]):
         self._limit = request_bytes
         self._small = request_bytes // SMALL_SHARE
         self.waiting: deque[list[ItemT]] = deque()
-        """The batches of each waiting request. Other code may read this, but only `take` removes requests."""
+        """The batches of each waiting request. Other code may read this queue, but only `take` removes requests."""
         self._sizes: deque[int] = deque()
         self._first = 0
-        """Number of the request that is sent next. Numbers ascend forever."""
+        """Number of the request that is sent next. Each new request gets the next higher number."""
         self._open = 0
         """Requests below this number accept no further batch."""
         self._last: dict[object, int] = {}
@@ -47,7 +47,7 @@ class Packer(Generic[ItemT]):
         return len(self.waiting)
 
     def add(self, lane: object, size: int, item: ItemT) -> None:
-        """Add a batch of this many bytes after all other batches of its lane."""
+        """Add a batch of `size` bytes after all other batches of its lane."""
         number = self._open
         last = self._last.get(lane, -1)
         first, sizes = self._first, self._sizes
@@ -60,7 +60,7 @@ class Packer(Generic[ItemT]):
             number = last + 1
         at = number - first
         while at < len(sizes) and sizes[at] + size > self._limit:
-            # A batch that does not fit closes the request for good: no later batch has to look at it again.
+            # A batch that does not fit closes the request, so that later batches need not examine the request again.
             if number == self._open:
                 self._open = number + 1
             number += 1
@@ -74,7 +74,7 @@ class Packer(Generic[ItemT]):
         self._last[lane] = number
 
     def take(self) -> list[ItemT]:
-        """Return the next request's batches. Raises IndexError if none waits."""
+        """Remove the next request, and return its batches. Raises IndexError if no request is waiting."""
         request = self.waiting.popleft()
         self._sizes.popleft()
         self._first += 1

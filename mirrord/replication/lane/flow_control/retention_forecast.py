@@ -1,11 +1,15 @@
 """Forecasts how long it takes until the source deletes records that a lane has not copied.
 
-Retention deletes whole segments, so a log start stays the same for a while and then jumps. The forecast assumes that
-the log start keeps advancing as it did over the last hour; the lane's own pace over the same time decides whether the
-log start catches up with the lane. In addition, the topic's configs show what may be deleted before the log start shows
-it: records that grow too old (`retention.ms`), by the newest timestamp in the batch that is copied next, and records
-with too many bytes after them (`retention.bytes`), by the average size of the records copied so far. A time that cannot
-be computed is ignored; the shortest of the others is returned.
+Retention deletes whole segments, so a log start offset stays the same for a while and then jumps. The forecast assumes
+that the log start offset advances as it did over the last hour. It compares this pace with the lane's own pace over the
+same time.
+
+The topic's configs show what may be deleted before the log start offset shows it. There are two limits:
+
+- `retention.ms`: the age of the next records is judged by the newest timestamp in the batch that is copied next.
+- `retention.bytes`: the size of the records that are not copied yet is judged by the average size of copied records.
+
+A forecast that cannot be computed is ignored. The shortest of the other forecasts is returned.
 """
 
 from collections import deque
@@ -18,7 +22,7 @@ from mirrord.topics.rules.retention import NOTHING_KNOWN, Retention
 
 WINDOW_S = 3600.0
 GRAIN_S = 60.0
-"""One point is kept per minute: sixty for a lane that lags, none for one that does not."""
+"""One point is kept per minute: sixty points for a lane with lag, and none for a lane without lag."""
 
 
 class OffsetAt(NamedTuple):
@@ -31,11 +35,11 @@ class OffsetAt(NamedTuple):
     """Position of the lane."""
     end: int = -1
     next_ms: int = -1
-    """Newest timestamp in the batch at that offset, or -1."""
+    """Newest timestamp in the batch at the lane's position, or -1 if it is not known."""
 
 
 class RetentionPace:
-    """The distance between the start of one log and a reader's position, over time."""
+    """The distance between the start of one log and the position of its reader, over time."""
 
     __slots__ = ("points",)
 
@@ -56,7 +60,7 @@ class RetentionPace:
     def left_s(self) -> float | None:
         """Return the seconds until the log start reaches the reader's position.
 
-        Return None if the distance does not shrink.
+        Return None if the distance does not shrink, or if too little is known.
         """
         seen = self.points
         if len(seen) < 2 or seen[-1].at <= seen[0].at:
@@ -68,10 +72,10 @@ class RetentionPace:
         return None if nearer <= 0 else max(0, last.offset - last.start) * (last.at - first.at) / nearer
 
     def ages_out_s(self, limit_ms: int, wall_ms: int) -> float | None:
-        """Return the seconds until the next batch to copy is older than the limit, if its age keeps growing as it did
-        recently.
+        """Return the seconds until the next batch to copy is older than `limit_ms`, if the age of the next batch keeps
+        growing as it did recently.
 
-        Return None if its age does not grow.
+        Return None if the age does not grow, or if too little is known.
         """
         first = next((point for point in self.points if point.next_ms >= 0), None)
         last = self.points[-1] if self.points else None
@@ -83,10 +87,10 @@ class RetentionPace:
         return None if aged_s <= 0 else max(0.0, left_s) * seconds / aged_s
 
     def grows_out_s(self, limit_bytes: int, record_bytes: float) -> float | None:
-        """Return the seconds until the records from the position onward exceed the limit, if they keep growing as they
-        did recently.
+        """Return the seconds until the records from the reader's position onward exceed `limit_bytes`, if their number
+        keeps growing as it did recently. `record_bytes` is their average size.
 
-        Return None if they do not grow.
+        Return None if the number does not grow, or if too little is known.
         """
         if len(self.points) < 2 or self.points[-1].at <= self.points[0].at:
             return None
@@ -105,7 +109,7 @@ class RetentionForecast:
         """Average size of the records copied so far in bytes, by lane."""
 
     def note(self, report: LaneReport, now: float) -> None:
-        """Record a lane's report. A lane without lag is forgotten, because it has nothing to lose."""
+        """Record a lane's report. A lane without lag is dropped, because no record of it can be lost."""
         if report.copied_records > 0:
             self._sizes[report.lane] = report.copied_bytes / report.copied_records
         if report.source_start < 0 or report.source_end <= report.source_offset:
@@ -115,7 +119,8 @@ class RetentionForecast:
         self._seen.setdefault(report.lane, RetentionPace()).note(point)
 
     def left_s(self, lane: LaneId, retention: Retention = NOTHING_KNOWN, wall_ms: int = 0) -> float | None:
-        """Return the seconds until the source deletes uncopied records, or None if no known limit comes closer."""
+        """Return the forecast number of seconds until the source deletes uncopied records. Return None if no known
+        limit comes closer."""
         seen = self._seen.get(lane)
         if seen is None:
             return None
@@ -127,7 +132,7 @@ class RetentionForecast:
         return min((each for each in found if each is not None), default=None)
 
     def keep(self, lanes: Collection[LaneId]) -> None:
-        """Forget all lanes except these."""
+        """Drop all lanes except these."""
         for known in (self._seen, self._sizes):
             for lane in known.keys() - set(lanes):
                 del known[lane]

@@ -1,9 +1,9 @@
-"""Splits batches that the target does not accept unchanged: decides which records share a new batch, and which are
-skipped.
+"""Splits batches that the target does not accept unchanged: decides which records share a new batch, and which records
+are skipped.
 
 A batch that is too large is rebuilt as batches of half its size. A batch with a record that the target refuses is
-rebuilt as batches of half its records, until that record is alone. Ordinals, and with them sequences, remain those of
-the records, so a crash between two of the new batches does no harm.
+rebuilt as batches of half its records, until that record is alone. Each record keeps its ordinal, and with it its
+sequence, so a crash between two of the new batches does no harm.
 """
 
 from itertools import pairwise
@@ -42,8 +42,11 @@ def bounds(lane: Lane) -> tuple[int, int, int, int]:
 
 
 def rebuild_attributes(lane: Lane) -> int:
-    """Return the attribute bits that cause a batch to be rebuilt. A codec may share a bit with another codec that the
-    target refuses. Its batches are then rebuilt as well, but they keep their codec."""
+    """Return the attribute bits that cause a batch to be rebuilt.
+
+    A codec may share a bit with another codec that the target refuses. Batches with the first codec are then rebuilt as
+    well, but keep their codec.
+    """
     found = ~RAW_ATTRIBUTES
     for codec in lane.refusal.refused_codecs:
         found |= codec
@@ -51,8 +54,8 @@ def rebuild_attributes(lane: Lane) -> int:
 
 
 def whole_until(lane: Lane, position: int) -> int:
-    """Return the source offset up to which batches after a position are copied unchanged, given the refused and skipped
-    records."""
+    """Return the source offset up to which batches from `position` on can be copied unchanged. The records after that
+    offset have to be split or skipped."""
     first = FAR
     if lane.refusal.split is not None and position < lane.refusal.split.end:
         first = max(lane.refusal.split.start, position)
@@ -63,7 +66,7 @@ def whole_until(lane: Lane, position: int) -> int:
 
 
 def next_piece(lane: Lane, position: int, next_offset: int) -> BatchPiece:
-    """Return the next records to copy or to skip from a position on, in a batch that ends before `next_offset`."""
+    """Return the next records to copy or to skip, from `position` on, in a batch that ends before `next_offset`."""
     limit = next_offset
     for out in lane.left_out:
         if out.start <= position < out.end:
@@ -84,13 +87,13 @@ class Rest(NamedTuple):
 
     runs: list[Run]
     pieces: list[tuple[int, int, int]]
-    """The pieces (ordinal, former ordinal, length) of these runs."""
+    """Triples (ordinal, former ordinal, length) for the records of `runs`."""
     gone: list[Verdict]
-    """The ranges that are skipped."""
+    """The ranges of source offsets that are skipped."""
 
 
 def without_left_out(lane: Lane) -> Rest:
-    """Return what is to be copied again from the position on, without the ranges to skip."""
+    """Return the records that are to be copied again from the lane's position on, without the ranges to skip."""
     begin = Run(lane.next_ordinal, lane.position)
     runs: list[Run] = []
     pieces: list[tuple[int, int, int]] = []
@@ -116,8 +119,11 @@ def without_left_out(lane: Lane) -> Rest:
 
 
 def rebuild(lane: Lane, wanted: RebuildRequest) -> RebuiltBatch | None:
-    """Rebuild a batch on the second path, so that it is no larger than what the target is known to accept. Raises
-    ValueError if the source batch cannot be read."""
+    """Rebuild a batch on the second path with no more records than fit into the size that the target is known to
+    accept.
+
+    Raises ValueError if the source batch cannot be read.
+    """
     if lane.refusal.refused_codecs:
         wanted = msgspec.structs.replace(wanted, refused_codecs=lane.refusal.refused_codecs)
     rebuilt = lane.rebuild(wanted)

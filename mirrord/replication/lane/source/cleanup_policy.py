@@ -10,8 +10,8 @@ class AskCleanup(msgspec.Struct, frozen=True):
 
 
 class CleanupAnswer(msgspec.Struct, frozen=True):
-    """Whether the source topic is compacted; `compacts` is None if mirrord has no permission to read the policy. If the
-    policy cannot be read now, `trouble` says why."""
+    """Whether the source topic is compacted. `compacts` is None if mirrord has no permission to read the policy. If the
+    policy cannot be read at the moment, `trouble` says why."""
 
     question: int
     compacts: bool | None

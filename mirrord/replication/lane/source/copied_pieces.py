@@ -1,5 +1,5 @@
-"""Which source offsets ordinals map to, without the records that the source has lost since, and without the holes of
-the target log."""
+"""Determines to which source offsets ordinals map. Records that the source has lost since, and holes of the target log,
+are not included."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -27,7 +27,7 @@ def mapped(record: LaneRecord, first: int, last: int) -> Iterator[tuple[int, int
 
 
 class AscendingPart(NamedTuple):
-    """The ordinals [first, end), whose source offsets ascend. The source has lost those from `limit` on."""
+    """The ordinals [first, end), whose source offsets ascend. The source has lost the offsets from `limit` on."""
 
     first: int
     end: int
@@ -37,7 +37,8 @@ class AscendingPart(NamedTuple):
 
 
 def ascending_parts(record: LaneRecord, first: int, end: int) -> list[AscendingPart]:
-    """Return the ordinals [first, end) in parts with ascending offsets, without those that the source has lost."""
+    """Split the ordinals [first, end) into parts with ascending source offsets, without ordinals that the source has
+    lost."""
     runs, cuts = record.source_runs, record.truncations
     first = max(first, runs.at(0).ordinal)
     inner = {each for each in (*runs.turns, *(cut for cut, _ in cuts)) if first < each < end}
@@ -51,7 +52,7 @@ def ascending_parts(record: LaneRecord, first: int, end: int) -> list[AscendingP
 
 
 class HeldOffsets:
-    """The source offsets that the ordinals below a given one are known to hold, in any order."""
+    """The source offsets of records that are known to be in the target under ordinals below a given one."""
 
     def __init__(self, record: LaneRecord, below: int) -> None:
         self._runs = runs = record.source_runs
@@ -62,7 +63,8 @@ class HeldOffsets:
         ]
 
     def within(self, start: int, end: int) -> Iterator[Interval]:
-        """Yield the held parts of the source offsets [start, end). Only runs that can hold one of these are read."""
+        """Yield the parts of the source offsets [start, end) that are in the target. Only runs that can contain such
+        offsets are read."""
         for part, behind in reversed(self._ascending):
             if part.lowest < end and start < behind:
                 yield from self._read(part, start, min(end, part.limit))
@@ -79,7 +81,7 @@ class HeldOffsets:
                     yield max(offset, start), min(offset + length, end)
 
     def highest(self) -> int:
-        """Return the highest of these offsets, or -1."""
+        """Return the highest source offset that is in the target, or -1 if there is none."""
         highest = -1
         for part, behind in sorted(self._ascending, key=lambda each: -each[1]):
             if behind - 1 <= highest:
@@ -94,8 +96,8 @@ class HeldOffsets:
 
 
 def highest_copied(record: LaneRecord, first: int, end: int, below: int = NEVER) -> tuple[int, int] | None:
-    """Return the highest source offset below a given one that the ordinals [first, end) map to and that the source has
-    not lost, and its ordinal."""
+    """Return the highest source offset below `below` to which one of the ordinals [first, end) maps, and that ordinal.
+    Offsets that the source has lost are ignored."""
     found = (
         _last(record.source_runs, *each[:2], min(each.limit, below)) for each in ascending_parts(record, first, end)
     )
@@ -103,7 +105,8 @@ def highest_copied(record: LaneRecord, first: int, end: int, below: int = NEVER)
 
 
 def ordinal_of(record: LaneRecord, first: int, end: int, offset: int) -> int | None:
-    """Return the first one of the ordinals [first, end) that maps to a source offset which the source has not lost."""
+    """Return the first of the ordinals [first, end) that maps to the source offset `offset`. Return None if there is
+    none, or if the source has lost the record."""
     for each in ascending_parts(record, first, end):
         if each.lowest <= offset < each.limit:
             found = _last(record.source_runs, *each[:2], offset + 1)
@@ -113,8 +116,8 @@ def ordinal_of(record: LaneRecord, first: int, end: int, offset: int) -> int | N
 
 
 def _last(runs: Runs, first: int, end: int, limit: int) -> tuple[int, int] | None:
-    """Return the last one of the ordinals [first, end) with a source offset below a limit, as (offset, ordinal). The
-    offsets ascend."""
+    """Return the last of the ordinals [first, end) that maps to a source offset below `limit`, as (offset, ordinal).
+    The source offsets of these ordinals must ascend."""
     lowest, highest = runs.offset_of(first), runs.offset_of(end - 1)
     if lowest is None or highest is None or lowest >= limit:
         return None

@@ -1,9 +1,11 @@
-"""The ledger's content about ordinals after the one at which a lane resumes.
+"""Determines what the ledger contains about the ordinals after the one at which a lane resumes.
 
-What is still to be copied again follows from the runs, and not from the numbers of a hole: those are out of date once a
-later plan begins where an older one ends, or once a plan is shortened. The records from an ordinal on are out of order
-up to the point after which each offset is higher than all before it. If records are omitted on purpose,
-because the target has newer ones, only the end of a hole without ordinals shows how far the plan reaches.
+The runs show what is still to be copied again. The ordinals in the fact about a hole do not show it: they are out of
+date once a later plan begins where an older one ends, or once a plan is shortened. From an ordinal on, records are out
+of order up to the point after which each source offset is higher than all offsets before it.
+
+If records are omitted on purpose, because the target has newer ones, the runs do not show how far the plan reaches.
+Only the end of a hole without ordinals (a `HoleFound` with an empty range) shows it.
 """
 
 from bisect import insort
@@ -20,29 +22,31 @@ from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.copied_pieces import AscendingPart, HeldOffsets, ascending_parts, mapped
 
 Pieces = list[tuple[int, int, int]]
-"""(ordinal, former ordinal, length): consecutive records that get other ordinals."""
+"""Triples (ordinal, former ordinal, length) of consecutive records that get other ordinals."""
 
 
 class RestOfPlan(NamedTuple):
-    """What is still to be copied again from an ordinal on, each record once."""
+    """The records that are still to be copied again from an ordinal on, each record once."""
 
     runs: list[Run]
-    """The first one begins at that ordinal; at the last one the lane continues in the order of the source."""
+    """The first run begins at the ordinal from which on records are to be copied again. At the last run, the lane
+    continues in the order of the source."""
     pieces: Pieces
     until: int
-    """The ledger's ordinal at which the lane continues."""
+    """The ordinal, according to the ledger, at which the lane continues in the order of the source."""
     differs: bool
-    """The ledger has other runs for that: with records that lower ordinals hold already, or that the source lost."""
+    """Whether the ledger has other runs for these records. The ledger's runs then contain records that lower ordinals
+    already have, or that the source has lost."""
 
 
 def jumps(record: LaneRecord, ordinal: int, left: RestOfPlan | None) -> list[Run]:
-    """Return the jumps after an ordinal that the ledger has for the rest of a plan."""
+    """Return the runs of the ledger that begin after `ordinal` and belong to the rest of a plan."""
     return [] if left is None else list(record.source_runs.beginning_in(ordinal + 1, left.until))
 
 
 def rest(record: LaneRecord, ordinal: int) -> RestOfPlan | None:
-    """Return what is still to be copied again from an ordinal on; None if nothing is, so that the lane continues in the
-    order of the source."""
+    """Return the records that are still to be copied again from an ordinal on. Return None if there are none, so that
+    the lane continues in the order of the source."""
     if not any(hole.first < ordinal for hole in record.holes):
         return None
     least = max([ordinal, *(hole.until for hole in _leaving_out(record) if hole.first < ordinal)])
@@ -58,7 +62,8 @@ def rest(record: LaneRecord, ordinal: int) -> RestOfPlan | None:
 
 
 def _is_in_order(record: LaneRecord, ordinal: int, held: HeldOffsets) -> bool:
-    """Return whether the lane is certainly in order from an ordinal on, as the turns of the runs show."""
+    """Return whether the source offsets are certainly in order from an ordinal on, judging by the runs that go back to
+    a lower source offset."""
     runs = record.source_runs
     offset = runs.offset_of(ordinal)
     if offset is None or offset >= _lost_from(record, ordinal) or held.highest() >= offset:
@@ -67,9 +72,12 @@ def _is_in_order(record: LaneRecord, ordinal: int, held: HeldOffsets) -> bool:
 
 
 def _leaving_out(record: LaneRecord) -> list[HoleFound]:
-    """Return the holes whose plans may omit records on purpose: those without ordinals, and those whose records were in
-    such a plan. In the latter case, only holes that follow the newest hole without ordinals count. They were recorded
-    by an earlier version: this one also records a hole without ordinals (`hole_repair`)."""
+    """Return the holes whose plans may omit records on purpose.
+
+    These are the holes without ordinals (`HoleFound` with an empty range), and later holes with records that were part
+    of the plan of such a hole. An earlier version of mirrord recorded such later holes. This version also records a
+    hole without ordinals for them (`hole_repair`).
+    """
     orders = [number for number, hole in enumerate(record.holes) if hole.first > hole.last]
     found = [record.holes[number] for number in orders]
     for hole in record.holes[orders[-1] + 1 :] if orders else ():
@@ -81,8 +89,8 @@ def _leaving_out(record: LaneRecord) -> list[HoleFound]:
 def _rest(record: LaneRecord, ordinal: int, least: int, held: HeldOffsets) -> RestOfPlan | None:
     """Return the rest of a plan that reaches at least to the ledger's ordinal `least`.
 
-    The runs are read up to the ordinal at which the lane continues in order: nothing that the target holds or that the
-    plan copies before it has a higher offset, and nothing that follows has a lower one.
+    The runs are read up to the ordinal at which the lane continues in order. There, no record in the target, and no
+    record that the plan copies before, has a higher source offset. No later record has a lower source offset.
     """
     parts = _Parts(record, ordinal, least, held)
     later = [each for each in ascending_parts(record, ordinal, parts.until) if each.first > ordinal]
@@ -109,22 +117,27 @@ def _rest(record: LaneRecord, ordinal: int, least: int, held: HeldOffsets) -> Re
 
 
 def _lost_from(record: LaneRecord, ordinal: int) -> int:
-    """Return the source offset from which on the source has lost the records of this ordinal and of those after it."""
+    """Return a source offset: if this ordinal maps to that offset or a higher one, the source has lost the record."""
     return min((start for beyond, start in record.truncations if ordinal < beyond), default=NEVER)
 
 
 def ahead(record: LaneRecord, ordinal: int) -> tuple[list[Run], Pieces]:
-    """Return what the ledger's runs name from an ordinal on, as runs and as pieces, up to the ordinal after which the
-    runs are in order. Each record occurs once, and records that the target holds already are omitted. Return nothing if
-    the runs are in order from this ordinal on."""
+    """Return the records that the ledger's runs name from an ordinal on, up to the ordinal after which the runs are in
+    order. Return nothing if the runs are in order from this ordinal on.
+
+    The records are returned both as runs and as pieces. Each record occurs once, and records that the target already
+    holds are omitted.
+    """
     parts = list(_Parts(record, ordinal, -1, HeldOffsets(record, ordinal)))
     return [run for run, _, _ in parts], [(run.ordinal, former, length) for run, former, length in parts]
 
 
 class _Parts:
-    """What the ledger's runs name from an ordinal on, as (run, former ordinal, length): up to `least`, and at least up
-    to the ordinal after which the runs are in order. Each record occurs once, and records that the target holds already
-    are omitted."""
+    """The records that the ledger's runs name from an ordinal on, as triples (run, former ordinal, length).
+
+    They reach up to `least`, and at least up to the ordinal after which the runs are in order. Each record occurs once,
+    and records that the target already holds are omitted.
+    """
 
     def __init__(self, record: LaneRecord, ordinal: int, least: int, held: HeldOffsets) -> None:
         self._record, self._ordinal, self._least, self._held = record, ordinal, least, held
@@ -146,11 +159,13 @@ class _Parts:
         yield Run(begin_at, next(self._lacking(continues_at, NEVER))[0]), self.until, 1
 
     def _lacking(self, start: int, end: int) -> Iterator[Interval]:
-        """Yield the parts of source offsets that neither the target holds nor a part so far has."""
+        """Yield the parts of the source offsets [start, end) that are not in the target and were not yielded in an
+        earlier part."""
         return uncovered((start, end), [*self._held.within(start, end), *within((start, end), self._had)])
 
     def lacks(self, other: AscendingPart, ordinal: int, offset: int) -> bool:
-        """Return whether ordinals after a given one map to offsets below a given one that are lacking."""
+        """Return whether ordinals of `other`, if it begins after `ordinal`, map to source offsets below `offset` that
+        are not in the target and were not yielded in a part."""
         if other.first <= ordinal or other.lowest >= offset:
             return False
         limit = min(offset, other.limit)
@@ -163,8 +178,8 @@ class _Parts:
 
 
 def _in_order_from(record: LaneRecord) -> int:
-    """Return the first ordinal from which on each offset is higher than all before it, whatever the lane has lost; -1
-    if that holds since the first hole."""
+    """Return the first ordinal from which each source offset is higher than all offsets before it, regardless of lost
+    records. Return -1 if this is true since the first hole."""
     runs, first_hole = record.source_runs, min(hole.first for hole in record.holes)
     turns = [turn for turn in runs.turns if turn > first_hole]
     if not turns:
@@ -179,7 +194,7 @@ def _in_order_from(record: LaneRecord) -> int:
 
 
 def _joined(runs: Sequence[Run]) -> list[Run]:
-    """Return the runs without those that merely continue the one before."""
+    """Return the runs without those that merely continue the run before them."""
     return [runs[0], *(run for one, run in pairwise(runs) if run.offset - run.ordinal != one.offset - one.ordinal)]
 
 
@@ -193,8 +208,8 @@ def decided(record: LaneRecord, ordinal: int) -> Decided:
 
 
 def torn(record: LaneRecord, ordinal: int) -> Iterator[tuple[int, int]]:
-    """Yield source offsets from an ordinal on for which the ledger has neither a run nor a verdict: their fact was
-    lost, and a later one took effect. Nothing after such a gap was produced."""
+    """Yield source offsets after an ordinal for which the ledger has neither a run nor a verdict: the fact about them
+    was lost, and a later fact took effect. No record after such a gap was produced."""
     last = record.source_runs.last
     if last is None or last.ordinal <= ordinal:
         return

@@ -12,7 +12,7 @@ class StableEnd:
 
     def __init__(self) -> None:
         self.offset = -1
-        """The first offset of the oldest open transaction, while there is one."""
+        """The first offset of the oldest open transaction, or -1 if there is none."""
         self._since = -1.0
 
     def note(self, last_stable: int, high_watermark: int, now: float) -> None:
@@ -24,13 +24,13 @@ class StableEnd:
             self.offset, self._since = last_stable, now
 
     def forget(self) -> None:
-        """Forget the offset, because the source was not asked for a while and it may have moved."""
+        """Forget the offset. It may have moved, because the source has not been asked for a while."""
         self.note(-1, -1, 0.0)
 
     def waited_s(self, position: int, now: float) -> float:
         """Return how long a reader at this position has waited for the transaction to end; 0 if it does not wait.
 
-        The time is measured from when the last stable offset was first seen at this value. A reader that came later has
-        waited less.
+        The time is measured from when the last stable offset was first seen at this value. A reader that reached the
+        position later has waited less than that.
         """
         return max(0.0, now - self._since) if 0 <= self.offset <= position else 0.0

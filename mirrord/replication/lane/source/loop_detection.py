@@ -2,23 +2,24 @@
 copied further.
 
 If topics have the same names on both clusters, flows in both directions write into the same topics. A source batch is a
-copy exactly if it is in a target run of a lane that writes into this topic id and partition. Those lanes are known from
-the ledgers of all flows into the source's cluster, which are stored on that cluster.
+copy exactly if it is in a target run of a lane that writes into this topic id and partition. These lanes are known from
+the ledgers of all flows into the source cluster, which are stored on that cluster.
 
-The header of a batch gives the hint: the producer id, its epoch and the sequence, which is the ordinal. The hint alone
-decides nothing, because ids collide after a cluster was cloned or restored:
+The header of a batch gives a hint: the producer id, the producer epoch and the sequence, which gives the ordinal. The
+hint alone is not enough, because producer ids collide after a cluster was cloned or restored. In the following rules,
+the writer is a lane into this partition that has the producer id of the batch:
 
-- If no lane into this partition has the id, the batch is no copy, provided that the ledgers were read up to an end that
-  was requested after the batch was seen. A lane's id is in its ledger before its first use, so the id of a visible copy
-  is there, too.
-- If a run maps the ordinal to this very offset, the batch is a copy.
-- If it comes after everything known of the lane and continues its ordinals, it is a copy. This is not assumed if the
-  lane is not known to have records here: another producer that was given the same id begins with sequence 0, too. The
-  lane itself records at once in the ledger where its first record is.
-- If the lane's resume position is before the batch, or the batch has a newer leader epoch than that position, the
-  answer is not known yet and the ledgers are asked again.
-- If the lane's resume position is after the batch, in its leader epoch or a later one, and no run contains it, it is no
-  copy. The ledger explains everything below a resume position (`lane_report.progress_record`).
+- If there is no such writer, the batch is not a copy. For this rule, the ledgers must have been read up to an end that
+  was requested after the batch was seen. A lane's producer id is in its ledger before its first use, so a ledger also
+  has the producer id of every visible copy.
+- If a run of the writer maps the ordinal to this very offset, the batch is a copy.
+- If the batch is after all known records of the writer and continues the writer's ordinals, it is a copy. The writer
+  must be known to have records in this partition, because another producer with the same id also begins with sequence
+  0. The writer itself records at once in its ledger where its first record is.
+- If the batch is after the writer's resume position, or has a newer leader epoch than that position, the answer is not
+  known yet. The ledgers are then read again.
+- If the batch is below the writer's resume position, does not have a newer leader epoch than that position, and is in
+  no run, it is not a copy. The ledger explains everything below a resume position (`lane_report.progress_record`).
 """
 
 from collections.abc import Iterable
@@ -41,7 +42,7 @@ class BatchOrigin(Enum):
 
 
 class Doubt(NamedTuple):
-    """A source batch whose origin is not known and must be asked for."""
+    """A source batch of unknown origin, which must be looked up in the ledgers."""
 
     producer_id: int
     offset: int
@@ -65,7 +66,7 @@ class _Known:
         return self.ordinal > 0 or len(self.writer.runs) > 0
 
     def near(self, offset: int) -> int:
-        """Return an ordinal of the writer whose record is, or would be, near this offset."""
+        """Return the writer's ordinal at this offset, or an approximation of it."""
         if offset >= self.offset:
             return self.ordinal
         runs = self.writer.runs
@@ -74,15 +75,15 @@ class _Known:
 
 
 class Origins:
-    """The writers into a lane's source partition, as far as the lane knows them."""
+    """The known writers into a lane's source partition."""
 
     __slots__ = ("_epoch", "_natives", "_writers")
 
     def __init__(self) -> None:
         self._writers: dict[int, list[_Known]] = {}
         self._natives: set[int] = set()
-        """Producer ids that are known to belong to no lane. This is valid for one leader epoch only, because a restored
-        cluster has another leader epoch."""
+        """Producer ids that are known to belong to no lane. They are valid for one leader epoch only, because a
+        restored cluster, where an id may belong to a lane, has another leader epoch."""
         self._epoch = -1
 
     def __repr__(self) -> str:
@@ -90,7 +91,7 @@ class Origins:
 
     def learn(self, writers: Iterable[Writer], asked: int) -> None:
         """Replace the known writers by those in the ledgers. The ledgers were read to ends that were requested after a
-        batch with the producer id `asked` was seen."""
+        batch with the producer id `asked` was seen. If no writer has this id, it belongs to no lane."""
         self._writers = {}
         for writer in writers:
             self._writers.setdefault(writer.producer_id, []).append(_Known(writer))

@@ -3,7 +3,7 @@
 The log of a topic that is not compacted has no gaps, because brokers assign consecutive offsets and delete whole
 segments from the start of the log. A gap in such a log is damage: a segment was lost. So a gap has the verdict
 "compacted" only if the topic may have been compacted, and otherwise "unexplained". The topic's cleanup.policy is read
-when the gap is found. Traces of the cleaner are evidence as well: a batch without some of its records, and earlier
+when the gap is found. Traces of the log cleaner are evidence as well: a batch without some of its records, and earlier
 verdicts in the ledger.
 """
 
@@ -17,8 +17,8 @@ from mirrord.replication.lane.state import Lane
 
 
 def reason_of(lane: Lane, start: int, end: int) -> Reason | None:
-    """Return why the source has no batch for [start, end), or set `lane.gap` and return None while that is not
-    known."""
+    """Return why the source has no batch for [start, end). If the reason is not known yet, set `lane.gap` and return
+    None."""
     if lane.gap.compacts or lane.plan:
         return "compacted"
     known = next((each for each in _verdicts(lane) if each.start <= start and end <= each.end), None)
@@ -37,7 +37,7 @@ def _verdicts(lane: Lane) -> list[Verdict]:
 
 
 def ask_cleanup(lane: Lane) -> Effects:
-    """Ask for the topic's cleanup.policy, if there is a gap that nothing explains."""
+    """Ask for the topic's cleanup.policy, if there is a gap for a reason that is not known yet."""
     if lane.gap.offsets is None or lane.gap.question >= 0:
         return []
     lane.gap.question = ask(lane)
@@ -51,8 +51,8 @@ def ask_again(lane: Lane) -> Effects:
 
 
 def cleanup_answered(lane: Lane, now: float, signal: CleanupAnswer) -> Effects:
-    """Handle the answer with the cleanup.policy, or wait if it cannot be read. The batches after the gap are fetched
-    again."""
+    """Handle the answer with the cleanup.policy, or wait if the policy cannot be read. The batches after the gap are
+    fetched again."""
     if lane.gap.offsets is None or lane.phase is not Phase.COPYING or signal.question != lane.gap.question:
         return []
     start, end = lane.gap.offsets

@@ -1,8 +1,8 @@
-"""Asks whether a source batch is a copy (`mirrord.replication.lane.source.loop_detection`), and fetches nothing until
-that is known.
+"""Asks whether a source batch is a copy (`mirrord.replication.lane.source.loop_detection`). The lane fetches nothing
+until the answer is known.
 
-Batches that were read before this batch are sent meanwhile. The batch itself is fetched again, so it is not kept in
-memory.
+Batches that were read before this batch are sent in the meantime. The batch itself is fetched again afterwards, so it
+is not kept in memory.
 """
 
 from mirrord.replication.lane import intake
@@ -13,8 +13,8 @@ from mirrord.replication.lane.state import Lane
 
 
 def ask_origin(lane: Lane, now: float) -> Effects:
-    """Ask for the origin of the batch that is in doubt, if there is one: at once, or after a pause if the last question
-    was about the same batch."""
+    """Ask for the origin of the batch that is in doubt, if there is one. The question is asked at once, or after a
+    pause if the last question was about the same batch."""
     if lane.origin.doubt is None:
         return []
     lane.origin.question = ask(lane)

@@ -1,4 +1,4 @@
-"""Other lanes that write into a partition that a lane reads."""
+"""Describes other lanes that write into a partition that a lane reads."""
 
 import msgspec
 
@@ -12,9 +12,10 @@ class Writer(msgspec.Struct, frozen=True):
     producer_id: int
     producer_epoch: int
     runs: Runs
-    """The writer's target runs: the offsets of its ordinals in our source partition. They are never changed."""
+    """The writer's target runs, which map its ordinals to offsets of this lane's source partition. This copy of the
+    runs never changes."""
     ordinal: int = 0
-    """This and the next two fields are the writer's last resume position: everything below `offset` was known when the
-    runs were read."""
+    """`ordinal`, `offset` and `leader_epoch` are the writer's last resume position. All of its records below `offset`
+    were known when the runs were read."""
     offset: int = 0
     leader_epoch: int = -1

@@ -1,9 +1,9 @@
-"""The source's leader epochs, and from which epoch each ordinal was copied.
+"""Determines the source's leader epochs, and from which epoch each ordinal was copied.
 
 An unclean election removes records and reuses their offsets for others, under a higher leader epoch. So an offset
-identifies a record only together with its epoch. The ledger knows both: before the first record of another epoch is
-produced, a `SourceRun` records the ordinal from which the epoch applies (intent before epoch). And it knows the cuts:
-the ordinals whose records the source has lost.
+identifies a record only together with its epoch. The ledger has both: before the first record of another epoch is
+produced, a `SourceRun` records the ordinal from which the epoch applies. The ledger also has the truncations: they show
+which ordinals have records that the source has lost.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,11 +16,12 @@ from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.state import Lane
 
 Epochs = tuple[tuple[int, int], ...]
-"""(ordinal, leader epoch of the source), ascending: the epoch applies from this ordinal on."""
+"""Pairs (ordinal, leader epoch of the source) in ascending order. Each epoch applies from its ordinal on."""
 
 
 UNKNOWN = -1
-"""The ledger says that the epoch is not known from here on: the records before this point were leapt over, not seen."""
+"""The ledger says that the epoch is not known from this ordinal on, because the lane skipped records without seeing
+them."""
 UNRECORDED = -2
 """The ledger says nothing about the epoch."""
 
@@ -42,16 +43,15 @@ def follows(record: LaneRecord, ordinal: int) -> bool:
 
 
 def recorded_before(record: LaneRecord, epochs: Epochs, ordinal: int) -> int:
-    """Return what is recorded about the epoch of the source record before the one that an ordinal maps to. If the
-    epochs recorded from this ordinal on were revoked (`epochs_again`), what is recorded about the previous ordinal
-    applies."""
+    """Return what is recorded about the epoch of the source record right before the record of an ordinal. If the epochs
+    that were recorded from this ordinal on were revoked (`epochs_again`), the epoch of the previous ordinal applies."""
     is_anew = (ordinal, UNKNOWN) in epochs and follows(record, ordinal)
     return recorded_at(epochs, ordinal - 1 if is_anew else ordinal)
 
 
 def carried(recorded: Epochs, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
-    """Return the recorded epochs of ordinals or source offsets, moved to the ordinals that they come to. `pieces` are
-    (ordinal, former ordinal or offset, length)."""
+    """Return the recorded epochs, moved to other ordinals. `pieces` are triples (ordinal, former ordinal or source
+    offset, length)."""
     found: list[tuple[int, int]] = []
     for ordinal, former, length in pieces:
         begun = (former, max(recorded_at(recorded, former), UNKNOWN))
@@ -62,8 +62,8 @@ def carried(recorded: Epochs, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
 
 
 def mended_until(record: LaneRecord, ordinal: int) -> int:
-    """Return the ordinal after those that are still to be copied again from this one on. Directly after such records,
-    return the ordinal itself, otherwise -1."""
+    """Return the ordinal after the records that are still to be copied again from `ordinal` on. If there are none,
+    return `ordinal` itself directly after such records, and otherwise -1."""
     found = rest(record, ordinal)
     if found is not None and found.until > ordinal:
         return found.until
@@ -72,8 +72,8 @@ def mended_until(record: LaneRecord, ordinal: int) -> int:
 
 
 def epoch_source(record: LaneRecord, ordinal: int) -> int:
-    """Return an ordinal whose epoch is that of the source record before the one that this ordinal maps to. The ordinal
-    itself may have an epoch on record although it was never copied, from a history that is lost."""
+    """Return an ordinal that has the epoch of the source record right before the record of this ordinal. This ordinal
+    itself may have a recorded epoch although it was never copied, from a history that is lost."""
     is_explicit = any(ordinal == first for first, _ in record.truncations) or ordinal <= mended_until(record, ordinal)
     return ordinal if is_explicit else ordinal - 1
 
@@ -84,21 +84,22 @@ def is_truncated(record: LaneRecord, ordinal: int, offset: int) -> bool:
 
 
 def is_of_later_epoch(record: LaneRecord, ordinal: int, epoch: int) -> bool:
-    """Return whether the source's record is of a later leader epoch than the ledger has for its ordinal. No such record
-    was produced, because an epoch is recorded in the ledger before that."""
+    """Return whether a source record has a later leader epoch than the ledger has for its ordinal. No such record was
+    produced, because the ledger records a new epoch before the first record of that epoch is produced."""
     return epoch > recorded_at(record.epochs, ordinal) > UNKNOWN
 
 
 def truncations_within(record: LaneRecord, first: int, last: int) -> Iterator[int]:
-    """Yield the ordinals of first..last whose records the source has lost: their offsets belong to other records by
-    now."""
+    """Yield the ordinals of first..last whose records the source has lost. Their source offsets now belong to other
+    records."""
     kept = ((ordinal, ordinal + length) for ordinal, _, length in mapped(record, first, last))
     for start, end in uncovered((first, last + 1), kept):
         yield from range(start, end)
 
 
 def copied_from(record: LaneRecord, offset: int, last: int) -> int | None:
-    """Return the lowest source offset, from this one on, that an ordinal up to the last one maps to, or None."""
+    """Return the lowest source offset, at `offset` or above, to which an ordinal up to `last` maps. Return None if
+    there is none."""
     runs = record.source_runs
     found: list[int] = []
     for begin in (*reversed(runs.turns), runs.at(0).ordinal):
@@ -112,8 +113,8 @@ def copied_from(record: LaneRecord, offset: int, last: int) -> int | None:
 
 
 def furthest(lane: Lane) -> tuple[int, int] | None:
-    """Return the source offset after all records that were copied and are not known to be lost, and the epoch before
-    it. Return None if that epoch is not known."""
+    """Return the source offset after all copied records that are not known to be lost, and the epoch before that
+    offset. Return None if that epoch is not known, or if the lane's position is already above these records."""
     record = lane.record
     if record is None or not record.holes:
         return None
@@ -136,9 +137,11 @@ def continues_at(record: LaneRecord, ordinal: int) -> int | None:
 
 
 def last_copied(lane: Lane) -> tuple[int, int] | None:
-    """Return the source offset after the last copied record below the position that is not known to be lost, and the
-    record's epoch, if that is known. Facts that have not taken effect yet are ignored: within a round, see
-    `read_until`."""
+    """Return the source offset after the last copied record below the lane's position, and the record's epoch. Records
+    that are known to be lost are ignored. Return None if the epoch is not known.
+
+    Facts that have not taken effect yet are not considered. Within a round, use `read_until`.
+    """
     record, ordinal = lane.record, lane.next_ordinal - 1
     offset = record.source_runs.offset_of(ordinal) if record is not None and ordinal >= 0 else None
     if record is None or offset is None:
@@ -150,15 +153,15 @@ def last_copied(lane: Lane) -> tuple[int, int] | None:
 
 
 def read_until(lane: Lane) -> tuple[int, int] | None:
-    """Return the position from which the lane leapt, and the epoch before it.
+    """Return the position from which the lane skipped ahead, and the epoch before that position.
 
-    If the lane leapt in an earlier round, or did not know the epoch, return what the ledger knows as copied.
+    If the lane skipped ahead in an earlier round, or did not know the epoch, return the result of `last_copied`.
     """
     return lane.history.left_position or last_copied(lane)
 
 
 def divergence_of_copied(lane: Lane, epoch: int, end: int) -> int:
-    """Return the same as `divergence`, from all epochs in the ledger."""
+    """Return the same divergence point as `divergence`, but consider all epochs in the ledger."""
     record, start = lane.record, divergence(lane, epoch, end)
     if record is None or epoch < 0:
         return start
@@ -170,8 +173,8 @@ def divergence_of_copied(lane: Lane, epoch: int, end: int) -> int:
 
 
 def divergence(lane: Lane, epoch: int, end: int) -> int:
-    """Return the divergence point between everything that was copied and a log whose epochs up to this one end at
-    `end`: records of a higher epoch are not in that log."""
+    """Return the source offset at which a source log diverges from the copied records. In that log, the epochs up to
+    `epoch` end at `end`. The log contains no copied record of a higher epoch."""
     record, start = lane.record, lane.seen.divergence(epoch, end)
     if record is None or not record.holes or epoch < 0:
         return start
@@ -182,7 +185,7 @@ def divergence(lane: Lane, epoch: int, end: int) -> int:
 
 
 def before(lane: Lane, offset: int) -> int:
-    """Return the epoch of the record before a source offset, if it was copied or was to be copied."""
+    """Return the epoch of the record before a source offset, if that record was copied or was to be copied."""
     record = lane.record
     if record is None or not record.holes:
         return lane.seen.before(offset)
@@ -192,23 +195,24 @@ def before(lane: Lane, offset: int) -> int:
 
 
 def recorded_ahead(lane: Lane) -> Epochs:
-    """Return the epochs of the records that are to be copied again, as this round recorded them, whether or not these
-    facts have taken effect."""
+    """Return the epochs of the records that are to be copied again, as recorded in this round. The facts about these
+    epochs need not have taken effect yet."""
     return lane.history.epochs_again or (lane.record.epochs if lane.record is not None else ())
 
 
 def is_another(lane: Lane, epoch: int) -> bool:
-    """Return whether a record of this epoch is not the one that the next ordinal was to map to."""
+    """Return whether a record of this epoch cannot be the record that was to be copied under the next ordinal."""
     known = epoch_at(recorded_ahead(lane), lane.next_ordinal)
     return epoch >= 0 and known >= 0 and known != epoch
 
 
 def recall(lane: Lane) -> None:
-    """Recall the epoch at the source offset `position`, from which the lane resumes at `resume_ordinal`.
+    """Determine the source epoch before `lane.position`, where the lane resumes with the ordinal `lane.resume_ordinal`.
 
-    The ledger comes first. If it says nothing, the epoch has not changed since the resume position, provided that the
-    holder that saved it recorded every change. The epoch that a comparison has read in the source comes last, because
-    it may belong to another history than the copied records; if that comparison found everything equal, it comes first.
+    The ledger takes precedence. If it contains no epoch, the epoch has not changed since the resume position, provided
+    that the holder that saved this position recorded every change. The last choice is the epoch that a comparison read
+    from the source, because it may belong to another history than the copied records. But if that comparison found all
+    records equal, the epoch that it read takes precedence over the others.
     """
     record = lane.record
     epochs = record.epochs if record is not None else ()
@@ -238,9 +242,12 @@ def recall(lane: Lane) -> None:
 
 
 def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
-    """Return the epochs of the records that follow holes. If a comparison found all records after the holes equal, but
-    the last one of another epoch than the ledger has, a batch of another meaning arrived late: then nothing is known
-    from the first hole on."""
+    """Return the epochs of records that are copied again because of holes.
+
+    A comparison may have found all records after the holes equal, but the last one with another epoch than in the
+    ledger. Then a batch that was sent for other records was appended late, and no epoch is known from the first hole
+    on.
+    """
     record = lane.record
     if record is None or not record.epochs:
         return ()
@@ -255,7 +262,8 @@ def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
 
 
 def recall_copied(lane: Lane, offset: int) -> None:
-    """Recall the epoch when the lane continues after records copied earlier, which the source may have lost since."""
+    """Determine the source epoch when the lane continues after records that were copied earlier. The source may have
+    lost these records since."""
     record = lane.record
     known = recorded_at(recorded_ahead(lane), lane.next_ordinal)
     if known != UNRECORDED:
@@ -270,7 +278,7 @@ def recall_copied(lane: Lane, offset: int) -> None:
 
 
 def _seed(lane: Lane, epochs: Epochs) -> None:
-    """Take over the epochs before the position from the ledger."""
+    """Take over the epochs before the lane's position from the ledger."""
     record = lane.record
     if record is None:
         return
@@ -301,13 +309,16 @@ def _former(record: LaneRecord, ordinal: int, offset: int) -> int | None:
 
 
 def is_news(lane: Lane, epoch: int) -> bool:
-    """Return whether the ledger must learn of the epoch of the next batch before that batch is produced. Records that
-    are copied again keep their recorded epoch; the epoch of what follows them is recorded when it comes."""
+    """Return whether the epoch of the next batch must be recorded in the ledger before the batch is produced.
+
+    Records that are copied again keep their recorded epoch. The epoch of the records after them is recorded when those
+    records are read.
+    """
     return epoch >= 0 and epoch != lane.history.recorded_epoch and not lane.plan
 
 
 def note_epoch(lane: Lane, epoch: int) -> bool:
-    """Note the epoch of the next batch. Return whether the ledger has to learn of it, with the next run."""
+    """Note the epoch of the next batch. Return whether the epoch must be recorded in the ledger, with the next run."""
     if not is_news(lane, epoch):
         return False
     former, lane.history.recorded_epoch = lane.history.recorded_epoch, epoch
@@ -319,15 +330,16 @@ def note_epoch(lane: Lane, epoch: int) -> bool:
 
 
 def is_truncation_unrecorded(lane: Lane) -> bool:
-    """Return whether the ledger does not know yet that the source has lost copied records: a progress record saved now
-    would hide it."""
+    """Return whether the fact that the source has lost copied records has not taken effect yet. A progress record that
+    is saved now would hide the loss."""
     ordinal, verdicts = lane.unbound
     waits = bool(lane.intents) and lane.intents[-1][1] == ordinal
     return waits and any(verdict.reason == "truncated" for verdict in verdicts)
 
 
 def unrecorded(lane: Lane) -> Epochs:
-    """Return the epochs of copied records that only progress records have: those to come will carry later ones."""
+    """Return the epochs of copied records that only progress records contain. Later progress records will contain later
+    epochs."""
     if lane.history.new_epochs:
         return tuple(each for each in lane.history.new_epochs if each[0] < lane.next_ordinal)
     recorded = (
@@ -343,8 +355,8 @@ def unrecorded(lane: Lane) -> Epochs:
 
 
 def is_recorded_from(record: LaneRecord, ordinal: int) -> bool:
-    """Return whether the ledger records a hole or a change of epoch at an ordinal or after it, or runs that are not to
-    be followed."""
+    """Return whether the ledger records a hole or a change of epoch at this ordinal or later, or runs that must not be
+    followed."""
     limit = max(mended_until(record, ordinal), ordinal - 1)
     if any(hole.first >= ordinal for hole in record.holes) or any(first > limit for first, _ in record.epochs):
         return True
@@ -353,8 +365,8 @@ def is_recorded_from(record: LaneRecord, ordinal: int) -> bool:
 
 
 def is_recorded_ahead(lane: Lane, record: LaneRecord) -> bool:
-    """Return whether the ledger records an epoch from the next ordinal or a later one, which may now begin
-    elsewhere."""
+    """Return whether the ledger records an epoch from the next ordinal or a later one on. That epoch may now begin at
+    another ordinal."""
     ordinal, epoch, limit = lane.resume_ordinal, lane.epoch, mended_until(record, lane.resume_ordinal)
     if limit > ordinal:
         return any(first > limit for first, _ in record.epochs)  # records that are copied again keep their epochs
@@ -365,8 +377,8 @@ def is_recorded_ahead(lane: Lane, record: LaneRecord) -> bool:
 
 
 def epochs_again(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epochs:
-    """Return the epochs to record so that nothing recorded after the current ordinal applies any more, except for the
-    records that are copied again (`carried`)."""
+    """Return the epochs to record in order to revoke all epochs that were recorded after the current ordinal. Records
+    that are copied again keep their epochs (`carried`)."""
     record, ahead = lane.record, recorded_ahead(lane)
     epochs = lane.history.epochs_again = carried(ahead, pieces) if ahead else ()
     if not epochs:
@@ -378,7 +390,8 @@ def epochs_again(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epo
 
 
 def leap(lane: Lane, to: int) -> None:
-    """Continue after records that the lane has not seen: the epoch of what follows is not known."""
+    """Continue at the source offset `to`, after records that the lane has not seen. The epoch of the following records
+    is then not known."""
     if lane.epoch >= 0:
         lane.history.left_position = (lane.position, lane.epoch)
     lane.position, lane.epoch = to, lane.seen.go_to(to)
@@ -388,7 +401,7 @@ def leap(lane: Lane, to: int) -> None:
 
 
 def take_new(lane: Lane, ordinal: int) -> Epochs:
-    """Return the epochs still to be recorded, with runs from this ordinal on."""
+    """Return the epochs that must be recorded together with runs from this ordinal on."""
     epochs = tuple(lane.history.new_epochs)
     lane.history.new_epochs.clear()
     if not epochs and lane.history.recorded_epoch_since == ordinal and lane.history.recorded_epoch >= 0:
@@ -398,7 +411,7 @@ def take_new(lane: Lane, ordinal: int) -> Epochs:
 
 
 def known_epochs(lane: Lane, first: int) -> Epochs:
-    """Return the epochs of the ordinals from `first` on, if ledger and progress record know them."""
+    """Return the epochs of the ordinals from `first` on, according to the ledger and the progress record."""
     record = lane.record
     epochs = record.epochs if record is not None else ()
     if recorded_at(epochs, first) != UNRECORDED or not lane.history.epochs_recorded or record is None:
@@ -409,7 +422,7 @@ def known_epochs(lane: Lane, first: int) -> Epochs:
 
 
 def ends_short(lane: Lane, answer: CheckAnswer, position: int) -> bool:
-    """Return whether the source ends before the position, and no known epoch shows which of its records are new."""
+    """Return whether the source log ends before `position`, and no known epoch shows which of its records are new."""
     if lane.record is None or not 0 <= answer.source_end < position:
         return False
     return recorded_before(lane.record, known_epochs(lane, lane.resume_position.ordinal), lane.resume_ordinal) < 0

@@ -1,11 +1,12 @@
-"""Truncation of the source: an unclean election raised its epoch, lost copied records, and reuses their offsets.
+"""Handles a truncation of the source: an unclean election raised the leader epoch and lost copied records, and the
+source reuses their offsets.
 
-A fetch carries the epoch before its position, so the source's broker sees that its log diverges from what was copied
-(KIP-595, `diverging_epoch`). The copied records stay at the target; the ledger records the range with the verdict
-"truncated", and the lane goes back and copies the new records under new ordinals.
+A fetch request carries the epoch before its position, so the source broker detects that its log diverges from the
+copied records (KIP-595, `diverging_epoch`). The copied records stay in the target. The ledger records the range of
+source offsets with the verdict "truncated". The lane goes back, and copies the new records under new ordinals.
 
-That reassigns the next ordinals, as copying the records of a hole again does. So first all batches in flight are
-answered and the target is asked for its end, and no previous holder may be able to write any more.
+Like the repair of a hole, this reassigns the next ordinals. So before the lane goes back, all batches in flight must be
+answered, the target is asked for its end, and no previous holder may still be able to write.
 """
 
 from itertools import pairwise
@@ -30,7 +31,7 @@ OUT_OF_RANGE = 1
 
 
 def fetch_diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
-    """Handle a source log that differs before the position."""
+    """Handle a fetch response that says that the source log diverges before the lane's position."""
     start = lane.seen.divergence(chunk.diverging_epoch, chunk.diverging_end)
     if start >= lane.position:
         # Records that were fetched, and not copied, are gone; the position stays.
@@ -54,7 +55,7 @@ def _halt(lane: Lane, start: int, end: int) -> Effects:
 
 
 def divergence_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Effects:
-    """Handle the answer to the question whether the source still has what was copied."""
+    """Handle the answer to the question whether the source still has the copied records."""
     if lane.phase is not Phase.COPYING:
         return []
     if lane.history.unconfirmed_chunk is not None:
@@ -72,8 +73,8 @@ def divergence_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Eff
 
 
 def ask_again(lane: Lane, now: float) -> Effects:
-    """Ask again after a pause: the source had the records to be copied again, but a fetch may now wait for them in
-    vain."""
+    """Ask again after a pause whether the source still has the records to be copied again. The source had these records
+    before. If it has lost them since, a fetch waits for them in vain."""
     if lane.phase is not Phase.COPYING:
         return []
     if lane.history.unconfirmed_chunk is not None:
@@ -88,10 +89,10 @@ def ask_again(lane: Lane, now: float) -> Effects:
 
 
 def is_unconfirmed(lane: Lane, chunk: Chunk) -> bool:
-    """Return whether a truncation of what was copied may have gone unnoticed.
+    """Return whether the source may have lost copied records and the lane has not noticed it.
 
-    After a leap no epoch is known that a fetch could carry (KIP-595). The source may have lost what was copied, and may
-    have grown beyond the position since.
+    After a leap, no epoch is known that a fetch request could carry (KIP-595). The source may have lost copied records,
+    and may have grown beyond the lane's position since.
     """
     if lane.history.source_confirmed or lane.plan or chunk.end <= chunk.start:
         return False
@@ -100,8 +101,8 @@ def is_unconfirmed(lane: Lane, chunk: Chunk) -> bool:
 
 
 def confirm_source(lane: Lane, chunk: Chunk) -> Effects:
-    """Ask whether the source still has what was copied. The chunk, fetched before, waits for the answer: a later
-    truncation shows in the next fetch, which carries the chunk's epoch."""
+    """Ask whether the source still has the copied records. The chunk, which was fetched before, waits for the answer. A
+    later truncation is detected by the next fetch, which carries the chunk's epoch."""
     known = source_epochs.read_until(lane)
     if known is None:
         # The ledger knows by now that the copied records are lost. The chunk is fetched again.
@@ -131,7 +132,8 @@ def _confirmation_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> 
 
 
 def another_record(lane: Lane, now: float) -> Effects:
-    """Handle a record that is not the one to be copied again: the source has lost that one, or the map is wrong."""
+    """Handle a source record that is not the record to be copied again. Either the source has lost the record to be
+    copied again, or the map is wrong."""
     if lane.history.suspected_position == lane.position:
         return difference.vanished(lane, now)
     lane.history.suspected_position, lane.history.source_confirmed = lane.position, False
@@ -140,13 +142,14 @@ def another_record(lane: Lane, now: float) -> Effects:
 
 
 def _promised_until(lane: Lane) -> int:
-    """Return the source offset after the records that are copied again; the lane continues there."""
+    """Return the source offset after the records that are copied again. The lane continues at that offset."""
     return max(lane.position, lane.plan[-1].offset)
 
 
 def _lose_promised(lane: Lane, start: int) -> Effects:
-    """Handle a divergence of the source from what was copied while part of it is copied again. The records of that part
-    that the source still has follow, and then the records that it has instead."""
+    """Handle a divergence of the source from the copied records while some of them are copied again. The lane first
+    copies the records again that the source still has. Then it copies the records that the source has in place of the
+    lost ones."""
     record = lane.record
     end = _promised_until(lane)
     if lane.on_loss == "halt" or record is None:
@@ -172,8 +175,8 @@ def _lose_promised(lane: Lane, start: int) -> Effects:
 
 
 def left_before(lane: Lane, start: int) -> tuple[list[Run], list[tuple[int, int, int]]]:
-    """Return the runs that are still to be copied again below `start`, continued at `start`; and the same as pieces
-    (ordinal, former ordinal, length)."""
+    """Return the runs that are still to be copied again below the source offset `start`, followed by a run at `start`.
+    Also return the same records as triples (ordinal, former ordinal, length)."""
     runs: list[Run] = []
     pieces: list[tuple[int, int, int]] = []
     ordinal = lane.next_ordinal
@@ -187,14 +190,14 @@ def left_before(lane: Lane, start: int) -> tuple[list[Run], list[tuple[int, int,
 
 
 def is_settled(lane: Lane) -> bool:
-    """Return whether no batch is held or in flight, neither of the lane nor of a former holder."""
+    """Return whether neither the lane nor a former holder has a batch in memory or in flight."""
     held = lane.in_flight or lane.ready or lane.intents or lane.confirming or lane.acked != lane.next_ordinal
     return not held and not in_doubt.holds(lane, lane.next_ordinal)
 
 
 def _compare_again(lane: Lane, now: float) -> Effects:
-    """Start a pending comparison again after the cut: its findings may be about records that the source has just
-    lost."""
+    """Start a pending comparison again after a truncation, because its findings may be about records that the source
+    has just lost."""
     if lane.comparison.later_question not in lane.questions:
         return []
     lane.questions.discard(lane.comparison.later_question)
@@ -213,8 +216,8 @@ def _gone_from(lane: Lane, start: int, end: int, until: int) -> int:
 
 
 def _go_back(lane: Lane, start: int, end: int, until: int) -> Effects:
-    """Go back to `start`, where the source's log diverges. `end` is where the log of the lower epoch ends, and `until`
-    where the records that were read end."""
+    """Go back to `start`, where the source's log diverges. `end` is the offset at which the log of the lower epoch
+    ends, and `until` is the offset after the records that were read."""
     gone_from = _gone_from(lane, start, end, until)
     gone = Verdict(gone_from, until, "truncated")
     line = f"source offsets [{gone_from}, {until}) were copied, and the source has lost them: an unclean election"

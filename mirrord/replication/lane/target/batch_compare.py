@@ -1,8 +1,8 @@
 """Compares a batch in the target with the source.
 
-First, the headers are compared: in a raw copy, the checksum of the records is the same as in the source batch. If the
-checksums differ, because the batch was rebuilt by the second path or recompressed by the target, the records themselves
-are compared. A record that the source or the target no longer has cannot be compared; that is not treated as a
+First, the headers are compared: in a raw copy, the checksum of the records is the same as in the source batch. The
+checksums differ if the batch was rebuilt by the second path or recompressed by the target. Then the records themselves
+are compared. A record that the source or the target no longer has cannot be compared. This is not treated as a
 difference.
 """
 
@@ -76,9 +76,11 @@ def same_records(
     timed: bool,
     source_end: int = sys.maxsize,
 ) -> BatchFinding:
-    """Compare records. `ordinals` are pairs (ordinal, source offset), `copies` are by ordinal, `originals` by offset.
+    """Compare records of the target with records of the source.
 
-    `timed` is False if the target topic gives records the time of their append.
+    `ordinals` are pairs (ordinal, source offset). `copies` are the target's records by ordinal, and `originals` are the
+    source's records by offset. `timed` is False if the target topic sets the timestamps to the time of the append. A
+    record counts as gone from the source only if its offset is below `source_end`.
     """
     missing, equal_until, gone = -1, -1, list[int]()
     for ordinal, offset in ordinals:
@@ -108,8 +110,8 @@ def _difference(copy: DecodedRecord, original: DecodedRecord, *, timed: bool) ->
 
 
 def together(findings: Iterable[BatchFinding]) -> BatchFinding:
-    """Combine findings: a difference takes precedence, then a missing record. Within each kind, the first finding is
-    returned."""
+    """Combine findings: a difference takes precedence over a record that cannot be compared. If several findings have
+    the same outcome, the first one is returned."""
     worst, gone, equal_until = EQUAL, list[tuple[int, int]](), -1
     for finding in findings:
         if finding.outcome == "different":

@@ -2,10 +2,12 @@
 records.
 
 The writers of these batches saw different views of one source, because the log cleaner removed records in the meantime.
-So the records of one batch, without those that were removed since, are consecutive records of the source. One record
-that the source holds only once is enough to find the source offsets of a batch, and those of its other records follow
-from their order. A record that the source no longer holds is assigned a source offset only if there is exactly one way
-to do it (it is "placed"). Nothing is guessed: records that cannot be placed are reported.
+So the records of one batch, except those that were removed since, are consecutive records of the source. A record that
+the source has only once shows where the whole batch belongs. The source offsets of the other records follow from their
+order.
+
+A record that the source no longer has is assigned a source offset (it is "placed") only if exactly one offset is
+possible. Nothing is guessed: records that cannot be placed are reported.
 """
 
 import sys
@@ -23,8 +25,8 @@ from mirrord.replication.lane.target.relocation_result import Located
 from mirrord.replication.lane.target.target_scan import but_not_void
 
 LOOK_AROUND = 1_000
-"""Number of records before and after the mapped offsets that are searched; two views are expected to differ by at most
-this many."""
+"""Number of records before and after the mapped offsets that are searched. Two views of the source are expected to
+differ by at most this number of records."""
 
 
 class TargetBatch(NamedTuple):
@@ -42,7 +44,7 @@ class TargetBatch(NamedTuple):
 
 class SourceBatch(NamedTuple):
     """A source batch of the offsets [start, end), with the contents of its records by offset. If the batch is not
-    copied, there are none."""
+    copied, `contents` is empty."""
 
     start: int
     end: int
@@ -53,7 +55,7 @@ class SourceBatch(NamedTuple):
 
 
 class Unplaced(Exception):
-    """Raised when there is not exactly one way to place the records of the target; the text says why."""
+    """Raised when there is not exactly one way to place the records of the target. The message says why."""
 
 
 class Range(NamedTuple):
@@ -64,7 +66,8 @@ class Range(NamedTuple):
 
 
 def search_range(record: LaneRecord, first: int, last: int) -> Range:
-    """Return the source offsets that can hold the ordinals [first, last] and all records still to be copied again."""
+    """Return the range of source offsets in which the records of the ordinals [first, last], and all records still to
+    be copied again, can be."""
     runs = record.source_runs
     lowest = runs.at(0).ordinal
     around = list(runs.between(max(first - LOOK_AROUND, lowest), max(last, first)))
@@ -99,14 +102,14 @@ def last_below(record: LaneRecord, first: int) -> int:
 
 
 def is_open(record: LaneRecord, ordinal: int) -> bool:
-    """Return whether it is unknown which record has this ordinal once the source no longer has it, because other
-    records may have been sent under the same ordinal."""
+    """Return whether more than one record may have been sent under this ordinal. If the source no longer has the
+    record, it is then unknown which record has the ordinal."""
     regiven = 0 <= record.regiven <= ordinal
     return regiven or any(hole.first <= ordinal <= hole.last for hole in record.holes)
 
 
 class _Source:
-    """The source's records in order, and the offsets that hold none."""
+    """The source's records in order, and the offsets of source batches that are not copied."""
 
     def __init__(self, originals: Sequence[SourceBatch], searched: Range) -> None:
         self.searched = searched
@@ -126,7 +129,7 @@ class _Source:
         """Return the source offsets of `wanted` removed records, between the records at the offsets `after` and
         `behind`.
 
-        `behind` is -1 if nothing follows. `within` says whether the removed records share a target batch with the
+        `behind` is -1 if no record follows. `within` says whether the removed records share a target batch with the
         record before them and with the record after them, because the batches of the target need not be consecutive in
         the source. Raises Unplaced.
         """
@@ -151,8 +154,8 @@ class _Source:
         )
 
     def _removed_between(self, first: int, last: int) -> list[int]:
-        """Return the offsets in [first, last] whose records were removed: the source has no record there now, and the
-        lane skipped none there."""
+        """Return the offsets in [first, last] whose records were removed: the source has no record there now, and no
+        batch that the lane skipped."""
         return [
             offset
             for offset in range(first, last + 1)
@@ -170,8 +173,8 @@ def locate(
     opens: Callable[[int], bool] = lambda _: False,
     named: Callable[[int], int | None] = lambda _: None,
 ) -> Located:
-    """Return the source offset of each ordinal, the source offsets whose records are in the target twice, and those
-    whose records the target lacks.
+    """Return the source offset of each ordinal. Also return which source offsets have records that are in the target
+    twice, and which have records that the target lacks.
 
     `standing` are the lane's own batches in the order of the target log. `originals` are all source batches in
     `searched`. `covered` are the source offsets of earlier ordinals, and `before` is the last of them. `opens` says
@@ -185,8 +188,9 @@ def locate(
     counts = Counter(offset for _, offset in placed)
     twice = {offset for offset, count in counts.items() if count > 1 or _within(covered, offset)}
     left = ranges(ordinal for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is None)
-    # An undetermined record may be any source record up to `furthest`. The source records up to there that were never
-    # copied follow. A run may contain offsets that the source does not have yet, whose records were never read.
+    # An undetermined record may be any source record up to `furthest`. So source records up to there that were never
+    # copied are missing. A run may also contain offsets that the source does not have yet. Their records were never
+    # read.
     furthest = min(max((named(end - 1) or 0 for _, end in left), default=-1), searched.end - 1)
     top = max(max(counts, default=-1), covered[-1].end - 1 if covered else -1, searched.start - 1, furthest)
     lacking = [offset for offset in source.offsets if offset <= top and offset not in counts]
@@ -244,8 +248,8 @@ def _fill(
     before: int,
     opens: Callable[[int], bool],
 ) -> list[int | None]:
-    """Assign offsets to the records that were removed from the source: there must be exactly as many free offsets as
-    records. For a record whose offset stays undetermined, return None."""
+    """Assign offsets to the records that were removed from the source. There must be exactly as many free offsets as
+    records. If the offset of a record stays undetermined, it is None in the result."""
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
     removed = {batch.first + at for batch in standing for at, each in enumerate(batch.contents) if each is None}
     flat = [offset for batch in found for offset in batch]

@@ -5,27 +5,27 @@ from mirrord.replication.lane.state import Lane
 
 
 def remembers(lane: Lane) -> bool:
-    """Return whether the broker will refuse batches that are out of order for some time, because the last record that
-    it remembers of the producer is recent."""
+    """Return whether the broker remembers the lane's producer and will do so for some time, because the producer's last
+    record is recent. Such a broker refuses batches that are out of order."""
     return lane.log.entry is not None and lane.log.entry.age_ms < lane.limits.producer_expiry_ms // 2
 
 
 def next_by_entry(lane: Lane) -> int:
-    """Return the ordinal after the last one that the broker remembers, or that of the resume position if it remembers
-    none."""
+    """Return the ordinal after the last one that the broker remembers. If the broker remembers no ordinal, return the
+    ordinal of the resume position."""
     if lane.log.entry is None:
         return lane.resume_position.ordinal
     return nearest((lane.log.entry.last_sequence + 1) % SEQUENCES, lane.resume_position.ordinal)
 
 
 def went_back(lane: Lane) -> bool:
-    """Return whether the broker remembers a lower sequence than was recorded. That alone does not prove a loss."""
+    """Return whether the broker remembers a lower sequence than was recorded. This alone does not prove a loss."""
     return lane.log.entry is not None and next_by_entry(lane) < lane.resume_position.ordinal
 
 
 def is_plan_unrecorded(lane: Lane) -> bool:
-    """Return whether the log went back and the ledger does not record yet what is copied again, and under which
-    ordinals."""
+    """Return whether the target log went back and the ledger does not record yet which records are copied again under
+    which ordinals."""
     known = lane.log.went_back
     if known is None or lane.record is None:
         return False
@@ -34,7 +34,7 @@ def is_plan_unrecorded(lane: Lane) -> bool:
 
 def is_another_leader(lane: Lane) -> bool:
     """Return whether the target partition has another leader epoch than the one recorded with the resume position. This
-    is also true if none was recorded."""
+    is also true if no leader epoch was recorded."""
     return lane.resume_position.leader_epoch != lane.log.end_epoch
 
 

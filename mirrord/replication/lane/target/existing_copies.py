@@ -11,8 +11,8 @@ What = Literal["records", "contents", "times"]
 timestamps, if the target sets its own. "times": only timestamps, if records are transformed."""
 
 ENOUGH_CONTENTS = 10
-"""If this many different contents occur in both logs, that is no coincidence. If the target has fewer, all must occur
-in both."""
+"""If this number of different contents occur in both logs, that is no coincidence. If the target has fewer different
+contents, all of them must occur in both logs."""
 ENOUGH_TIMES = 3
 
 
@@ -30,8 +30,8 @@ def may_be_a_lanes(header: Header) -> bool:
 
 
 def in_common(source: Sequence[FoundRow], target: Sequence[FoundRow], what: What) -> tuple[int, int] | None:
-    """Return a source offset and a target offset that hold the same record, or None if nothing shows that there is such
-    a pair."""
+    """Return a source offset and a target offset that hold the same record, or None if there is not enough evidence of
+    such a pair."""
     known: Mapping[bytes, int] = {row.held: row.offset for row in reversed(source)}
     pairs = {row.held: (known[row.held], row.offset) for row in reversed(target) if row.held in known}
     if not pairs:

@@ -1,4 +1,4 @@
-"""Records that the target log leapt over or lost are copied again, under new ordinals."""
+"""Plans how records that the target log leapt over or lost are copied again, under new ordinals."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -15,7 +15,8 @@ from mirrord.replication.lane.target import missing_ordinals, position_rewind, t
 
 
 def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
-    """Return the facts for copying them again, to be bound before the first of these records is produced."""
+    """Return the facts that plan which records are copied again. The facts must take effect before the first of these
+    records is produced."""
     begin_at = ordinal = lane.resume_ordinal
     runs: list[Run] = []
     pieces: list[tuple[int, int, int]] = []
@@ -50,8 +51,12 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
 
 
 def kept_plan(lane: Lane, runs: Sequence[Run]) -> list[HoleFound]:
-    """Return a hole without ordinals for a plan that is recorded again, if the one that the ledger has for it ends with
-    that: records may be omitted from the plan on purpose, and the runs alone do not show how far it reaches."""
+    """Return a hole without ordinals (a `HoleFound` with an empty range) for a plan that is recorded again. Return
+    nothing unless the new record of the plan revokes the hole without ordinals that the ledger has for it.
+
+    Such a hole shows how far a plan reaches if records may be omitted from the plan on purpose. The runs alone do not
+    show this.
+    """
     begin_at, holes = runs[0].ordinal, lane.record.holes if lane.record is not None else ()
     if len(runs) == 1 or not any(hole.first > hole.last and hole.first >= begin_at for hole in holes):
         return []
@@ -59,14 +64,15 @@ def kept_plan(lane: Lane, runs: Sequence[Run]) -> list[HoleFound]:
 
 
 def _without_ordinals(lane: Lane, runs: Sequence[Run]) -> HoleFound:
-    """Return a hole without ordinals, which shows how far a plan reaches that may omit records on purpose."""
+    """Return a hole without ordinals (a `HoleFound` with an empty range). It shows how far a plan reaches if records
+    may be omitted from the plan on purpose."""
     begin_at = runs[0].ordinal
     return HoleFound(lane.id, lane.grant, begin_at - 1, begin_at - 2, begin_at, runs[-1].ordinal)
 
 
 def _may_leave_out(record: LaneRecord, runs: Sequence[Run]) -> bool:
-    """Return whether a plan passes over records that an older plan may have omitted on purpose. The runs of this plan
-    do not show that either, once the source has lost what was copied after them."""
+    """Return whether a plan skips records that an older plan may have omitted on purpose. The runs of this plan no
+    longer show this once the source has lost the records that were copied after the omitted ones."""
     if not any(hole.first > hole.last for hole in record.holes):
         return False
     held = HeldOffsets(record, runs[0].ordinal)

@@ -1,11 +1,13 @@
 """Tracks batches in doubt: while a batch that was not acknowledged may still be appended, its ordinals must not be
 reassigned.
 
-A broker that remembers the producer accepts a batch by its sequence alone, and treats a later batch of the same
-ordinals as a repeat. So if a batch in flight may have a certain ordinal, another batch with this ordinal, of another
-source epoch or with another record, would be acknowledged but not written. A lane knows the ordinals of its own
-batches; a former holder's batches may have any ordinals. The decisive time is when the lane last asked where the target
-log ends: a batch that could still arrive then may have arrived since.
+A broker that remembers the producer accepts a batch by its sequence alone. It treats a later batch with the same
+ordinals as a repeat, which it acknowledges but does not write. So while a batch in flight may have an ordinal, no other
+record may be sent under that ordinal. Records of another source epoch count as other records.
+
+A lane knows the ordinals of its own batches, but a former holder's batches may have any ordinals. The decisive time is
+when the lane last asked for the end of the target log. A batch that could be appended after that time may have been
+appended since.
 """
 
 from mirrord.replication.lane.state import Lane
@@ -29,12 +31,13 @@ def unreachable(lane: Lane) -> None:
 
 
 def answered(lane: Lane, now: float) -> None:
-    """Note that the leader of the target partition answered the question where its log ends.
+    """Note that the leader of the target partition answered the question for the end of its log.
 
-    A broker that was suspended or cut off reads data that arrived in the meantime only afterwards. So if that may have
-    happened, the request timeout is measured from this answer. That is the case if it is the first answer since a batch
-    was left in flight, or since a question was not answered, and also if it was slow. A slow answer counts only once,
-    because a broker that is always slow must not delay the lane forever.
+    A broker that was suspended or cut off from the network later reads the data that arrived in the meantime. If this
+    may have happened, the request timeout is measured from this answer. It may have happened if this is the first
+    answer since a batch was left in flight, or since a question was not answered. It may also have happened if the
+    answer was slow. A slow answer counts only once, because a broker that is always slow must not delay the lane
+    forever.
     """
     slow = (
         _is_pending(lane)
@@ -68,12 +71,12 @@ def note_end_question(lane: Lane, now: float) -> None:
 
 
 def was_given(lane: Lane, ordinal: int) -> bool:
-    """Return whether another record may have been sent under this ordinal and may have arrived.
+    """Return whether another record may have been sent under this ordinal and may have been appended.
 
-    After a takeover this is true for the next ordinal until the first acknowledgement was compared, even if the former
-    holder's time has run out: its bytes can arrive later than they should, and the lane finds them before it sends its
-    own. It is not true for later ordinals, because that comparison covers no later run and so could not end the doubt
-    about them.
+    After a takeover, this is true for the next ordinal until the first acknowledged batch has been compared with the
+    source. It is true even if the former holder's time has run out, because its batches may be appended later than they
+    should. The lane finds such batches before it sends its own. It is not true for later ordinals: the comparison does
+    not include later runs, so it could not end the doubt about them.
     """
     return (
         lane.comparison.later_pending
@@ -84,7 +87,7 @@ def was_given(lane: Lane, ordinal: int) -> bool:
 
 def assign(lane: Lane, ordinal: int) -> bool:
     """Note that a run begins at this ordinal, and return whether another record may have been sent under the same
-    ordinal. If so, this is a new doubt, which no earlier comparison of this round settles (`difference.settles`)."""
+    ordinal. If so, this is a new doubt, which no earlier comparison of this round ends (`difference.settles`)."""
     if not was_given(lane, ordinal):
         return False
     lane.comparison.compared = min(lane.comparison.compared, ordinal)

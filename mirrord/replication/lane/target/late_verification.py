@@ -1,9 +1,9 @@
-"""Compares what was written since a takeover with the source, once the former holder can no longer write.
+"""Compares the records that were written since a takeover with the source, once the former holder can no longer write.
 
-An acknowledgement may have been for a batch of the former holder. Also, the last batch that the former holder sent may
-come after everything that was acknowledged: the broker would take the lane's next batch with the same number of records
-for a repeat of it. So the lane asks for the end of the target log first, and the comparison waits until everything
-before that end is known.
+An acknowledgement may have been for a batch of the former holder. Also, the former holder's last batch may have been
+appended after all acknowledged batches. The broker would then treat the lane's next batch with the same number of
+records as a repeat. So the lane first asks for the end of the target log, and the comparison waits until all batches
+before that end are known.
 """
 
 from mirrord.kafka.rules.error_policy import NONE

@@ -14,8 +14,8 @@ LOOK_BACK_RECORDS = 10_000
 
 
 def begin(lane: Lane) -> Effects:
-    """Read the log below the recorded offset before anything is copied again. If the log went back, the lane's records
-    need not be lost. Each call reads further back than the previous one."""
+    """Read the target log below the recorded offset, before any record is copied again. Even if the log went back, the
+    lane's records may still be in it. Each call reads further back than the previous one."""
     if missing_ordinals.must_ask(lane):
         return missing_ordinals.ask_shared(lane)
     lane.log.look_back = LOOK_BACK_RECORDS if lane.log.look_back == 0 else lane.log.look_back * 8

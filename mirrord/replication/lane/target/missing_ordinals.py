@@ -1,9 +1,10 @@
-"""Ordinals that a compacted target log lacks: removed by its cleaner, or lost.
+"""Finds out why ordinals are missing in a compacted target log: its cleaner removed their records, or the log lost
+them.
 
-The log below the resume position is complete if the leader has the position's leader epoch up to there (KIP-101): then
-the cleaner removed every ordinal below the resume position that is missing. If that epoch ends earlier, the records
-from there on are lost. All other missing records are looked up by their keys
-(`mirrord.replication.lane.target.superseded_records`).
+The lane asks the leader where the leader epoch of the resume position ends in its log (KIP-101). If that epoch reaches
+up to the resume position, the log below this position is complete, and the cleaner removed all ordinals that are
+missing there. If the epoch ends earlier, the records from its end on are lost. All other missing records are looked up
+by their keys (`mirrord.replication.lane.target.superseded_records`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +36,8 @@ NOT_ASKED, NOT_KNOWN = -2, -1
 
 
 def read(lane: Lane, answer: ScanAnswer) -> Log:
-    """Note what a scanned part of the target log shows about cleaning."""
+    """Note whether the log cleaner may have removed records from the scanned part of the target log. Return that
+    part."""
     log = Log(answer.start, answer.end, answer.others, answer.compacts)
     stretches = sorted([*answer.others, *((each.base_offset, each.base_offset + each.count) for each in answer.own)])
     is_bare = Log(answer.start, answer.end, tuple(stretches), None).bare(answer.start, answer.end)[0] > 0
@@ -44,8 +46,8 @@ def read(lane: Lane, answer: ScanAnswer) -> Log:
 
 
 def must_ask(lane: Lane) -> bool:
-    """Return whether the log is compacted, and it is unknown how much of it is still the log that the resume position
-    was taken in."""
+    """Return whether the target log is compacted and it is not known up to which offset the log is unchanged since the
+    resume position was recorded."""
     return (
         lane.log.cleaned
         and lane.log.shared == NOT_ASKED
@@ -55,14 +57,14 @@ def must_ask(lane: Lane) -> bool:
 
 
 def ask_shared(lane: Lane) -> Effects:
-    """Ask how much of the log is still the one that the resume position was taken in."""
+    """Ask up to which offset the target log is unchanged since the resume position was recorded."""
     lane.stage = Stage.SHARED
     return [AskShared(ask(lane), lane.resume_position.leader_epoch)]
 
 
 def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]] = ()) -> Effects:
-    """Ask about the missing ordinals, if there are any. `lost` are ordinals (first, last) after the last of the lane's
-    own batches that were acknowledged."""
+    """Request a lookup of the missing ordinals, if there are any. `lost` are acknowledged ordinals (first, last) after
+    the last of the lane's own batches."""
     missing = [part for each in found.missing for part in _parted(each, known_until(lane))]
     behind = found.next_ordinal if lane.log.entry is None or not lane.log.cleaned else next_by_entry(lane)
     room, above = log.bare(max(found.behind, log.start), log.end)
@@ -78,8 +80,8 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
 
 
 def look_up_between(lane: Lane, found: Reading, log: Log) -> Effects:
-    """Ask about the ordinals missing between the lane's own batches, if there are any: what was lost counts as a
-    difference, and what a cleaner removed does not."""
+    """Request a lookup of the ordinals that are missing between the lane's own batches, if there are any. Records that
+    the log lost count as a difference between target and source. Records that a cleaner removed do not."""
     differs = lane.comparison.differs
     limit = (
         NEVER if differs is None else differs.first
@@ -105,12 +107,13 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
 
 
 def _planned_apart(first: int, last: int, known: int) -> list[tuple[int, int]]:
-    """Split lost ordinals into acknowledged ones and those that an earlier loss still had to copy again."""
+    """Split lost ordinals at `known`. The ordinals below it were acknowledged. The others were still to be copied again
+    after an earlier loss."""
     return [(first, last)] if last < known or first >= known else [(first, known - 1), (known, last)]
 
 
 def _newer_from(lane: Lane, found: Reading, ordinal: int) -> int:
-    """Return the target offset from which on a record is newer than the records lost from this ordinal on."""
+    """Return the lowest target offset at which a record is newer than the lost records that begin with `ordinal`."""
     runs = lane.record.target_runs if lane.record is not None else None
     known = runs.offset_of(ordinal) if runs is not None else None
     if lane.resume_position.leader_epoch >= 0 and ordinal >= known_until(lane):
@@ -121,7 +124,8 @@ def _newer_from(lane: Lane, found: Reading, ordinal: int) -> int:
 
 
 def _parted(missing: Missing, known: int) -> list[Missing]:
-    """Split off what was acknowledged: any record that a later leader appended is newer than that."""
+    """Split missing ordinals at `known`. The ordinals below it were acknowledged, so they are of the kind `lost`: any
+    record that a later leader appended is newer."""
     if missing.first >= known:
         return [missing]
     acknowledged = replace(missing, kind="lost", last=min(missing.last, known - 1))
@@ -129,7 +133,7 @@ def _parted(missing: Missing, known: int) -> list[Missing]:
 
 
 def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
-    """Split by the leader epochs in which the lane last knew the records to be in the log."""
+    """Split lost ordinals by the leader epoch in which their records were last known to be in the target log."""
     if missing.kind != "lost":
         return [missing]
     first, known = missing.first, lane.resume_position.leader_epoch
@@ -148,10 +152,14 @@ def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
 
 
 def _displaced(lane: Lane, first: int) -> Iterator[tuple[int, int]]:
-    """Yield the epochs (end, leader epoch) of the ordinals from this one on that were in the log before the resume
-    position was taken, but no longer then: later ordinals took their places, and newer records superseded theirs. Their
-    last leader epoch is not known, but it was an earlier one. A resume position that does not agree with the runs was
-    taken before these ordinals were displaced, and shows nothing."""
+    """Yield pairs (end, leader epoch) for the ordinals from `first` up to the resume position. The ordinals below `end`
+    were last in the log in that leader epoch.
+
+    Some ordinals were displaced before the resume position was recorded: the log lost their records, newer records
+    superseded them, and later ordinals took their target offsets. The last leader epoch of such ordinals is not known,
+    but it is lower than that of the resume position. If the resume position does not agree with the target runs, it was
+    recorded before the displacement. In that case, nothing is yielded.
+    """
     position, record = lane.resume_position, lane.record
     if record is None or lane.notes or position.leader_epoch < 1:
         return
@@ -165,9 +173,12 @@ def _displaced(lane: Lane, first: int) -> Iterator[tuple[int, int]]:
 
 
 def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
-    """Return the records that may have been appended after all of the lane's own batches and removed since: at most as
-    many as there is room for. A broker that remembers the producer knows how far it came, and the cleaner keeps the
-    producer's last batch."""
+    """Return the ordinals of records that may have been appended after all of the lane's own batches and removed since.
+    There are at most as many as there is room for.
+
+    If the broker remembers the producer, these ordinals need not be searched for. Such a broker knows the producer's
+    last ordinal, and the cleaner keeps the producer's last batch.
+    """
     limit = lane.sent_below if lane.takeover.knows_sent else NEVER
     # To resume in a hole, or after one that is still to be mended, would copy its records under two ordinals.
     recorded = lane.record.holes if lane.record is not None else ()
@@ -180,7 +191,8 @@ def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
 
 
 def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> list[Verdict]:
-    """Return the source offsets of lost records that are not copied again, because the target has newer ones."""
+    """Return verdicts on the source offsets of lost records that are not copied again, because the target has newer
+    records of the same keys. `again` are the ordinals (first, last) that are copied again."""
     kept = {ordinal for first, last in again for ordinal in range(first, last + 1)}
     verdicts: list[Verdict] = []
     for first, last in lane.log.lost_ordinals:
@@ -196,28 +208,33 @@ def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) 
 
 
 def pieces_copied_again(lane: Lane, record: LaneRecord) -> Iterator[tuple[int, int, int]]:
-    """Yield the pieces (ordinal, offset, length) of what the log has lost and that is copied again in another order."""
+    """Yield the pieces (ordinal, source offset, length) of lost records that are copied again, if only some of the lost
+    records are."""
     for first, last in lane.log.copied_again or ():
         yield from source_epochs.mapped(record, first, last)
 
 
 def go_back(lane: Lane, kept: tuple[tuple[int, int], ...], ordinal: int) -> None:
-    """Copy only these ordinals again, from this one on. Nothing is forgotten until that is in the ledger, and with it
-    the ordinal from which a former resume position is no longer valid (`position_rewind`): if the ledger does not
-    accept the fact, the lane looks the ordinals up again."""
+    """Copy only the ordinals in `kept` again, from `ordinal` on.
+
+    The lane keeps its former position until this plan is in the ledger. The same fact says from which ordinal on a
+    former resume position is no longer valid (`position_rewind`). If the fact does not take effect, the lane looks up
+    the missing ordinals again.
+    """
     remember_position(lane)
     lane.log.copied_again, lane.log.copied_again_until = kept, copied_again_until(lane, ordinal)
 
 
 def remember_position(lane: Lane) -> None:
-    """Keep the position from before the log went back, until the ledger records what is copied again. A retry begins
-    there: the new position may be above a hole, which nothing would read again."""
+    """Keep the position from before the log went back, until the ledger records what is copied again. A retry begins at
+    that position, because the new position may be above a hole, and the hole would not be read again."""
     count = len(lane.record.rewinds) if lane.record is not None else 0
     lane.log.went_back = WentBack(lane.resume_position, lane.recorded_position, lane.acknowledged, count)
 
 
 def forget(lane: Lane) -> None:
-    """Forget the look-up, because a new round begins."""
+    """Forget the lookup, because a new round begins. If the ledger does not record yet what is copied again, return to
+    the position from before the log went back."""
     if (known := lane.log.went_back) is not None and is_plan_unrecorded(lane):
         lane.resume_position, lane.recorded_position = known.resume_position, known.recorded_position
         lane.acknowledged = known.acknowledged
@@ -227,8 +244,8 @@ def forget(lane: Lane) -> None:
 
 
 def _note_acknowledged(lane: Lane) -> None:
-    """Note what was acknowledged since the lane last resumed, in the leader epoch in which it was. The resume position
-    may have another one: it is held back while a comparison is pending."""
+    """Note which ordinals were acknowledged since the lane last resumed, and in which leader epoch. The resume position
+    may have another leader epoch, because it is held back while a comparison is pending."""
     acked, resumed = lane.acked, lane.resumed_at
     later = [each for each in lane.acknowledged if each[0] > acked]
     # The leader epoch of the resume position applies to what is below it.
@@ -241,7 +258,8 @@ def _note_acknowledged(lane: Lane) -> None:
 
 def note_lost(lane: Lane, ordinal: int) -> None:
     """Note that the target log has lost the acknowledged records from this ordinal on, and in which leader epochs of
-    target and source they were copied. Until they are acknowledged again, what others write counts as newer."""
+    target and source they were copied. Until these records are acknowledged again, records of other writers count as
+    newer."""
     known, record = lane.resume_position, lane.record
     if ordinal >= known.ordinal or known.leader_epoch < 0 or record is None:
         return
@@ -266,8 +284,8 @@ def other_records_from(lane: Lane, ordinal: int) -> None:
 
 
 def lost_ordinals(lane: Lane, first: int) -> tuple[tuple[int, int], ...]:
-    """Return the acknowledged ordinals from this one on, without those whose records were acknowledged under later
-    ones."""
+    """Return the acknowledged ordinals (first, last) from `first` on. Ordinals of records that were acknowledged again
+    under later ordinals are omitted."""
     holes = lane.record.holes if lane.record is not None else ()
     refused, _ = _refused(lane, first)
     void = [part for hole in holes for part in uncovered((hole.first, hole.last + 1), refused)]
@@ -275,16 +293,16 @@ def lost_ordinals(lane: Lane, first: int) -> tuple[tuple[int, int], ...]:
 
 
 def copied_again_until(lane: Lane, first: int) -> int:
-    """Return the ordinal at which the lane continues after the records that it lost from this ordinal on. That includes
-    records that were still to be copied again because of holes."""
+    """Return the ordinal at which the lane continues after the records that it lost from `first` on. These include
+    records of holes that were still to be copied again."""
     return max(_planned_until(lane), _refused(lane, first)[1])
 
 
 def _planned_until(lane: Lane) -> int:
-    """Return the ordinal after the last one that was acknowledged, or that is to be copied again because its record
-    was.
+    """Return the ordinal after the last acknowledged one. If lost records were still to be copied again, return the
+    ordinal after the last one of these records.
 
-    Records that an earlier loss still had to copy again may have been superseded since, like those that were lost now.
+    Like the records that were lost now, such records may have been superseded since.
     """
     known, record = known_until(lane), lane.record
     if record is None or not _copies_lost_records(record, known):
@@ -298,12 +316,14 @@ def _copies_lost_records(record: LaneRecord, ordinal: int) -> bool:
 
 
 def _refused(lane: Lane, first: int) -> tuple[list[Interval], int]:
-    """Return the ordinals [start, end) of holes, from this one on, whose records were still to be copied again, and the
-    ordinal at which the lane continues after them. Return none unless nothing else was still to be copied again: then
-    they are appended in their former order.
+    """Return the ordinals [start, end) of holes, from `first` on, whose records were still to be copied again. Also
+    return the ordinal at which the lane continues after these records.
 
-    The runs show which ones these are. The number of ordinals since a hole does not: some of its records may have been
-    left out, or may have become another hole, so that the rest is under other ordinals than planned.
+    If any other records were still to be copied again, return no ordinals: all of these records are then appended in
+    their former order.
+
+    The runs show which ordinals these are. The number of ordinals since a hole does not show it: some records of the
+    hole may have been omitted or may have become another hole, and then the rest has other ordinals than planned.
     """
     record, known = lane.record, known_until(lane)
     if record is None or _copies_lost_records(record, known):
@@ -324,14 +344,15 @@ def _refused(lane: Lane, first: int) -> tuple[list[Interval], int]:
 
 
 def _void(record: LaneRecord, first: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the pieces (ordinal, offset, length) of the ordinals [first, end) that are in holes, ascending."""
+    """Yield the pieces (ordinal, offset, length) of the ordinals [first, end) that are in holes, in ascending order."""
     for hole in sorted(record.holes, key=lambda each: each.first):
         if not hole.is_open:
             yield from mapped(record, max(hole.first, first), min(hole.last, end - 1))
 
 
 def _ordinals_of(pieces: Sequence[tuple[int, int, int]], offset: int, length: int) -> Iterator[Interval]:
-    """Yield the ordinals [start, end) of the source offsets, each offset once."""
+    """Yield the ordinals [start, end) that the pieces map to the `length` source offsets from `offset` on. Each source
+    offset is used only once."""
     wanted = [(offset, offset + length)]
     for ordinal, begin, count in pieces:
         for start, end in list(within((begin, begin + count), wanted)):
@@ -340,7 +361,10 @@ def _ordinals_of(pieces: Sequence[tuple[int, int, int]], offset: int, length: in
 
 
 def known_until(lane: Lane) -> int:
-    """Return the ordinal after the last acknowledged one, whatever the log lost since: what others wrote before it is
-    appended again is newer. The resume position is held back while a comparison is pending."""
+    """Return the ordinal after the last acknowledged one, even if the target log has lost records since.
+
+    Until a lost record is appended again, records of other writers are newer. The resume position alone does not show
+    this ordinal, because it is held back while a comparison is pending.
+    """
     reached = lane.acknowledged[-1][0] if lane.acknowledged else 0
     return max(lane.resume_position.ordinal, lane.acked, reached)

@@ -1,9 +1,10 @@
 """Determines which saved resume positions are still valid after the target log went back and ordinals were reassigned.
 
-A resume position is an ordinal, and the ledger maps ordinals to source records. If a holder reassigns ordinals and ends
-before it saves a lower resume position, the next holder reads the old position, which refers to the old map. In a
-compacted target topic that would lose records: the next holder would look up records that were never copied as if the
-log had lost them. So the fact that reassigns ordinals also records up to which resume position older ones are valid.
+A resume position is an ordinal, and the ledger maps ordinals to source records. A holder may reassign ordinals and end
+before it saves a lower resume position. The next holder then reads the old position, which refers to the old map. In a
+compacted target topic, this would lose records: the next holder would look up records that were never copied, as if the
+log had lost them. So the fact that reassigns ordinals also records a resume position: older positions above it are no
+longer valid.
 """
 
 import sys
@@ -25,11 +26,12 @@ holder, not of a former one."""
 def rewound_by(
     lane: Lane, runs: Sequence[Run], position: ResumePosition, epochs: Sequence[tuple[int, int]] = ()
 ) -> Rewound | None:
-    """Return what the fact about these runs has to record, or None if no older resume position can be higher.
+    """Return the `Rewound` that the fact about these runs has to record, or None if no older resume position can be too
+    high.
 
-    `position`: everything below it is known to be in the target log. `epochs`: the source's leader epochs (ordinal,
-    epoch) in the same fact. A record of another epoch is another record, even at the same source offset.
-    Acknowledgements of ordinals that are reassigned are forgotten.
+    `position` is a resume position: all records below it are known to be in the target log. `epochs` are the source's
+    leader epochs (ordinal, epoch) in the same fact. A record of another epoch is another record, even at the same
+    source offset. Acknowledgements of ordinals that are reassigned are forgotten.
     """
     record = lane.record
     if record is None or not runs or missing_ordinals.known_until(lane) <= runs[0].ordinal:
@@ -51,8 +53,8 @@ def _first_changed(known: Runs, runs: Sequence[Run]) -> int:
 
 
 def valid_position(progress: Progress, record: LaneRecord | None) -> tuple[ResumePosition, int]:
-    """Return the resume position that is valid, and the ordinal up to which its acknowledgements refer to the current
-    map."""
+    """Return the resume position that is still valid according to a progress record and the ledger. Also return the
+    ordinal up to which the acknowledgements in the progress record refer to the current map."""
     positions = [ResumePosition(progress.ordinal, progress.target_offset, progress.leader_epoch)]
     reached = progress.ordinal
     for number, (grant, each) in enumerate(record.rewinds if record is not None else ()):

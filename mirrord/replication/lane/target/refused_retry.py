@@ -1,9 +1,9 @@
 """Retries refused records, because the configs of the target topic decide which records it accepts.
 
-The source topic may have been altered right before the record was written, and the target topic follows a few seconds
-later. So a decision about a record is only made if the target refuses it under configs that were in sync with the
-source's before the record was sent. A lane that is halted before such a record reads the configs of the target topic
-from time to time, and resumes when they have changed, no matter who changed them.
+The configs of the source topic may have been altered right before the record was written, and the target topic gets the
+change a few seconds later. So a decision about a record is made only if the target configs were in sync with the source
+configs before the record was sent. A lane that is halted before a refused record reads the configs of the target topic
+from time to time. It resumes when they have changed, no matter who changed them.
 """
 
 from mirrord.kafka.protocol.errors import ErrorCode
@@ -31,7 +31,7 @@ NOT_BY_SETTINGS = frozenset({ErrorCode.CORRUPT_MESSAGE})
 
 
 def batch_refused(lane: Lane, error: int, batch: Batch) -> Effects:
-    """Handle a batch that the target refuses, now that nothing is in flight any more."""
+    """Handle a batch that the target refuses, now that no batch is in flight."""
     if error not in TOO_LARGE | BY_RECORD | BY_BATCH:
         return halt(
             lane,

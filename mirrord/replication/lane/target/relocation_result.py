@@ -1,4 +1,4 @@
-"""The result of the search for a lane's batches in the source."""
+"""The result of searching the source for the records of a lane's batches."""
 
 import msgspec
 
@@ -18,8 +18,9 @@ class Located(msgspec.Struct, frozen=True):
     end: int
     """[start, end) is the range of source offsets in which the records of the batches were found."""
     epochs: tuple[tuple[int, int], ...] = ()
-    """(source offset, leader epoch of the source) wherever the epoch changes, ascending; -1: it is not known."""
+    """Pairs (source offset, leader epoch of the source) for each change of the epoch, in ascending order. The epoch is
+    -1 if it is not known."""
     open: tuple[tuple[int, int], ...] = ()
     """Ordinals [start, end) whose records could not be determined."""
     source_start: int = 0
-    """The start of the source log when it was searched."""
+    """The log start offset of the source when the source was searched."""

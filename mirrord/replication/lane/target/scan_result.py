@@ -35,7 +35,7 @@ class Log(NamedTuple):
 
 
 class Missing(msgspec.Struct, frozen=True, array_like=True):
-    """Ordinals [first, last] that the target log does not hold, although it may have held them."""
+    """Ordinals [first, last] that are not in the target log, although they may have been in it."""
 
     kind: Literal["between", "last", "lost"]
     """`between`: these ordinals are between two of the lane's own batches. `last`: they are after all of the lane's own
@@ -43,18 +43,17 @@ class Missing(msgspec.Struct, frozen=True, array_like=True):
     first: int
     last: int
     above: int
-    """A record of the same key at or above this target offset is newer."""
+    """A record of the same key at or above this target offset is newer than the missing record."""
     has_room: bool
-    """Whether the log has at least as many empty offsets there, so that a cleaner may have removed all of these
-    records."""
+    """Whether the log has at least as many empty offsets at this place as there are missing ordinals. If so, a cleaner
+    may have removed all of their records."""
     leader_epoch: int = -1
     """For `lost`: the target's leader epoch in which these records were last in the log. A record from a later epoch is
     newer."""
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """The result of comparing the lane's own batches, in the part of the log that was read, with what was expected
-    there."""
+    """The result of reading a part of the target log: the lane's own batches there, compared with what was expected."""
 
     next_ordinal: int
     """One more than the last ordinal in the log."""
@@ -69,7 +68,8 @@ class Reading(msgspec.Struct, frozen=True):
     """The lowest target offset of a batch that was neither acknowledged to this attempt nor compared with the
     source."""
     void: int = NOWHERE
-    """The first ordinal of a hole that contains batches, though their records are to follow under later ordinals."""
+    """The first ordinal of a hole in which batches were found, although their records were to be copied under later
+    ordinals."""
     missing: tuple[Missing, ...] = ()
     """Ordinals that are missing in a compacted log. It is not known yet whether they are holes."""
     behind: int = 0

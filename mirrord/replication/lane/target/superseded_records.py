@@ -20,16 +20,16 @@ from mirrord.model.intervals import ranges
 from mirrord.replication.lane.target.scan_result import Missing
 
 MOST_MISSING = 500_000
-"""Largest number of records that are looked up by their keys; each takes about 200 bytes of memory."""
+"""Largest number of missing records that are looked up by their keys. Each record takes about 200 bytes of memory."""
 MOST_LAST = 100_000
-"""The same limit for records that may never have been appended."""
+"""Largest number of records of the kind `last` that are looked up by their keys. They may never have been appended."""
 
 
 class AskSuperseded(msgspec.Struct, frozen=True):
     """Look up the missing records in the source, and their keys in the target log up to its current end.
 
-    The current end may be higher than `end`, the one that the lane knows: a record that superseded a missing one may
-    have been removed since, because of an even later one.
+    The current end may be higher than `end`, which is the end that the lane knows. A record that superseded a missing
+    one may have been removed since, because an even later record followed.
     """
 
     question: int
@@ -48,9 +48,9 @@ class SupersededAnswer(msgspec.Struct, frozen=True):
     again: tuple[tuple[int, int], ...] = ()
     """Ordinals (first, last) that are missing and not superseded, ascending; none of the kind `last`."""
     until: int = -1
-    """Ordinals of the kind `last` below this one were appended and removed by the cleaner."""
+    """Ordinals of the kind `last` below this one were appended, and then removed by the cleaner."""
     trouble: str = ""
-    """Why this cannot be decided, in one line for people."""
+    """Why the records to copy again cannot be determined, in one line for the operator."""
 
 
 class AskShared(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class AskShared(msgspec.Struct, frozen=True):
 
 
 class SharedAnswer(msgspec.Struct, frozen=True):
-    """The newest leader epoch of the target log that is not above the requested one, and the offset at which it
+    """The newest leader epoch of the target log that is not above the requested one, and the offset at which that epoch
     ends."""
 
     question: int
@@ -71,7 +71,7 @@ class SharedAnswer(msgspec.Struct, frozen=True):
 
 
 class SupersededJudge:
-    """Decides about the missing records of one look-up. It receives first the missing records, as read from the source,
+    """Decides about the missing records of one look-up. It first receives the missing records, as read from the source,
     and then the records of the target log."""
 
     def __init__(self, asked: AskSuperseded) -> None:
@@ -87,16 +87,20 @@ class SupersededJudge:
         self._wanted.setdefault(key, []).append((missing, ordinal, time_ms))
 
     def gone(self, missing: Missing, ordinal: int, *, by_retention: bool) -> None:
-        """Note that the source no longer has a missing record. If the log cleaner removed it there, a newer one
-        follows."""
+        """Note that the source no longer has a missing record.
+
+        `by_retention` says that the record is below the log start offset of the source. Otherwise the log cleaner may
+        have removed the record from the source. In that case, a newer record of the same key follows.
+        """
         if not by_retention or missing.has_room:
             self._gone.add(ordinal)
 
     def see(self, offset: int, key: Hashable, time_ms: int, leader_epoch: int, sequence: int = -1) -> None:
-        """Process a committed record of the target log. `sequence` is its sequence if the lane wrote it, otherwise -1.
+        """Process a committed record of the target log. `sequence` is the record's sequence if the lane wrote the
+        record, otherwise -1.
 
-        A record of the lane with a lower ordinal is older than a missing one, wherever it is in the log: a holder may
-        have begun to copy lost records again, and may have ended before it saved a position.
+        A record of the lane with a lower ordinal is older than a missing record, wherever it is in the log. A holder
+        may have begun to copy lost records again, and may have ended before it saved a position.
         """
         wanted = self._wanted.get(key)
         if wanted is None:
@@ -140,7 +144,7 @@ class SupersededJudge:
 
 
 def too_many(missing: Sequence[Missing]) -> str:
-    """Return why this number of records cannot be looked up, or an empty text."""
+    """Return why this number of records cannot be looked up, or an empty string."""
     count = sum(each.last - each.first + 1 for each in missing)
     if count <= MOST_MISSING:
         return ""

@@ -14,10 +14,11 @@ from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 
 
 def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = None) -> Reading:
-    """Follow the lane's own batches from the one that should begin with the ordinal `expected`.
+    """Compare the lane's own batches with the ordinals that are expected. The first batch should begin with the ordinal
+    `expected`.
 
-    Ordinals between two batches that are not in the log are `missing` if a log cleaner may have removed their records,
-    and otherwise a hole.
+    Ordinals between two batches that are not in the log are `missing` if a log cleaner may have removed their records.
+    Otherwise they are a hole.
     """
     record = lane.record
     mended = record.holes if record is not None else ()
@@ -50,8 +51,8 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
 
 
 def placed(lane: Lane, runs: Runs, ordinal: int, target_offset: int, count: int = 1) -> tuple[TargetRun, ...]:
-    """Map these ordinals to the target offsets from `target_offset` on. Return the fact that records this, or nothing
-    if the runs already contain it."""
+    """Map these ordinals to the target offsets from `target_offset` on. Return the fact that records this mapping, or
+    an empty tuple if the runs already contain it."""
     inside = runs.beginning_in(ordinal + 1, ordinal + count - 1)
     if runs.offset_of(ordinal) == target_offset and all(
         run.offset - run.ordinal == target_offset - ordinal for run in inside
@@ -73,9 +74,11 @@ def holds_position(lane: Lane, own: Sequence[OwnBatch]) -> bool:
 
 
 def is_later(lane: Lane, batch: OwnBatch) -> bool:
-    """Return whether a later leader than that of the resume position appended the batch. If so, records before the
-    batch may be lost, even if it is below the resume position: an acknowledgement does not say which leader gave it,
-    and a new leader may lack records before those that it appended."""
+    """Return whether a later leader than that of the resume position appended the batch.
+
+    If so, records before the batch may be lost, even if the batch is below the resume position. An acknowledgement does
+    not say which leader gave it, and a new leader may lack records before those that it appended.
+    """
     return batch.leader_epoch > lane.resume_position.leader_epoch >= 0
 
 
@@ -89,8 +92,8 @@ def after_position(lane: Lane, own: Sequence[OwnBatch]) -> tuple[Sequence[OwnBat
 
 
 def first_offset_of(lane: Lane, position: ResumePosition) -> int:
-    """Return the target offset from which the records after a resume position of this attempt are stored. It is below
-    the target offset of that position if the log went back and the records were appended afterwards."""
+    """Return the target offset from which the records after a resume position of this attempt are stored. If the log
+    went back and the records were appended again, that offset is below the target offset of the position."""
     known = lane.record.target_runs.offset_of(position.ordinal) if lane.record is not None else None
     found = (
         lane.comparison.later_begins_at
@@ -101,8 +104,8 @@ def first_offset_of(lane: Lane, position: ResumePosition) -> int:
 
 
 def begins_at(lane: Lane, own: Sequence[OwnBatch]) -> None:
-    """Note where the records that are compared later begin: it may be one of these batches, at a lower target offset
-    than before."""
+    """Note the target offset at which the records that are compared later begin. One of these batches may begin at a
+    lower target offset than the one noted before."""
     if lane.comparison.later_from is None:
         return
     first = lane.comparison.later_from.ordinal
@@ -115,7 +118,7 @@ def begins_at(lane: Lane, own: Sequence[OwnBatch]) -> None:
 
 def ordinal_at(lane: Lane, target_offset: int) -> int:
     """Return the ordinal at a target offset according to the ledger, or the next ordinal if the lane has no record
-    there; at most that of the resume position."""
+    there. The result is at most the ordinal of the resume position."""
     runs = lane.record.target_runs if lane.record is not None else Runs()
     at = runs.floor(target_offset, 0, len(runs))
     ordinal = runs.at(at).ordinal + target_offset - runs.at(at).offset if at >= 0 else 0
@@ -123,8 +126,8 @@ def ordinal_at(lane: Lane, target_offset: int) -> int:
 
 
 def ordinal_before(lane: Lane, target_offset: int) -> int:
-    """Return the ordinal after the last one that the ledger has below a target offset; at most that of the resume
-    position."""
+    """Return the ordinal after the last one that the ledger has below a target offset. The result is at most the
+    ordinal of the resume position."""
     runs = lane.record.target_runs if lane.record is not None else Runs()
     at = runs.floor(target_offset - 1, 0, len(runs))
     if at < 0:
@@ -135,8 +138,8 @@ def ordinal_before(lane: Lane, target_offset: int) -> int:
 
 
 def _after_hole(lane: Lane, ordinal: int) -> int:
-    """Return the ordinal, or the first one after the hole if a hole contains it. Runs count consecutive offsets, but in
-    a hole, these offsets belong to records of other writers."""
+    """Return the ordinal, or the first ordinal after the hole if a hole contains it. Runs count consecutive offsets,
+    but the offsets of a hole belong to records of other writers."""
     holes = lane.record.holes if lane.record is not None else ()
     return max([ordinal, *(hole.last + 1 for hole in holes if not hole.is_open and hole.first < ordinal <= hole.last)])
 
@@ -156,9 +159,11 @@ def but_not_void(holes: Sequence[HoleFound], first: int, last: int) -> list[tupl
 
 
 def displaced_at(lane: Lane, others: Sequence[Interval]) -> int | None:
-    """Return the first target offset at which the log has batches of other writers, but the ledger has records of the
-    lane below the resume position. A new leader lacked these records, and their offsets were reused. Return None if
-    there is no such offset."""
+    """Return the first target offset at which the log has a batch of another writer, but the ledger has a record of the
+    lane below the resume position. Return None if there is no such offset.
+
+    At such an offset, a new leader lacked the lane's record, and the offset was reused.
+    """
     runs = lane.record.target_runs if lane.record is not None else Runs()
     for start, end in others:
         first = max(runs.floor(start, 0, len(runs)), 0)
@@ -175,14 +180,14 @@ def displaced_at(lane: Lane, others: Sequence[Interval]) -> int | None:
 
 def begins_late(lane: Lane, own: Sequence[OwnBatch], start: int) -> bool:
     """Return whether the first of the lane's own batches at or after target offset `start` has a higher ordinal than
-    the ledger has there, and no hole explains it."""
+    the ledger has there, and no hole explains the difference."""
     first, wanted = nearest(own[0].base_sequence, lane.resume_position.ordinal), ordinal_at(lane, start)
     holes = lane.record.holes if lane.record is not None else ()
     return first > wanted and not any(hole.first <= wanted and first <= hole.last + 1 for hole in holes)
 
 
 def halt_on_repeat(lane: Lane, doubled: tuple[int, int, int]) -> Effects:
-    """Halt, because the target log holds some ordinals twice. Nothing that the lane could do would correct that."""
+    """Halt, because the target log holds some ordinals twice. The lane cannot correct this."""
     first, end, target_offset = doubled
     offset = lane.record.source_runs.offset_of(first) if lane.record is not None else None
     start = -1 if offset is None else offset

@@ -9,7 +9,7 @@ class AskConfigs(msgspec.Struct, frozen=True):
 
     question: int
     sync: bool
-    """Whether to alter the configs that differ from the source first, if the flow keeps them in sync."""
+    """Whether the configs that differ from the source must be altered first, if the flow keeps them in sync."""
 
 
 class ConfigsAnswer(msgspec.Struct, frozen=True):

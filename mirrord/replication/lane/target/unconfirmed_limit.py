@@ -1,8 +1,8 @@
 """Limits how far a lane copies ahead of its resume position.
 
-A sequence identifies an ordinal only if it is less than 2^30 away from a known one. After a crash, the known ordinal is
-the resume position. The resume position waits for comparisons with the source and for target offsets that were not read
-yet. While the records for these cannot be read, it does not advance.
+A sequence identifies an ordinal only if it is less than 2^30 away from a known ordinal. After a crash, the known
+ordinal is that of the resume position. The resume position waits for comparisons with the source, and until all target
+offsets below it have been read. It does not advance while the required records cannot be read.
 """
 
 from mirrord.kafka.protocol.sequence import SEQUENCES
@@ -10,8 +10,8 @@ from mirrord.replication.lane.lane_report import resume_position
 from mirrord.replication.lane.state import Lane
 
 MOST = SEQUENCES // 4
-"""Number of acknowledged records above the resume position at which the lane stops fetching; the records that it holds
-in memory then are far fewer than this number."""
+"""Number of acknowledged records above the resume position at which the lane stops fetching. The lane then holds far
+fewer records than this number in memory."""
 
 
 def is_over(lane: Lane) -> bool:
@@ -22,7 +22,7 @@ def is_over(lane: Lane) -> bool:
 
 
 def line(lane: Lane) -> str:
-    """Return why the lane does not copy, for people; empty if it may."""
+    """Return why the lane does not copy, in one line for the operator. Return an empty string if it may copy."""
     if not is_over(lane):
         return ""
     known = resume_position(lane).ordinal
