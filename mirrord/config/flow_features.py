@@ -1,7 +1,7 @@
 """The tasks of a flow in addition to copying records.
 
 These are syncing groups, topic configs and ACLs, and writing heartbeats and records for Kafka's own tools. Each struct
-is one table of a flow in conf.toml. Regexes match whole names.
+is one table of a flow in conf.toml. A regex must match the whole name.
 """
 
 import re
@@ -114,7 +114,7 @@ class GroupsConfig(msgspec.Struct, frozen=True):
 
 
 class SyncConfig(msgspec.Struct, frozen=True):
-    """Which configs and ACLs of a target topic are kept in sync with the source topic."""
+    """Which configs and ACLs of a target topic are kept in sync with those of the source topic."""
 
     configs: Annotated[bool, Key(BOOLEAN, "Whether topic configs are synced.")] = True
     exclude_configs: Annotated[
@@ -153,8 +153,8 @@ class SyncConfig(msgspec.Struct, frozen=True):
 
 
 class HeartbeatsConfig(msgspec.Struct, frozen=True):
-    """Heartbeats as MirrorMaker 2 writes them: records in a topic `heartbeats`, which a flow copies like any other
-    topic."""
+    """Heartbeats in MirrorMaker 2's format. They are records in the topic `heartbeats`, which a flow copies like any
+    other topic."""
 
     emit: Annotated[
         EmitOn,
@@ -177,7 +177,7 @@ class HeartbeatsConfig(msgspec.Struct, frozen=True):
 
 
 class Mm2RecordsConfig(msgspec.Struct, frozen=True):
-    """The records that MirrorMaker 2's clients (RemoteClusterUtils, MirrorClient, the formatters) read."""
+    """Records that mirrord writes for clients of MirrorMaker 2 (RemoteClusterUtils, MirrorClient, the formatters)."""
 
     checkpoints: Annotated[
         bool,
@@ -219,7 +219,7 @@ class Mm2RecordsConfig(msgspec.Struct, frozen=True):
 
 
 class FromMm2Config(msgspec.Struct, frozen=True):
-    """How mirrord continues copies that MirrorMaker 2 has made.
+    """How mirrord takes over copies that MirrorMaker 2 has made.
 
     These keys apply to partitions that mirrord has not copied yet and that already hold records at the target.
     """
@@ -262,7 +262,7 @@ class FromMm2Config(msgspec.Struct, frozen=True):
 class RecordsConfig(msgspec.Struct, frozen=True):
     """Policies that filter or change records.
 
-    Topics with such a policy are copied record by record instead of in whole batches.
+    Topics to which a filter or transform applies are copied record by record instead of in whole batches.
     """
 
     topics: Annotated[tuple[str, ...], Key(REGEXES, "Source topics to which the policies apply.")] = (".*",)
