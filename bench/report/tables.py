@@ -264,7 +264,7 @@ def topics(results: Sequence[Result]) -> list[Table]:
     return [
         Table(stands, head, gaps),
         Table(
-            "Seconds from the creation of a topic to its first record in the target, while the busy topic is copied",
+            "Seconds from the creation of a topic to its first record in the target, while a busy topic is copied",
             ["engine, what", "least", "median", "most", "goal at most", "repetitions"],
             waits,
         ),
@@ -373,7 +373,7 @@ def discovery(results: Sequence[Result]) -> list[Table]:
         for rest in each["rests"]
     ]
     return [
-        Table(f"CPU-seconds of one check of {size}", ["round", "rounds", "median", "most", "goal at most"], costs),
+        Table(f"CPU-seconds to check {size} for changes", ["round", "rounds", "median", "most", "goal at most"], costs),
         Table(f"CPU time while nothing changes, for {size}", ["what", "of a core", "goal at most", "seconds"], rests),
     ]
 

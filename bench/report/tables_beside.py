@@ -39,7 +39,7 @@ def catch_up(results: Sequence[Result]) -> list[Table]:
         ratios.append(_ratios(each))
     return [
         Table(
-            f"Copying a backlog, without the first {WARM_SHARE:.0%} of its records",
+            f"Copying a backlog; the first {WARM_SHARE:.0%} of its records are not measured",
             [
                 "backlog: copier",
                 "bytes in a batch",
