@@ -1,7 +1,8 @@
-"""The tasks of a flow in addition to copying records.
+"""The settings of a flow that go beyond copying records unchanged.
 
-These are syncing groups, topic configs and ACLs, and writing heartbeats and records for Kafka's own tools. Each struct
-is one table of a flow in conf.toml. Regexes match whole names.
+A flow can sync consumer groups, topic configs and ACLs. It can write heartbeats, and records for the clients of
+MirrorMaker 2. It can continue the copies that MirrorMaker 2 made, and it can filter or change records. Each struct is
+one table of a flow in conf.toml. Regexes match whole names.
 """
 
 import re
@@ -43,7 +44,7 @@ UNWANTED_CONFIGS = (
 MONTH_MS = 30 * 86_400_000
 EVERY = duration(100, MONTH_MS)
 REFRESH = either("never", EVERY, None)
-"""The kind of an interval between polls. "never" means that nothing is polled after the daemon's start."""
+"""The allowed values for the interval between two polls. "never" means that the daemon polls only when it starts."""
 _FACTOR = either("broker", number(1, 32_767))
 _SEPARATOR = re.compile(r"[A-Za-z0-9._-]{1,16}")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
