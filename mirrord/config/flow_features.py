@@ -1,7 +1,8 @@
-"""The tasks of a flow in addition to copying records.
+"""The settings of a flow that go beyond copying records unchanged.
 
-These are syncing groups, topic configs and ACLs, and writing heartbeats and records for Kafka's own tools. Each struct
-is one table of a flow in conf.toml. A regex must match the whole name.
+A flow can sync consumer groups, topic configs and ACLs. It can write heartbeats, and records for the clients of
+MirrorMaker 2. It can continue the copies that MirrorMaker 2 made, and it can filter or change records. Each struct is
+one table of a flow in conf.toml. Regexes match whole names.
 """
 
 import re
@@ -43,7 +44,7 @@ UNWANTED_CONFIGS = (
 MONTH_MS = 30 * 86_400_000
 EVERY = duration(100, MONTH_MS)
 REFRESH = either("never", EVERY, None)
-"""The kind of an interval between polls. "never" means that nothing is polled after the daemon's start."""
+"""The allowed values for the interval between two polls. "never" means that the daemon polls only when it starts."""
 _FACTOR = either("broker", number(1, 32_767))
 _SEPARATOR = re.compile(r"[A-Za-z0-9._-]{1,16}")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -114,7 +115,7 @@ class GroupsConfig(msgspec.Struct, frozen=True):
 
 
 class SyncConfig(msgspec.Struct, frozen=True):
-    """Which configs and ACLs of a target topic are kept in sync with those of the source topic."""
+    """Which configs and ACLs of a target topic are kept in sync with the source topic."""
 
     configs: Annotated[bool, Key(BOOLEAN, "Whether topic configs are synced.")] = True
     exclude_configs: Annotated[
@@ -153,8 +154,8 @@ class SyncConfig(msgspec.Struct, frozen=True):
 
 
 class HeartbeatsConfig(msgspec.Struct, frozen=True):
-    """Heartbeats in MirrorMaker 2's format. They are records in the topic `heartbeats`, which a flow copies like any
-    other topic."""
+    """Heartbeats as MirrorMaker 2 writes them: records in a topic `heartbeats`, which a flow copies like any other
+    topic."""
 
     emit: Annotated[
         EmitOn,
@@ -177,7 +178,7 @@ class HeartbeatsConfig(msgspec.Struct, frozen=True):
 
 
 class Mm2RecordsConfig(msgspec.Struct, frozen=True):
-    """Records that mirrord writes for clients of MirrorMaker 2 (RemoteClusterUtils, MirrorClient, the formatters)."""
+    """The records that MirrorMaker 2's clients (RemoteClusterUtils, MirrorClient, the formatters) read."""
 
     checkpoints: Annotated[
         bool,
@@ -219,7 +220,7 @@ class Mm2RecordsConfig(msgspec.Struct, frozen=True):
 
 
 class FromMm2Config(msgspec.Struct, frozen=True):
-    """How mirrord takes over copies that MirrorMaker 2 has made.
+    """How mirrord continues copies that MirrorMaker 2 has made.
 
     These keys apply to partitions that mirrord has not copied yet and that already hold records at the target.
     """
@@ -262,7 +263,7 @@ class FromMm2Config(msgspec.Struct, frozen=True):
 class RecordsConfig(msgspec.Struct, frozen=True):
     """Policies that filter or change records.
 
-    Topics to which a filter or transform applies are copied record by record instead of in whole batches.
+    Topics with such a policy are copied record by record instead of in whole batches.
     """
 
     topics: Annotated[tuple[str, ...], Key(REGEXES, "Source topics to which the policies apply.")] = (".*",)
