@@ -16,7 +16,7 @@ from mirrord.model.names import LaneId
 NOT_COPIED = "the topic is not copied"
 NOT_BACK = "the flow back does not copy this partition yet (groups.both_ways)"
 NOT_YET = frozenset({NOTHING, NOT_BACK})
-"""The reasons for which a position cannot be translated now but may be translatable later."""
+"""Reasons why a position cannot be translated yet. A later translation may succeed."""
 
 
 class Lanes:
@@ -80,9 +80,9 @@ class Atlas:
     before its records, so the ledger then explains every record below the resume positions and below `ends`.
 
     A lane's resume position may be up to one second old. `ends` therefore holds the current high watermarks of some
-    target partitions, by lane. All records of the lane below the high watermark have been copied. If other clients also
-    write to the target partition, a translated position may be slightly too low until the lane's next progress record.
-    A translated position is never too high.
+    target partitions, by lane. The lane's records below this high watermark are known to be copied. If other clients
+    also write to the target partition, a translated position may be slightly too low until the lane's next progress
+    record. A translated position is never too high.
     """
 
     def __init__(
