@@ -11,7 +11,7 @@ _SECONDS = 5
 
 
 def brokers_seen(port: int) -> set[int]:
-    """Return the ids of the live brokers that the broker with a plaintext listener at this port knows (Metadata v1,
+    """Ask the broker with a plaintext listener on this port which brokers are alive, and return their ids (Metadata v1,
     KIP-4).
 
     A broker may still be starting, or the controller may not have admitted it yet. Such a broker refuses the

@@ -67,7 +67,7 @@ class Cluster:
 
     @property
     def pids(self) -> list[int]:
-        """Return the ids of the running processes. The controller is the first."""
+        """Return the ids of the running processes. If the controller is running, its process id comes first."""
         return [node.pid for node in self._nodes.values() if node.running]
 
     def security(self, user: str = ADMIN, mechanism: Mechanism = "SCRAM-SHA-512") -> dict[str, str]:

@@ -97,7 +97,8 @@ def is_running(cluster: LabCluster) -> bool:
 
 def _process(cluster: LabCluster) -> psutil.Process | None:
     """Return the cluster's process, or None if the process that `up` started has ended. Another program may have the
-    same process id by now."""
+    same process id by now. Therefore a process counts as the cluster's only if its command line contains the cluster's
+    folder."""
     try:
         process = psutil.Process(cluster.pid)
         ours = any(part.startswith(cluster.folder) for part in process.cmdline())

@@ -1,9 +1,9 @@
-"""Compares a topic with its copy record by record. In the copy, no record may be missing, duplicated, altered, foreign
-or out of order.
+"""Compares a topic with its copy record by record. In the copy, no record may be missing, duplicated, altered or out of
+order, and there may be no record that the topic does not contain (a foreign record).
 
-The checker reads both topics with librdkafka, which shares no code with mirrord. It reads from the first offset to the
-end, the source as `read_committed` and the target as `read_uncommitted`. The comparison covers key, value, headers and
-timestamp of each record, and the order of the records in each partition.
+The checker reads both topics with librdkafka, which shares no code with mirrord. It reads each partition from the first
+offset to the end. The isolation level is `read_committed` for the source and `read_uncommitted` for the target. The
+comparison covers key, value, headers and timestamp of each record, and the order of the records in each partition.
 """
 
 import multiprocessing
@@ -34,8 +34,7 @@ class TopicPair(NamedTuple):
 
 
 class DifferenceCounts(NamedTuple):
-    """How a sequence of records differs from the expected sequence: the number of records for each kind of
-    difference."""
+    """The number of differences of each kind between a sequence of records and the expected sequence."""
 
     missing: int = 0
     doubled: int = 0
@@ -60,7 +59,7 @@ class PartitionResult(NamedTuple):
     payload_bytes: int
     difference: DifferenceCounts
     where: str
-    """The first place where the two logs differ, as a readable text. Empty if the logs are the same."""
+    """The first place where the two logs differ, described in words. Empty if the logs are the same."""
 
 
 class CopyComparison(NamedTuple):

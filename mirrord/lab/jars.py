@@ -1,8 +1,9 @@
-"""Downloads the jars of Apache Kafka by name and version. The download uses the Ivy jar in the package pyspark.
+"""Downloads the jars of Apache Kafka by name and version. The download is done by Apache Ivy, a dependency manager
+whose jar is part of the package pyspark.
 
-By default, Ivy's own settings decide from which repository the jars are downloaded. In a network with another
-repository, MIRRORD_IVY_SETTINGS names a file with Ivy settings. A proxy or a trust store is configured in Java
-(JAVA_TOOL_OPTIONS).
+By default, Ivy's own settings determine the repository from which the jars are downloaded. To use another repository,
+set the environment variable MIRRORD_IVY_SETTINGS to the path of a file with Ivy settings. To use a proxy or a trust
+store, set Java options in JAVA_TOOL_OPTIONS.
 """
 
 import fcntl
@@ -46,7 +47,7 @@ class Bundle(NamedTuple):
 BROKER = Bundle("kafka", "kafka_2.13", "Apache Kafka")
 MIRROR_MAKER = Bundle("mirror-maker", "connect-mirror", "MirrorMaker 2 of Apache Kafka")
 TIERED_STORAGE = Bundle("tiered-storage", "kafka-storage", "the storage tests of Apache Kafka", "test")
-"""LocalTieredStorage: remote storage in a local folder, for use inside a broker (0.6 MB)."""
+"""Contains LocalTieredStorage, a plug-in for brokers that keeps the remote part of logs in a local folder (0.6 MB)."""
 
 
 def cache_folder() -> Path:
@@ -60,8 +61,8 @@ def cache_folder() -> Path:
 
 
 def kafka_jars(version: str = KAFKA_VERSION, bundle: Bundle = BROKER) -> Path:
-    """Return the folder with all jars of a bundle in this version. Missing jars are downloaded (44 MB for a broker, 35
-    MB for MirrorMaker 2).
+    """Return the folder with all jars of this version of a bundle. If the folder does not exist, the jars are
+    downloaded first (44 MB for a broker, 35 MB for MirrorMaker 2).
 
     Several processes may call this function at once. One of them downloads, and the others wait. Raises
     EnvironmentFault. Raises ConfigError if the version is not valid.
@@ -120,7 +121,8 @@ def find_ivy() -> Path:
 
 
 def ivy_module(version: str, bundle: Bundle = BROKER) -> str:
-    """Return the text of an Ivy file that requests a bundle in this version, with all its runtime dependencies."""
+    """Return the text of an `ivy.xml` file that requests this version of a bundle, with its runtime dependencies. If
+    the bundle has a classifier, the file requests only one jar."""
     modules = [("org.apache.kafka", bundle.module, version), _LOGGING]
     wanted = "".join(_dependency(*module, "default->master,runtime(default)") for module in modules)
     if bundle.classifier:

@@ -103,7 +103,7 @@ class Node:
         os.kill(self.pid, signal.SIGCONT)
 
     def log_tail(self, lines: int = 20) -> str:
-        """Return the last lines of the node's log, which contains the output of all its processes."""
+        """Return the last lines of the node's log. After a restart, the node appends to the same log."""
         try:
             with self.log.open("rb") as log:
                 log.seek(max(0, self.log.stat().st_size - _TAIL_BYTES))

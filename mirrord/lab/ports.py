@@ -34,8 +34,9 @@ def free_ports(count: int) -> list[int]:
 
 
 def widest_gap(first: int, last: int) -> tuple[int, int]:
-    """Return the larger one of two port ranges: the range below `first`, and the range above `last`. The result
-    includes both ends of the range."""
+    """Return the larger of two port ranges: the range from 10000 to the port before `first`, and the range after
+    `last`. If both ranges are too small, return the range from 10000 to 65535. A range is returned as its lowest and
+    its highest port."""
     below, above = (LOWEST, first - 1), (last + 1, HIGHEST)
     low, high = max(below, above, key=lambda gap: gap[1] - gap[0])
     # If the kernel uses nearly all ports for outgoing connections, the range consists of all ports.

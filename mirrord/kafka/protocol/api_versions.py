@@ -25,7 +25,8 @@ PRODUCE = Api(0, "Produce", 9, 13)
 FETCH = Api(1, "Fetch", 12, 18)
 LIST_OFFSETS = Api(2, "ListOffsets", 6, 7)
 LIST_LOCAL_OFFSETS = Api(2, "ListOffsets", 8, 8)
-"""Also ListOffsets, in a version that can report where the local part of a log begins (KIP-405, Kafka 3.4)."""
+"""A version of ListOffsets that can also report where the local part of a log begins (KIP-405, Kafka 3.4). Records
+before the local part are only in remote storage."""
 METADATA = Api(3, "Metadata", 11, 13)
 OFFSET_COMMIT = Api(8, "OffsetCommit", 8, 8)
 OFFSET_FETCH = Api(9, "OffsetFetch", 7, 8)
@@ -73,21 +74,23 @@ GROUP_APIS = (
 )
 """If a broker lacks one of these APIs, consumer groups are not followed. Records are still copied."""
 TELLING_APIS = (END_TXN, DESCRIBE_QUORUM, LIST_TRANSACTIONS)
-"""Some of these APIs are newer than Kafka 2.8. If a broker lacks one of them, mirrord only reports less information."""
+"""APIs that mirrord uses only for its reports: to check permissions, to read the clock of a cluster, and to name open
+transactions. If a broker lacks one of them, the corresponding information is missing. Some of these APIs are newer than
+Kafka 2.8."""
 
 FETCH_BY_TOPIC_ID = 13
-"""From this version on (Kafka 3.1, KIP-516), Fetch requests identify topics by id. Earlier versions use the topic
-name."""
+"""The first version of Fetch in which requests identify topics by id (Kafka 3.1, KIP-516). Earlier versions use the
+topic name."""
 PRODUCE_BY_TOPIC_ID = 13
-"""From this version on (Kafka 4.1, KIP-516), Produce requests identify topics by id. Earlier versions use the topic
-name."""
+"""The first version of Produce in which requests identify topics by id (Kafka 4.1, KIP-516). Earlier versions use the
+topic name."""
 
 
 def choose(api: Api, broker_versions: Mapping[int, tuple[int, int]], at_most: int | None = None) -> int:
     """Return the newest version of this API that both mirrord and the broker support.
 
-    `broker_versions` comes from the ApiVersions response and maps each API key to (lowest, highest). `at_most` excludes
-    newer versions, for topics whose id is unknown. Raises UnsupportedBroker.
+    `broker_versions` comes from the ApiVersions response. It maps each API key to the lowest and the highest version
+    that the broker supports. If `at_most` is given, the result is not higher than `at_most`. Raises UnsupportedBroker.
     """
     greatest = api.greatest if at_most is None else at_most
     ours = f"{api.least}" if api.least == greatest else f"{api.least} to {greatest}"

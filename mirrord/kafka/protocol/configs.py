@@ -23,7 +23,7 @@ _TOPIC = INT8.pack(2)
 """The code of ConfigResource.Type.TOPIC (org.apache.kafka.common.config)."""
 _FALSE, _TRUE = b"\x00", b"\x01"
 _OF_TOPIC = 1
-"""The code of ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG (org.apache.kafka.clients.admin) in the protocol."""
+"""The protocol's code for ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG (org.apache.kafka.clients.admin)."""
 _SET, _DELETE = INT8.pack(0), INT8.pack(1)
 _SHARED = 16
 """Maximum number of different sets of configs that are cached while a response is decoded."""
@@ -116,8 +116,8 @@ def _settings(reader: Reader, shared: list[tuple[bytes, dict[str, Setting]]]) ->
     topic.
 
     Most topics have the same configs as another topic, and a comparison of bytes is much faster than decoding. An
-    encoded array contains its own length. Therefore bytes that begin with a known complete array encode exactly that
-    array.
+    encoded array contains the lengths of all its parts, so the encoding itself determines where the array ends.
+    Therefore it is enough to check whether the unread bytes begin with the encoded array of an earlier topic.
     """
     start = reader.position
     for encoded, settings in shared:

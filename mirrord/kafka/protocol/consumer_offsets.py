@@ -1,13 +1,13 @@
 """Decodes the records of `__consumer_offsets`, in which the group coordinators store the committed offsets of groups.
 
-Each key begins with its kind, and each value with its version (org.apache.kafka.coordinator.group.generated). The files
-`*Key.json` and `*Value.json` in Kafka's module group-coordinator define the layouts, and CoordinatorRecordType defines
-the kinds. A null value removes its key, because the offset has expired or was deleted, or because its topic was
-deleted.
+The key of each record begins with a number for the kind of the record, and the value begins with the version of its
+layout (org.apache.kafka.coordinator.group.generated). The files `*Key.json` and `*Value.json` in Kafka's module
+group-coordinator define the layouts, and CoordinatorRecordType defines the kinds. A null value means that the committed
+offset no longer exists: it has expired or was deleted, or its topic was deleted.
 
-Kinds 0 and 1 are committed offsets: those of classic groups, of KIP-848 groups and of Kafka Streams groups (KIP-1071).
-All other kinds describe groups and their members, and begin with the name of the group. The positions of share groups
-are in another topic (`__share_group_state`, KIP-932).
+Records of the kinds 0 and 1 hold committed offsets of classic groups, of KIP-848 groups and of Kafka Streams groups
+(KIP-1071). Records of all other kinds describe groups and their members. In the keys of all kinds, the name of the
+group follows the kind. The positions of share groups are in another topic (`__share_group_state`, KIP-932).
 """
 
 import msgspec
@@ -19,7 +19,8 @@ from mirrord.kafka.protocol.primitives import Reader
 TOPIC = "__consumer_offsets"
 """The value of GROUP_METADATA_TOPIC_NAME in org.apache.kafka.common.internals.Topic."""
 OLDEST_KIND, OFFSET_KIND = 0, 1
-"""The kinds LegacyOffsetCommitKey and OffsetCommitKey, which have the same fields."""
+"""The two kinds of records that hold committed offsets. Their keys, LegacyOffsetCommitKey and OffsetCommitKey in Kafka,
+have the same fields."""
 _NEWEST_VERSION = 4
 _FLEXIBLE = 4
 _WITH_EPOCH = 3
@@ -43,13 +44,15 @@ class OffsetValue(msgspec.Struct, frozen=True):
     """Leader epoch of the last consumed record, or -1 if the client did not report it."""
     metadata: str
     commit_ms: int
-    """The coordinator's time of the commit, in milliseconds since 1970."""
+    """Time of the commit by the coordinator's clock, in milliseconds since 1970."""
     topic_id: str | None = None
-    """The id of the topic. None if the broker did not store it (before version 4)."""
+    """The id of the topic. None if the broker did not store the id. Before version 4 of the layout, values contain no
+    topic id."""
 
 
 def decode_key(data: Bytes) -> OffsetKey | int:
-    """Return the key of a committed offset. For a record of another kind, return the kind. Raises WireError."""
+    """Return the key of a committed offset. If the record is of a kind other than 0 and 1, return the kind. Raises
+    WireError."""
     reader = Reader(data)
     kind = reader.int16()
     if kind not in {OLDEST_KIND, OFFSET_KIND}:

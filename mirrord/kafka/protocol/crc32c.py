@@ -2,11 +2,12 @@
 computing it again.
 
 The register of a CRC is linear over GF(2). Therefore the change of the checksum depends only on the changed bytes, and
-on the number of bytes after them. The change is the register for the XOR difference of the changed bytes, followed by
-as many zero bytes as there are unchanged bytes after them. So the records after a changed header are never read.
+on the number of bytes after them. The change is computed with a register that begins at zero. The register first
+processes the XOR of the old and the new bytes. It then processes one zero byte for each unchanged byte that follows.
+The result is the XOR of the old and the new checksum. The records after a changed header are not read for this.
 
-The zero bytes cost little. Up to 4 KiB of zeros are passed to the checksum function. All whole units of 4 KiB together
-cost one look-up in four tables.
+The zero bytes take little time. For all whole units of 4 KiB together, the new register is the XOR of four values, and
+each value is looked up in one table. Only the remaining zeros, less than 4 KiB, are passed to the checksum function.
 """
 
 from collections.abc import Callable
@@ -29,7 +30,8 @@ HEAD_LENGTH = 40
 (DefaultRecordBatch)."""
 
 Operator = tuple[list[int], list[int], list[int], list[int]]
-"""The effect of zero bytes on a register, as one table for each of the register's four bytes, lowest byte first."""
+"""The effect of a fixed number of zero bytes on a CRC register, as four tables: one for each byte of the register,
+lowest byte first. The new register is the XOR of one value from each table."""
 
 
 def checksum(data: Bytes) -> int:
@@ -42,8 +44,8 @@ def advance(register: int, data: bytes, zeros: int) -> int:
     """Return the CRC register after `data` and then `zeros` zero bytes, without the usual inversions at the start and
     the end.
 
-    The call takes about 1 µs for any number of zeros below 4 MiB, and allocates one copy of `data`, followed by at most
-    4 KiB of zeros.
+    The call takes about 1 µs for any number of zeros below 4 MiB. It allocates one object with a copy of `data` and
+    less than 4 KiB of zeros.
     """
     register = extend(register ^ ONES, data + _ZEROS[: zeros & (UNIT - 1)]) ^ ONES
     units = zeros >> UNIT_BITS
@@ -55,7 +57,7 @@ def advance(register: int, data: bytes, zeros: int) -> int:
 
 def carried(old_crc: int, old_head: Bytes, new_head: Bytes, records_length: int) -> int:
     """Return the CRC of a batch after its header fields were replaced, computed from the previous CRC. `old_head` and
-    `new_head` are the covered header bytes before and after the change, and have the same length.
+    `new_head` are the header bytes that the CRC covers, before and after the change. They have the same length.
 
     If the old CRC is wrong, the new CRC is wrong, too. A damaged batch therefore remains detectable.
     """
@@ -86,9 +88,10 @@ def _apply(operator: Operator, register: int) -> int:
 
 
 def _tabulate(images: list[int]) -> Operator:
-    """Return the four tables of an operator. `images` contains the operator's effect on each of the 32 single bits.
+    """Return the four tables of an `Operator`. `images` holds, for each of the 32 bits, the register that results if
+    only this bit was set before the zero bytes.
 
-    The effect on a byte is the XOR of the effects on its bits.
+    The table entry for a byte is the XOR of the entries for its set bits.
     """
     tables: list[list[int]] = []
     for first in range(0, 32, 8):

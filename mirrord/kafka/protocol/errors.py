@@ -39,7 +39,7 @@ class OldMagic(UnknownLayout):
 
 
 class UnsupportedBroker(WireError):
-    """Raised when the broker offers no version of an API that this program supports."""
+    """Raised when this program and the broker have no version of an API in common, or when the broker lacks the API."""
 
 
 class ErrorCode(IntEnum):

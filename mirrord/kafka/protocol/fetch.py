@@ -2,8 +2,11 @@
 
 Versions 12 to 18 are supported. Version 12 identifies topics by name, and versions 13 and later identify them by id
 (KIP-516). In this module, `topic` means the name or the id, depending on the version. For a consumer, versions 13 to 18
-differ in only one way: version 15 moved the replica id from the front into a tagged field (KIP-903). Their other tagged
-fields concern only followers. KIP-227 defines fetch sessions.
+differ in only one way: version 15 moved the replica id from the beginning of the request into a tagged field (KIP-903).
+The other tagged fields of these versions concern only followers.
+
+A request can belong to a fetch session, which KIP-227 defines. `mirrord.kafka.protocol.fetch_session` keeps track of
+the session.
 """
 
 from collections.abc import Iterable, Sequence
@@ -44,8 +47,8 @@ class FetchPosition(msgspec.Struct, frozen=True):
 
     offset: int
     leader_epoch: int = -1
-    """The leader epoch that the client knows. The broker refuses the request if its own leader epoch differs
-    (KIP-320)."""
+    """The current leader epoch as far as the client knows. The broker refuses the request if the broker's leader epoch
+    differs (KIP-320)."""
     last_epoch: int = -1
     """The leader epoch of the last record before `offset`. With this epoch, the broker can detect a truncation
     (KIP-595)."""
@@ -53,7 +56,8 @@ class FetchPosition(msgspec.Struct, frozen=True):
 
 
 class FetchLimits(msgspec.Struct, frozen=True):
-    """The limits of a whole request. The first batch is returned even if it is larger than `max_bytes` (KIP-74)."""
+    """The limits of a whole Fetch request. The broker returns the first batch even if it is larger than `max_bytes`
+    (KIP-74)."""
 
     max_wait_ms: int = 500
     min_bytes: int = 1
@@ -87,12 +91,13 @@ class FetchedPartition(msgspec.Struct):
     preferred_read_replica: int = -1
     leader: int = -1
     leader_epoch: int = -1
-    """The current leader and its epoch. The broker sends both with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH
-    (KIP-951)."""
+    """`leader` is the id of the current leader, and `leader_epoch` is its epoch. The broker sends both with the errors
+    NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951). Otherwise both are -1."""
     diverging_epoch: int = -1
     diverging_end: int = -1
-    """The largest leader epoch that the broker's log shares with the client's log, and the end of that epoch. The two
-    logs diverge after that end (KIP-595)."""
+    """`diverging_epoch` is the largest leader epoch that the broker's log shares with the client's log, and
+    `diverging_end` is the end offset of that epoch. The two logs diverge after this end (KIP-595). Both are -1 if the
+    broker has found no divergence."""
 
 
 class FetchResponse(msgspec.Struct):

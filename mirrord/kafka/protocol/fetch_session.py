@@ -25,8 +25,8 @@ LAST_EPOCH = 2**31 - 1
 class FetchSession:
     """A fetch session on one connection. A new connection needs a new session.
 
-    After any error, the next request lists all partitions again. If the broker still holds the old session, that
-    request also closes it.
+    If a response reports an error for the whole request, the next request lists all partitions again. If the broker
+    still holds the old session, that request also closes it.
     """
 
     __slots__ = ("_epoch", "_id", "_known")
@@ -38,12 +38,12 @@ class FetchSession:
 
     @property
     def open(self) -> bool:
-        """Whether the broker keeps a session, so that the next request contains only the changes."""
+        """Whether the broker keeps a session. If it does, the next request contains only the changes."""
         return self._epoch != FULL
 
     def knows(self, key: TopicAndPartition) -> bool:
-        """Return whether the broker's session includes this partition. In that case, the broker includes the partition
-        in a response only if there are records or its state has changed."""
+        """Return whether the broker's session includes this partition. If it does, a response contains the partition
+        only if there are records to return or the partition's state has changed."""
         return self._epoch != FULL and key in self._known
 
     def next_step(self, wanted: Mapping[TopicAndPartition, FetchPosition]) -> SessionStep:
@@ -60,12 +60,12 @@ class FetchSession:
         return step
 
     def answered(self, response: FetchResponse) -> bool:
-        """Process the response to the last request. Return False if the session is lost. The response then contains no
-        data.
+        """Process the response to the last request. Return False if the response reports an error for the whole
+        request. Such a response contains no data.
 
-        The errors FETCH_SESSION_ID_NOT_FOUND (the broker evicted the session), INVALID_FETCH_SESSION_EPOCH and
-        FETCH_SESSION_TOPIC_ID_ERROR, and any other error of the whole request, end the session. The next request lists
-        all partitions.
+        Any such error ends the session, and the next request lists all partitions. Three of these errors concern the
+        session itself: FETCH_SESSION_ID_NOT_FOUND (the broker has evicted the session), INVALID_FETCH_SESSION_EPOCH and
+        FETCH_SESSION_TOPIC_ID_ERROR.
         """
         if response.error != 0:
             # A request with the old session's id and epoch 0 opens a new session and closes the old one. If the broker

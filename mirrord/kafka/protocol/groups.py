@@ -2,9 +2,11 @@
 and 4), ListGroups (API 16, versions 4 and 5), OffsetFetch (API 9, versions 7 and 8) and OffsetCommit (API 8, version
 8).
 
-FindCoordinator 4 (KIP-699) and OffsetFetch 8 (KIP-709) accept many groups in one request. Both exist since Kafka 3.0.
-Earlier versions accept one group. Offsets are committed like a client outside the group does it (generation -1, no
-member id). A broker accepts such a commit if the group has no members, and otherwise rejects it with UNKNOWN_MEMBER_ID
+Version 4 of FindCoordinator (KIP-699) and version 8 of OffsetFetch (KIP-709) accept many groups in one request. Kafka
+3.0 introduced both. Earlier versions accept only one group.
+
+mirrord commits offsets as a client that is not a member of the group (generation -1, no member id). A broker accepts
+such a commit if the group has no members. Otherwise it rejects the commit with UNKNOWN_MEMBER_ID
 (org.apache.kafka.coordinator.group, validateOffsetCommit of ClassicGroup and ConsumerGroup).
 
 Topics are identified by name. Version 10 of OffsetFetch and OffsetCommit accepts only topic ids, so it is not used.
@@ -28,11 +30,11 @@ from mirrord.kafka.protocol.primitives import (
 )
 
 COORDINATORS_AT_ONCE = 4
-"""From this version on, a FindCoordinator request can contain many groups."""
+"""The first version of FindCoordinator in which a request can contain many groups."""
 OFFSETS_AT_ONCE = 8
-"""From this version on, an OffsetFetch request can contain many groups."""
+"""The first version of OffsetFetch in which a request can contain many groups."""
 TYPES_REPORTED = 5
-"""From this version on, a ListGroups response contains the type of each group."""
+"""The first version of ListGroups in which the response contains the type of each group."""
 
 _GROUP = INT8.pack(0)
 """The code of CoordinatorType.GROUP (org.apache.kafka.common.requests.FindCoordinatorRequest)."""
@@ -52,11 +54,12 @@ class Coordinator(msgspec.Struct, frozen=True):
 
 
 class ListedGroup(msgspec.Struct, frozen=True):
-    """A group in the list of its coordinator. `state` and `kind` are Kafka's names (GroupState, GroupType)."""
+    """One group in a ListGroups response. `state` and `kind` are names from Kafka's enums GroupState and GroupType."""
 
     group: str
     protocol: str
-    """`consumer` for consumer groups. Empty for a group with committed offsets but without members."""
+    """The protocol type of the group, which is `consumer` for consumer groups. It is empty for a group with committed
+    offsets but without members."""
     state: str
     kind: str = ""
     """`Classic`, `Consumer`, `Share` or `Streams`. Empty if the broker does not report it."""
@@ -121,8 +124,8 @@ def encode_fetch(version: int, groups: Collection[str]) -> bytes:
     """Encode the body of an OffsetFetch request for all committed offsets of these groups. Versions below 8 accept only
     one group.
 
-    The request does not wait for offsets in an open transaction. The response contains the previous offset in that
-    case.
+    If an open transaction contains a newer offset of a group, the request does not wait for the end of the transaction.
+    The response then contains the previous offset.
     """
     all_topics = NULL
     if version >= OFFSETS_AT_ONCE:
@@ -148,7 +151,7 @@ def decode_fetch(version: int, reader: Reader, groups: Collection[str]) -> dict[
 
 
 def encode_commit(group: str, offsets: Mapping[TopicAndPartition, CommittedOffset]) -> bytes:
-    """Encode the body of an OffsetCommit request by a client outside the group."""
+    """Encode the body of an OffsetCommit request from a client that is not a member of the group."""
     topics: dict[str, list[bytes]] = {}
     for (topic, partition), commit in offsets.items():
         where = _COMMITTED.pack(partition, commit.offset, commit.leader_epoch)

@@ -1,12 +1,12 @@
-"""Finds and parses messages of formats 0 and 1, which Kafka wrote before 0.11. The module does not decompress wrappers.
+"""Finds and parses messages of formats 0 and 1, which Kafka wrote before 0.11. The module itself does not decompress.
 
-All numbers are big-endian (org.apache.kafka.common.record.LegacyRecord). A message consists of these fields: offset (8
-bytes), size of the rest (4), CRC-32 of the rest (4), magic (1), attributes (1), in format 1 the timestamp (8), and then
-key and value. Key and value each have a length of 4 bytes in front. The magic has the same position as in a v2 batch,
-so one byte is enough to distinguish the formats.
+All numbers are big-endian (org.apache.kafka.common.record.LegacyRecord). A message consists of these fields, with their
+lengths in bytes: offset (8), size of the remaining fields (4), CRC-32 of the remaining fields (4), magic (1),
+attributes (1), timestamp (8, only in format 1), key and value. The key and the value each begin with a length field
+(4). The magic is at the same position as in a v2 batch, so one byte is enough to distinguish the formats.
 
-A message with a codec in its attributes is a wrapper. Its value holds other messages, and its offset is the offset of
-the last of these messages.
+A message whose attributes name a compression codec is a wrapper. Its value holds other messages in compressed form, and
+its offset is the offset of the last of these messages. The caller decompresses the value and passes it to `inside`.
 """
 
 from binascii import crc32
@@ -19,7 +19,8 @@ from mirrord.kafka.protocol.record_batch import CODEC_MASK, LENGTH_OFFSET, LOG_A
 
 _HEAD = Struct(">qiIBB")
 _LEAST_SIZE = (14, 22)
-"""The value of the size field in a message with an empty key and an empty value, for formats 0 and 1."""
+"""The smallest valid value of the size field in format 0, and in format 1. A message without key and value has this
+size."""
 _TIME = Struct(">q")
 _LENGTH = Struct(">i")
 MAGIC_OFFSET = 16
@@ -36,7 +37,8 @@ class Group(NamedTuple):
     start: int
     end: int
     first: int
-    """The offset of the first message. It is -1 for a wrapper, because only the content of a wrapper shows it."""
+    """The offset of the first message. It is -1 for a wrapper, because the offset is not known before the wrapper is
+    decompressed."""
     last: int
 
 

@@ -17,8 +17,8 @@ T = TypeVar("T")
 EARLIEST = -2
 """A special timestamp in a request. It selects the log start offset."""
 LATEST = -1
-"""A special timestamp in a request. It selects the high watermark, or the last stable offset if the request reads only
-committed records."""
+"""A special timestamp in a request. It selects the high watermark. If the request asks for committed records only, it
+selects the last stable offset instead."""
 EARLIEST_LOCAL = -4
 """A special timestamp in a request. It selects the start of the local part of the log (KIP-405, version 8). Records
 before that offset are only in remote storage."""
@@ -32,8 +32,8 @@ _EPOCH_END = Struct(">hiiq")
 
 
 class OffsetQuestion(msgspec.Struct, frozen=True):
-    """A question for the offset of the first record with the timestamp `time` (ms) or a later one. `time` can also be
-    EARLIEST, LATEST or EARLIEST_LOCAL."""
+    """Asks for the offset of the first record whose timestamp is `time` (in ms) or later. `time` can also be EARLIEST,
+    LATEST or EARLIEST_LOCAL."""
 
     topic: str
     partition: int
@@ -42,8 +42,8 @@ class OffsetQuestion(msgspec.Struct, frozen=True):
 
 
 class ListedOffset(msgspec.Struct, frozen=True):
-    """The answer to an `OffsetQuestion`. `offset` is -1 if there is no such record. `time` is -1 for EARLIEST and
-    LATEST."""
+    """The answer to an `OffsetQuestion`: the offset and the timestamp of the record that was found. `offset` is -1 if
+    there is no such record. `time` is -1 for EARLIEST, LATEST and EARLIEST_LOCAL."""
 
     topic: str
     partition: int
@@ -54,8 +54,8 @@ class ListedOffset(msgspec.Struct, frozen=True):
 
 
 class EpochQuestion(msgspec.Struct, frozen=True):
-    """A question for the offset at which the leader epoch `epoch` ends. `leader_epoch` is the current epoch. A broker
-    with another current epoch refuses to answer (KIP-320)."""
+    """Asks for the offset at which the leader epoch `epoch` ends. `leader_epoch` is the current leader epoch as far as
+    the client knows. If the broker's current leader epoch differs, the broker refuses to answer (KIP-320)."""
 
     topic: str
     partition: int
@@ -64,11 +64,11 @@ class EpochQuestion(msgspec.Struct, frozen=True):
 
 
 class EpochEnd(msgspec.Struct, frozen=True):
-    """The answer to an `EpochQuestion`: the largest epoch in the log that is not above the requested one, and the
-    offset at which it ends.
+    """The answer to an `EpochQuestion`. `epoch` is the requested leader epoch, or an earlier one if the log has no
+    records of the requested epoch. `end` is the offset at which `epoch` ends.
 
-    The end of the current epoch is the leader's log end, which includes records that are not replicated yet. `epoch`
-    and `end` are -1 if the log has no such epoch.
+    The end of the current epoch is the end of the leader's log, which includes records that are not replicated yet.
+    `epoch` and `end` are -1 if the broker does not know where the requested epoch ends.
     """
 
     topic: str
@@ -93,7 +93,8 @@ def decode_list_offsets(reader: Reader) -> list[ListedOffset]:
 
 
 def encode_epoch_ends(questions: Iterable[EpochQuestion]) -> bytes:
-    """Encode the body of an OffsetForLeaderEpoch request, with the replica id of a consumer."""
+    """Encode the body of an OffsetForLeaderEpoch request. Its replica id is -1, which identifies the client as a
+    consumer."""
     topics: dict[str, list[bytes]] = {}
     for question in questions:
         partition = _EPOCH_PARTITION.pack(question.partition, question.leader_epoch, question.epoch, 0)

@@ -1,10 +1,11 @@
 """Encodes and decodes the records that MirrorMaker 2 writes for Kafka's own tools: heartbeats, checkpoints and offset
 syncs.
 
-The bytes equal those of Heartbeat, Checkpoint and OffsetSync in org.apache.kafka.connect.mirror. The fields follow one
-after the other, in big-endian order. A string is an INT16 length and UTF-8
-(org.apache.kafka.common.protocol.types.Type.STRING). The values of heartbeats and checkpoints begin with their version,
-an INT16 that is 0. An offset sync has no version. As in the Java classes, bytes after the last known field are ignored.
+The encoding is that of Heartbeat, Checkpoint and OffsetSync in org.apache.kafka.connect.mirror. The fields follow one
+another without padding, and numbers are big-endian. A string is encoded as its length (INT16) and its UTF-8 bytes
+(org.apache.kafka.common.protocol.types.Type.STRING). The value of a heartbeat or a checkpoint begins with the version
+of the layout, an INT16 that is 0. An offset sync has no version. As in the Java classes, bytes after the last known
+field are ignored.
 """
 
 from struct import Struct

@@ -1,8 +1,8 @@
 """The primitive types of Kafka's protocol: a reader with bounds checks, and functions that encode values.
 
 Kafka's protocol guide defines the types ("Protocol Primitive Types"), and KIP-482 defines the compact forms and tagged
-fields. All numbers are big-endian. A reader never reads past its end, and allocates no more memory than the remaining
-bytes can justify.
+fields. All numbers are big-endian. A reader never reads past its end. It rejects a length or a count that is larger
+than the number of remaining bytes. Therefore invalid data cannot make it allocate much memory.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -16,7 +16,8 @@ from mirrord.kafka.protocol.errors import Malformed, Oversize, Truncated
 
 T = TypeVar("T")
 TopicAndPartition = tuple[str, int]
-"""A topic and one of its partitions. The topic is a name, or an id if the version of the request requires ids."""
+"""A topic and the number of one of its partitions. The topic is given by its name, or by its id if the version of the
+request requires ids."""
 
 INT8 = Struct(">b")
 INT16 = Struct(">h")
@@ -134,7 +135,7 @@ class Reader:
         return length
 
     def string(self) -> str:
-        """Read a string with an INT16 length, the form from before KIP-482."""
+        """Read a string with an INT16 length. This is the encoding that all strings had before KIP-482."""
         return self._text(self.int16())
 
     def compact_string(self) -> str:

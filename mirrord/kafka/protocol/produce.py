@@ -37,7 +37,7 @@ _ONE_TOPIC = (">B16sB", "ihqqq3s", "BiB")
 _BESIDE = calcsize(_ONE_TOPIC[0]) + calcsize(f">{_ONE_TOPIC[2]}")
 _FIELDS = 6
 _MOST_COUNTED = 0x7F - 1
-"""The largest number of partitions for which the encoded count takes one byte."""
+"""The largest number of partitions whose count takes only one byte in the encoding."""
 # A partition, and the length of a batch of 16 KiB to 2 MiB, which is a varint of three bytes.
 _LONG = Struct(">iBBB")
 _END = NO_TAGS * 3
@@ -58,10 +58,12 @@ class ProducedPartition(msgspec.Struct):
     """The time at which the broker appended the batch. It is -1 if the topic keeps the timestamps of the records."""
     log_start_offset: int
     message: str = ""
-    """The broker's explanation of an error, which includes the records that caused it."""
+    """The broker's explanation of an error. If the broker rejected single records, the text also contains the index of
+    each of them in the batch."""
     leader: int = -1
     leader_epoch: int = -1
-    """The current leader and its epoch. The broker sends both with NOT_LEADER_OR_FOLLOWER (KIP-951)."""
+    """`leader` is the id of the current leader, and `leader_epoch` is its epoch. The broker sends both with the error
+    NOT_LEADER_OR_FOLLOWER (KIP-951). Otherwise both are -1."""
 
 
 class ProduceResponse(msgspec.Struct):
@@ -112,8 +114,8 @@ def encode(version: int, timeout_ms: int, entries: Sequence[ProduceEntry]) -> tu
 
 
 def _of_one_topic(between: bytes, entries: Sequence[ProduceEntry]) -> tuple[list[Bytes], int]:
-    """Encode a Produce request with several partitions of one topic, which is the usual case. `between` is the
-    beginning of the body."""
+    """Encode a Produce request with several partitions of one topic, which is the usual case. `between` holds the bytes
+    before the next batch. The caller passes the beginning of the body up to the first partition."""
     parts: list[Bytes] = []
     size = len(_END)
     for _, partition, batch in entries:

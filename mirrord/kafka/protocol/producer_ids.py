@@ -20,7 +20,8 @@ _PRODUCER = Struct(">qiiqiq")
 class ProducerIdentity(msgspec.Struct, frozen=True):
     """A new producer id and its epoch.
 
-    A broker may return the error COORDINATOR_LOAD_IN_PROGRESS shortly after its start. The client must then retry.
+    If `error` is not 0, the ids are invalid. Shortly after its start, a broker may return the error
+    COORDINATOR_LOAD_IN_PROGRESS. The client must then retry.
     """
 
     error: int
@@ -45,7 +46,8 @@ class ActiveProducer(msgspec.Struct, frozen=True):
 
 
 class PartitionProducers(msgspec.Struct, frozen=True):
-    """The producers that the leader of a partition remembers. Their state includes batches above the high watermark."""
+    """The producers that the leader of a partition remembers. Their state also covers batches above the high
+    watermark."""
 
     topic: str
     partition: int

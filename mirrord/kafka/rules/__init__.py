@@ -1,1 +1,2 @@
-"""Pure functions with facts about brokers: error codes, versions, topic ids, and the configs of internal topics."""
+"""Pure functions that contain what mirrord knows about brokers: error codes, versions, topic ids, and the configs of
+internal topics."""

@@ -1,16 +1,17 @@
-"""Defines what each Kafka error code means to a lane. A code has one meaning in the source's answers to fetch requests,
-and one in the target's answers to produce requests.
+"""Defines how a lane reacts to each Kafka error code. The table `FETCHED` is for the source's answers to fetch
+requests, and the table `PRODUCED` is for the target's answers to produce requests.
 
-The codes are those of org.apache.kafka.common.protocol.Errors. A code that is missing in a table counts as a refusal
-(produce) or halts the lane (fetch). A lane must not guess the meaning of an unknown answer.
+The codes are those of org.apache.kafka.common.protocol.Errors. If `PRODUCED` does not contain a code, the code counts
+as a refusal of the batch. If `FETCHED` does not contain a code, the lane halts. A lane must not guess the meaning of an
+unknown answer.
 """
 
 from enum import Enum
 
 NONE = 0
 NETWORK = 13
-"""NETWORK_EXCEPTION. No broker sends this code. `LaneHost` reports it if a connection ended, so that the outcome of a
-request is unknown."""
+"""NETWORK_EXCEPTION. No broker sends this code. `LaneHost` reports it if a connection ended before the answer to a
+request arrived. The outcome of the request is then unknown."""
 
 
 class Produced(Enum):
@@ -21,12 +22,13 @@ class Produced(Enum):
     """The batch was refused and not appended, and the reason may be temporary. The lane waits for its in-flight
     batches, and then resumes."""
     UNKNOWN = "unknown"
-    """The batch may have been appended, or may still be appended. The lane does the same as for DOUBT, and considers
-    that sent batches may still arrive."""
+    """The batch may have been appended, or may still be appended. The lane does the same as for DOUBT. In addition, it
+    takes into account that batches already sent may still reach the target log."""
     REFUSED = "refused"
     """The target will never accept these bytes. Only this lane halts."""
     DENIED = "denied"
-    """A permission or a config is missing. The lane retries slowly, because an operator can add it in the meantime."""
+    """mirrord lacks a permission, or the target does not accept its credentials. The lane retries at long intervals,
+    because an operator can correct this in the meantime."""
 
 
 PRODUCED: dict[int, Produced] = {

@@ -1,4 +1,5 @@
-"""The configs that mirrord's own topics must have, and the number of replicas that a cluster's brokers allow."""
+"""Checks the configs and the number of replicas of mirrord's own topics. With three or more brokers, each topic should
+have three replicas."""
 
 from collections.abc import Iterator, Mapping
 
@@ -48,8 +49,8 @@ def wrong_settings(needed: Mapping[str, str], values: Mapping[str, str | None], 
 
 
 def few_replicas(topic: Topic, target: Alias, brokers: int) -> str:
-    """Return one line for operators if a topic has fewer replicas than the cluster's brokers allow, and otherwise an
-    empty string."""
+    """Return one line for operators if a topic has too few replicas, and otherwise an empty string. A topic should have
+    three replicas, or one for each broker if there are fewer than three brokers."""
     wanted = min(REPLICAS, brokers)
     if not topic.replicas or topic.replicas >= wanted:
         return ""
@@ -66,8 +67,8 @@ def ledger_findings(
     values: Mapping[str, Mapping[str, str]],
     brokers: int,
 ) -> Iterator[Finding]:
-    """Yield findings about the ledger's topics and the cluster's brokers. An operator reads them before the first
-    start.
+    """Yield the findings of `mirrord check` about the configs and the replicas of the ledger's topics, and about a
+    cluster with only two brokers.
 
     `needed` maps each topic to the configs that it must have. `values` are the current configs. A topic may not exist
     yet.

@@ -18,7 +18,7 @@ class Topic(msgspec.Struct, frozen=True, order=True):
 
 
 BROKER_DEFAULT = -1
-"""The replication factor with which a broker uses its own `default.replication.factor` (KIP-464)."""
+"""In a request, this replication factor makes the broker use its own `default.replication.factor` (KIP-464)."""
 
 
 class TopicShape(msgspec.Struct, frozen=True):
@@ -30,7 +30,8 @@ class TopicShape(msgspec.Struct, frozen=True):
 
 
 def capped(wanted: int, brokers: int) -> int:
-    """Return the replication factor to try after `wanted` was refused: at most the number of brokers.
+    """Return the replication factor to try after a broker has refused `wanted`: `wanted`, but at most the number of
+    brokers.
 
     If the number of brokers is unknown (0), the result is `wanted`.
     """
