@@ -65,7 +65,7 @@ class _PolicyKey(NamedTuple):
     path: str
     """The key of the policy within the flow, such as `records.filter`."""
     table: str
-    """The table within the flow that contains the key. Empty if the key is not in such an inner table."""
+    """The table within the flow that contains the key. Empty if the flow itself contains it."""
     field: str
     settings: str
     """The name of the field that holds the settings of the policy."""
@@ -86,24 +86,25 @@ def _policy_keys() -> tuple[_PolicyKey, ...]:
 
 
 def _policies(flow: FlowConfig) -> Iterator[tuple[_PolicyKey, str, PolicySettings]]:
-    """Yield every key that can name a policy, the value of the key in this flow, and the settings of the policy. The
-    value is empty if the key names no policy."""
+    """Yield every key that can name a policy. Each item contains the key, its value in this flow, and the settings of
+    the policy. The value is empty if the flow has no such policy."""
     for key in _policy_keys():
         struct = getattr(flow, key.table) if key.table else flow
         yield key, getattr(struct, key.field), getattr(struct, key.settings)
 
 
 def third_party(flow: FlowConfig) -> Iterator[tuple[str, str, PolicySettings]]:
-    """Yield the third-party policies of the flow: the key within the flow, the value of the key, which names the
-    policy, and the settings of the policy."""
+    """Yield the third-party policies of the flow. Each item contains the key within the flow, the string under this
+    key that names the policy, and the settings of the policy."""
     for key, text, settings in _policies(flow):
         if text and not key.kind.is_built_in(text):
             yield key.path, text, settings
 
 
 def record_policies(flow: FlowConfig) -> Iterator[tuple[str, str, PolicySettings]]:
-    """Yield the policies that filter or change the records of the flow, both built-in and third-party ones: the key
-    within the flow, the value of the key, which names the policy, and the settings of the policy."""
+    """Yield the policies that filter or change the records of the flow, both built-in and third-party ones. Each item
+    contains the key within the flow, the string under this key that names the policy, and the settings of the
+    policy."""
     for key, text, settings in _policies(flow):
         if text and key.table == "records":
             yield key.path, text, settings
@@ -121,8 +122,8 @@ def needless_settings(flow: FlowConfig) -> Iterator[tuple[str, str]]:
 
 
 def unknown(path: str, found: object, installed: Sequence[str]) -> str:
-    """Return the line that reports a value as no known policy. `path` is the key within the flow, and `found` is the
-    value.
+    """Return a fault message for a value that names no known policy. `found` is the value, and `path` is its key within
+    the flow.
 
     `installed` are the names of the policies that the packages on this machine offer.
     """

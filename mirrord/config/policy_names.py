@@ -108,8 +108,8 @@ def settings_of(policy: str) -> SettingsKind:
 
 
 def settings(found: object) -> PolicySettings:
-    """Return the settings in this table of a conf.toml. Raises ValueError if the table contains a value of any type
-    other than `Scalar` or a list of it, or a key that is not a valid name of an argument."""
+    """Return the settings in this table of a conf.toml. Each key must be a valid argument name. Each value must be a
+    string, a number, a boolean, or a list of these. Otherwise, ValueError is raised."""
     if not isinstance(found, dict):
         raise ValueError(_SETTINGS_RULE)
     return {_argument(name): _setting(value) for name, value in cast(dict[str, object], found).items()}

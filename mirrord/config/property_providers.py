@@ -37,7 +37,7 @@ class Expression(msgspec.Struct, frozen=True):
 
     @property
     def reference(self) -> str:
-        """The same reference in the syntax that conf.toml uses for secrets, such as `env:NAME`."""
+        """The expression, converted into the syntax of references to secrets in conf.toml, such as `env:NAME`."""
         match self.kind:
             case "env":
                 return f"env:{self.key}"

@@ -61,7 +61,7 @@ ReplicationFactor = int | Literal["broker", "source"]
 ALIAS = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ALIAS_RULE = 'up to 64 letters, digits, "_" and "-"'
 CLUSTER = ValueKind(text, "the alias of a `[clusters.ALIAS]` table")
-"""The kind of a key that names a cluster. The loader replaces it with a kind that accepts only aliases in the file."""
+"""The kind of a key that names a cluster. The loader replaces it with a kind that accepts only the file's aliases."""
 _ALARM_AFTER = duration(1_000, MONTH_MS)
 _AUTO_OR_COUNT = either("auto", number(1, 10_000))
 _LEASE = duration(1_000, 300_000)
@@ -395,7 +395,7 @@ class Config(msgspec.Struct, frozen=True):
     clusters: dict[Alias, ClusterConfig]
     flows: tuple[FlowConfig, ...]
     elsewhere: tuple[FlowConfig, ...] = ()
-    """Flows of the same file that this daemon does not run, because other daemons do."""
+    """Flows in the same file that this daemon does not run, because other daemons run them."""
     instance: Annotated[
         str,
         Key(
@@ -426,7 +426,7 @@ class Config(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, flows=tuple(flows), elsewhere=(*self.elsewhere, *others))
 
     def flow(self, name: str) -> FlowConfig:
-        """Return the flow of this name. If there is none, raise ConfigError and suggest the most similar name."""
+        """Return the flow with this name. If there is none, raise ConfigError and suggest the most similar name."""
         for flow in self.flows:
             if flow.name == name:
                 return flow
@@ -480,7 +480,7 @@ class Config(msgspec.Struct, frozen=True):
 
 
 def _writing_only(flow: FlowConfig, aliases: Sequence[Alias]) -> FlowConfig:
-    """Return the flow. If its source is not one of these clusters, it writes no heartbeats to the source."""
+    """Return the flow, without heartbeats to its source if the source is not one of these clusters."""
     if flow.source in aliases or flow.heartbeats.emit in {"target", "off"}:
         return flow
     emit = "target" if flow.heartbeats.emit == "both" else "off"

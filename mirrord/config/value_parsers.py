@@ -112,7 +112,7 @@ def start_point(found: object) -> StartPoint:
     """Return the point at which a new lane begins. A time may be a string, a number of milliseconds, or a TOML
     date-time.
 
-    A time without a time zone is refused, because it is ambiguous. Raises ValueError for any other value.
+    A time without a time zone is refused, because it is ambiguous. Raises ValueError for every value that is refused.
     """
     if found == "earliest":
         return "earliest"

@@ -110,7 +110,7 @@ class HttpServer:
         if `listen`, the configured address, is None.
 
         `elsewhere` is set if this daemon replaces a daemon that may still use the configured address. If this address
-        is taken, the server then begins on a default address. `move_in` later adds the configured address.
+        is taken, the server first listens on a default address. `move_in` later adds the configured address.
         """
         self._elsewhere = elsewhere
         self._source = source

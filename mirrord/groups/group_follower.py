@@ -65,8 +65,8 @@ class GroupSync(LeasedWorker):
         self._setup = setup
         self._wanted = asyncio.Event()
         self._done = asyncio.Event()
-        """Set when no group is left to examine. `_check_again` clears this event, requests that all groups are examined,
-        and waits for the event."""
+        """Set when no group is left to examine. `_check_again` clears this event, requests a new examination, and
+        waits for the event."""
         self._checked = self._clock.monotonic()
         """The monotonic time at which the last comparison of all positions began."""
         self._lanes = Lanes()

@@ -101,7 +101,7 @@ class FlowReader:
 
     def _legacy(self) -> FromMm2Config:
         """Return the topic in which MirrorMaker 2 stored its positions, and the group of its workers. Both are on the
-        target cluster, so the file sets them for that cluster."""
+        target cluster, so the properties of that cluster apply."""
         topic = self._file.find("offset.storage.topic", f"{self._to}.offset.storage.topic")
         group = self._file.find(f"{self._to}.group.id")
         if topic is None:
@@ -172,9 +172,10 @@ class FlowReader:
         )
 
     def _on(self, name: str, default: bool) -> bool:
-        """Return whether `NAME.enabled` is true and the interval `NAME.interval.seconds` is not negative.
+        """Return whether a task of MirrorMaker 2, such as `emit.heartbeats`, is enabled: `NAME.enabled` is true, and
+        the interval `NAME.interval.seconds` is not negative.
 
-        In MirrorMaker 2, a negative interval means that the task is never done.
+        A negative interval means that MirrorMaker 2 never performs the task.
         """
         on = self._file.boolean(self.find(f"{name}.enabled"), default)
         return on and self._every_ms(f"{name}.interval.seconds", 1) is not None
@@ -218,7 +219,7 @@ class FlowReader:
             return "."
 
     def _consumer(self, name: str) -> PropertyValue | None:
-        """Return a property of the consumer that reads the source. If the file sets it with several keys, they
+        """Return a property of the consumer that reads the source. If the file sets it with several keys, these keys
         have the same order of precedence as in MirrorMaker 2."""
         flow = f"{self._from}->{self._to}"
         return self._file.find(

@@ -82,12 +82,12 @@ class PropertiesFile:
             return None
 
     def secret(self, value: PropertyValue, option: str | None = None, raw: str | None = None) -> Secret:
-        """Return a reference to the value. With `option`, the value is a `sasl.jaas.config`, and the reference leads to
-        this option of it. `raw` is the option as it is written in the file. It is None if the whole value is one
-        expression.
+        """Return a reference to the value or, with `option`, to one option of the value. The value is then a
+        `sasl.jaas.config`, and `raw` is the option as it is written in the file.
 
-        If the value or `raw` is a single expression such as `${env:NAME}`, the reference names what the expression
-        names. Otherwise, and for an option without `raw`, the reference names a key of this properties file.
+        If the value or the option is a single expression such as `${env:NAME}`, the reference names what the expression
+        names. Otherwise, the reference names the key of this properties file. This is also the case if `raw` is None
+        although `option` is given.
         """
         expression = self.providers.whole(value.raw if raw is None else raw)
         if expression is not None and (option is None or raw is not None):
