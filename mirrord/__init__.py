@@ -1,5 +1,6 @@
 """mirrord copies Kafka topics from one cluster to another, exactly once, and proves what has arrived.
 
-`CONTRIBUTING.md` describes the packages and which of them may import which. Policies that users may choose are in the
-package `policies`, and Ray actors are in the package `actors`.
+`CONTRIBUTING.md` describes the packages, and says for each of them which other packages it may import. Two packages are
+not part of this one. `policies` contains the classes that users select in the configuration, for example to name target
+topics. `actors` contains the Ray actors.
 """

@@ -47,7 +47,7 @@ _STEP_GOAL = "at most 25 %"
 def throughput(results: Sequence[Result]) -> list[Table]:
     """Return the speed compared with the relay, and where the time goes."""
     speed = Table(
-        "Stored bytes per CPU-second of a replicator, compared with a bare byte relay in the same minutes",
+        "Stored bytes that a replicator copies per CPU-second, compared with a relay that only forwards bytes",
         [
             "batches",
             "bytes each",
@@ -86,7 +86,7 @@ def profile(results: Sequence[Result]) -> Table:
     rows.append([f"of which the pure state machine ({_STEP_GOAL})", *(f"{each['step_share']:.0%}" for each in results)])
     rows.append(["samples", *(f"{each['ticks']:,}" for each in results)])
     return Table(
-        "CPU-microseconds per batch, in separate repetitions", ["part", *(each["name"] for each in results)], rows
+        "CPU-microseconds per batch in each part of the code", ["part", *(each["name"] for each in results)], rows
     )
 
 
@@ -174,7 +174,7 @@ def offset_map(results: Sequence[Result]) -> list[Table]:
     """Return the cost of the map."""
     return [
         Table(
-            "Size of the offset map, and times to start and to translate an offset",
+            "Size of the offset map, and the times that a start and a translation take",
             [
                 "map",
                 "partitions",
@@ -256,14 +256,15 @@ def topics(results: Sequence[Result]) -> list[Table]:
         )
     ]
     stands = (
-        f"Longest silence of a partition of a busy topic within {bench_topics.WINDOW_S:g} s, in milliseconds "
-        f"({bench_topics.RECORDS_PER_S:,} records a second in {bench_topics.PARTITIONS} partitions)"
+        f"Longest time in which a partition of a busy topic delivers no record, in milliseconds "
+        f"({bench_topics.PARTITIONS} partitions, {bench_topics.RECORDS_PER_S:,} records a second, "
+        f"windows of {bench_topics.WINDOW_S:g} s)"
     )
     head = ["engine, what happens", "windows", "at the target: least, median, most", "of quiet", "at the source"]
     return [
         Table(stands, head, gaps),
         Table(
-            "Seconds from creation to the first record in the target, next to the busy topic",
+            "Seconds from the creation of a topic to its first record in the target, while a busy topic is copied",
             ["engine, what", "least", "median", "most", "goal at most", "repetitions"],
             waits,
         ),
@@ -284,17 +285,17 @@ def moves(results: Sequence[Result]) -> list[Table]:
     ]
     phases = [row for each in results for row in _phases(each["engine"], each.get("phases", ()))]
     stands = (
-        f"Longest silence of a partition while a busy one is moved to another replicator, in milliseconds "
-        f"({bench_moves.RECORDS_PER_S:,} records a second in {bench_moves.PARTITIONS} partitions)"
+        f"Longest time in which a partition delivers no record while a busy partition is moved to another replicator, "
+        f"in milliseconds ({bench_moves.RECORDS_PER_S:,} records a second in {bench_moves.PARTITIONS} partitions)"
     )
     return [
         Table(stands, ["engine, partition", "windows", "median", "p99", "most", "goal at most, p99"], rows),
         Table(
-            "Time that moves wait at each step, in milliseconds: p50, p99, and the moves with the longest gaps",
+            "Milliseconds that a move spends in each step: p50, p99, and the moves that delay records the longest",
             ["engine, move", "gap", *PHASES],
             phases,
         ),
-        _copies("The copy after all moves, compared record by record", results),
+        _copies("Comparison of source and target, record by record, after all moves", results),
     ]
 
 
@@ -314,13 +315,14 @@ def kills(results: Sequence[Result]) -> list[Table]:
             )
         ]
     title = (
-        f"Longest silence of a partition after kill -9 of a replicator, in milliseconds ({bench_kills.RECORDS_PER_S:,} "
-        f"records a second in {bench_kills.PARTITIONS} partitions, windows of {bench_kills.WINDOW_S:g} s; the goal for "
-        "other partitions is 250 ms, or twice the longest silence without a kill if that is more)"
+        f"Longest time in which a partition delivers no record after kill -9 of a replicator, in milliseconds "
+        f"({bench_kills.PARTITIONS} partitions, {bench_kills.RECORDS_PER_S:,} records a second, windows of "
+        f"{bench_kills.WINDOW_S:g} s). The goal for other partitions is 250 ms, or twice the longest "
+        "time without a kill if that is more"
     )
     return [
         Table(title, ["engine, partition", "windows", "median", "p99", "most", "goal at most"], rows),
-        _copies("The copy after all kills, compared record by record", results),
+        _copies("Comparison of source and target, record by record, after all kills", results),
     ]
 
 
@@ -371,8 +373,8 @@ def discovery(results: Sequence[Result]) -> list[Table]:
         for rest in each["rests"]
     ]
     return [
-        Table(f"{size}: CPU-seconds of one pass", ["round", "rounds", "median", "most", "goal at most"], costs),
-        Table(f"{size}: CPU without changes", ["what", "of a core", "goal at most", "seconds"], rests),
+        Table(f"CPU-seconds to check {size} for changes", ["round", "rounds", "median", "most", "goal at most"], costs),
+        Table(f"CPU time while nothing changes, for {size}", ["what", "of a core", "goal at most", "seconds"], rests),
     ]
 
 
@@ -391,8 +393,8 @@ def groups(results: Sequence[Result]) -> list[Table]:
         for each in results
     ]
     heading = (
-        f"{size}, a commit every {bench_groups.EVERY_S:g} s: milliseconds until the target is up to date "
-        f"(goal: {_RIGHT_GOAL}), and CPU (goal: {_FOLLOW_GOAL})"
+        f"Milliseconds until a commit at the source is also at the target (goal: {_RIGHT_GOAL}), and CPU time (goal: "
+        f"{_FOLLOW_GOAL}). There are {size} each; each group commits every {bench_groups.EVERY_S:g} s"
     )
     head = ["engine", "commits", "p50", "p99", "most", "of a core", "at rest", "seconds"]
     return [Table(heading, head, rows)]
@@ -439,7 +441,7 @@ def soak(results: Sequence[Result]) -> list[Table]:
         for each in results
     ]
     head = ["largest process of its kind", "start, MiB", "middle, MiB", "end, MiB", "", "log files", "rounds"]
-    return [Table("Resident memory under kills, new and deleted topics, and new groups", head, rows)]
+    return [Table("Resident memory while processes are killed, and topics and groups are created", head, rows)]
 
 
 def audits(results: Sequence[Result]) -> list[Table]:
@@ -463,7 +465,7 @@ def audits(results: Sequence[Result]) -> list[Table]:
         "of the driver",
         "of the relay",
     ]
-    return [Table("`mirrord audit --level digest`: bytes per CPU-second of its readers", head, rows)]
+    return [Table("Bytes that `mirrord audit --level digest` reads, and the CPU time that it needs", head, rows)]
 
 
 _AUDITORS = ("reader_cpu_s", "java_cpu_s", "driver_cpu_s")

@@ -39,7 +39,7 @@ def catch_up(results: Sequence[Result]) -> list[Table]:
         ratios.append(_ratios(each))
     return [
         Table(
-            f"Copying a backlog, counted after the first {WARM_SHARE:.0%}",
+            f"Copying a backlog; the first {WARM_SHARE:.0%} of its records are not measured",
             [
                 "backlog: copier",
                 "bytes in a batch",
@@ -53,7 +53,7 @@ def catch_up(results: Sequence[Result]) -> list[Table]:
             rows,
         ),
         Table(
-            "mirrord's stored bytes per CPU-second",
+            "Stored bytes that mirrord copies per CPU-second, compared with the relay and with MirrorMaker 2",
             ["backlog", "of the relay", "times MM2", "times MM2 tuned", "goal", "records per CPU-second"],
             ratios,
         ),
@@ -81,7 +81,13 @@ def _transactions(results: Sequence[Result]) -> list[Table]:
             ]
         )
     head = ["copier", "records/s", "without", "of the plain rate", "goal at least", "the same by CPU"]
-    return [Table(f"{transactional['name']}, compared with the same batches without transactions", head, rows)]
+    return [
+        Table(
+            f"Copying a backlog ({transactional['name']}), compared with the same batches without transactions",
+            head,
+            rows,
+        )
+    ]
 
 
 def far(results: Sequence[Result]) -> list[Table]:
@@ -97,7 +103,10 @@ def far(results: Sequence[Result]) -> list[Table]:
         for each in results
         for found in each["copied"]
     ]
-    title = "".join(f"Copying a backlog over a round trip of {each['round_trip_ms']:.0f} ms" for each in results[:1])
+    title = "".join(
+        f"Copying a backlog from or to a cluster that is a round trip of {each['round_trip_ms']:.0f} ms away"
+        for each in results[:1]
+    )
     return [Table(title, ["backlog: copier", "stored MB/s", "goal", "peak memory", "CPU-s per stored GB"], rows)]
 
 
@@ -143,7 +152,7 @@ def mm2_nodes(results: Sequence[Result]) -> list[Table]:
         for whose, seconds in (("affected partitions", "concerned_s"), ("the other partitions", "others_s"))
         if each[seconds]
     ]
-    title = "MirrorMaker 2: seconds without a record"
+    title = "Longest time in which a partition that MirrorMaker 2 copies delivers no record, in seconds"
     return [Table(title, ["event: partitions", "count", "least", "median", "most"], rows)]
 
 

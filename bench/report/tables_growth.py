@@ -35,5 +35,10 @@ def growth(results: Sequence[Result]) -> list[Table]:
         "times",
     ]
     return [
-        Table("A one-process daemon; `times` is the ratio to the first row of the same kind", [*head, "MB/s"], rows)
+        Table(
+            "Start time, CPU time and memory of a daemon in one process. A column `times` divides the value to its "
+            "left by the value in the first row of the same kind",
+            [*head, "MB/s"],
+            rows,
+        )
     ]

@@ -188,8 +188,9 @@ async def _read(
     *,
     committed: bool,
 ) -> Diverging:
-    """Read the records of a range as a consumer would, but without the copies that mirrord wrote. Return the number of
-    records, and the range from the first to the last one. If `rows` is given, store each record in it."""
+    """Read the records of a range as a consumer would, but ignore the copies that mirrord wrote. Return the number of
+    these records, and the range of offsets from the first to the last one. If `rows` is given, add each record to that
+    file."""
     stretch_columns: dict[str, object] = {"flow": flow.name, "side": stretch.side, "why": stretch.why}
     stretch_columns |= {"topic": named.topic, "partition": named.partition}
     count, first, last = 0, stretch.start, stretch.start - 1

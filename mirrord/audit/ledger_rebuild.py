@@ -1,9 +1,9 @@
 """Rebuilds a flow's ledger from the logs on both clusters.
 
 A daemon must not mistake a partly written ledger for a complete one. Otherwise, it would copy again every record that
-the ledger does not mention yet. The first step therefore records in the state topic that a different ledger is
-expected. From then on, every client that opens the ledger stops with the error `LedgerWentBack`. The last step records
-the correct end of the ledger. An interrupted rebuild has to be repeated from the beginning.
+the ledger does not mention yet. The first step therefore writes a mark to the state topic. While the mark is there,
+every client that opens the ledger stops with the error `LedgerWentBack`. The last step replaces the mark with the topic
+id and the log end offset of the new ledger. An interrupted rebuild has to be repeated from the beginning.
 """
 
 import asyncio
@@ -45,13 +45,13 @@ PATIENCE_S = 30.0
 LEASE_EPOCH = 1
 BY = "mirrord rebuild"
 BEING_MADE = LedgerEnd(TopicId("being rebuilt"), (1 << 63) - 1, 0)
-"""An end of the ledger that no real ledger can have. A client that reads it from the state topic raises
-`LedgerWentBack`."""
+"""The mark that a rebuild is in progress. It has the form of a ledger end, but no real ledger has this topic id or
+reaches this offset. A client that reads the mark from the state topic raises `LedgerWentBack`."""
 TOGETHER = 500
-"""Maximum number of facts in one ledger entry. An entry is also ended when its facts reach 256 KiB."""
+"""Maximum number of facts in one ledger entry. An entry contains fewer facts if they exceed 256 KiB."""
 STEP_S = 0.1
 DRAINED = "drained"
-"""The lane state in the progress records. It says that no batch of the lane is in flight."""
+"""The lane state in the progress records that a rebuild writes. It says that no batch of the lane is in flight."""
 
 log = structlog.get_logger()
 
@@ -126,9 +126,9 @@ def _refused(survey: FlowSurvey, lane: PlannedLane, shaping: RecordPolicies) -> 
 
 
 async def apply(config: Config, flow: FlowConfig, found: FlowRebuilt) -> None:
-    """Replace the flow's ledger by the rebuilt one. Raises EnvironmentFault.
+    """Replace the flow's ledger with the rebuilt one. Raises EnvironmentFault.
 
-    After an error, the flow has no usable ledger, and the rebuild can be repeated.
+    After an error, the flow has no usable ledger until the rebuild has been repeated successfully.
     """
     runtime = config.runtime
     await _until_still(config, flow, found, (runtime.lease_ttl_ms + runtime.request_timeout_ms) / 1000)
@@ -164,7 +164,7 @@ async def apply(config: Config, flow: FlowConfig, found: FlowRebuilt) -> None:
 async def _until_still(config: Config, flow: FlowConfig, found: FlowRebuilt, wait_s: float) -> None:
     """Wait until no more records of the flow can arrive at the target.
 
-    A daemon that lost its ledger stops when its lease expires, and its last requests end one request timeout later.
+    A daemon that lost its ledger stops when its lease expires. Its last requests end at most one request timeout later.
     Raises EnvironmentFault if a daemon still renews the lease, or if records have arrived since the lanes were
     examined.
     """
@@ -292,8 +292,8 @@ def _together(all_facts: Sequence[AnyFact]) -> Iterator[tuple[AnyFact, ...]]:
 
 
 def _check(entries: Sequence[Entry]) -> None:
-    """Check that every fact will take effect, before any entry is written. Raises EnvironmentFault if a fact would
-    not."""
+    """Check that every fact will take effect. This happens before any entry is written. Raises EnvironmentFault if a
+    fact would have no effect."""
     state = FlowState()
     for offset, entry in enumerate(entries):
         for fact, binds in zip(entry.facts, fold(state, entry, offset), strict=True):

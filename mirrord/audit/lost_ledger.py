@@ -40,8 +40,8 @@ async def lost(config: Config, flow: FlowConfig) -> str:
 
 
 async def survey_of(config: Config, flow: FlowConfig) -> FlowSurvey:
-    """Return the survey of one flow: the topics that it finds on both clusters, and the lanes that it plans. Raises
-    EnvironmentFault."""
+    """Return the survey of one flow: the topics on its two clusters, and the lanes that `mirrord start` would run.
+    Raises EnvironmentFault."""
     survey = (await survey_flows(config.only((flow,)), ClusterAccess(config, PATIENCE_S)))[flow.name]
     if not isinstance(survey, FlowSurvey):
         raise survey

@@ -36,11 +36,11 @@ from mirrord.topics.rules.retention import is_compacted
 
 PATIENCE_S = 10.0
 RANGE_RECORDS = 100_000
-"""Maximum number of records in a range. If its records have to be compared, the records of source and target are held
-in memory at once."""
+"""Maximum number of records in a range. It limits memory use: if the records have to be compared one by one, all
+source records and target records of the range are in memory at the same time."""
 BEGIN_S = 5.0
-"""The interval between two checks whether a daemon has begun to copy a partition. After two intervals, the audit
-reports the partition as not copied."""
+"""The interval between two checks of whether a daemon has begun to copy a partition. If no record is copied after two
+intervals, the audit reports the partition as not copied."""
 _POLICY = "cleanup.policy"
 
 
@@ -51,8 +51,8 @@ class LaneAuditPlan(msgspec.Struct, frozen=True, kw_only=True):
     audited: AuditedLane
     ranges: tuple[AuditRange, ...] = ()
     verdicts_are_known: bool = False
-    """Whether the ledger still holds every verdict that it ever recorded for this lane. It does not if it was
-    trimmed."""
+    """Whether the ledger still holds every verdict that it ever recorded for this lane. A trimmed ledger may lack old
+    verdicts."""
     target_log: tuple[int, int] = (0, 0)
     """The log start offset and the log end offset of the target partition, requested after the ledger was read."""
     source_start: int = 0
@@ -60,10 +60,11 @@ class LaneAuditPlan(msgspec.Struct, frozen=True, kw_only=True):
     skipped: str = ""
     """Why the lane is not audited; empty if it is audited."""
     proven: RangeAudited | None = None
-    """The newest fact of an audit that has proven a part of the lane. The ranges begin where this part ends."""
+    """The newest proof that an earlier audit recorded for this lane, if its level is sufficient. The ranges begin where
+    the proven part ends. None if there is no such proof, or if everything is audited again."""
     is_from_begin: bool = True
-    """Whether no range is omitted at the beginning. The first range then begins where earlier audits ended or, if there
-    are none, at the lane's first record."""
+    """Whether the audit includes the first range that is not proven yet. It does not if `since_ms` omits this range.
+    The range begins where the proven part ends or, if nothing is proven, at the first record of the offset map."""
     left_out: int = 0
     """Number of ranges that the audit omits because they are older than `since_ms`."""
     lost: int = 0
@@ -71,11 +72,11 @@ class LaneAuditPlan(msgspec.Struct, frozen=True, kw_only=True):
     uncopied: tuple[int, int] = (0, 0)
     """The source offsets [start, end) of the partition, if none of its records is copied; otherwise (0, 0)."""
     losses: tuple[Explained, ...] = ()
-    """Losses that the ledger records for source offsets outside the ranges."""
+    """Losses that the ledger records for source offsets that are in none of the ranges."""
     waiting: int = 0
-    """Number of source offsets above the resume position, which are not copied yet."""
+    """Number of source offsets from the resume position to the log end offset. They are not copied yet."""
     beyond: int = 0
-    """Number of target offsets above the last record that the ledger knows."""
+    """Number of target offsets from the resume position to the log end offset. They are not audited."""
     has_nothing: bool = False
     """Whether the source partition holds nothing to copy."""
     repaired: tuple[RangeRepaired, ...] = ()
@@ -111,8 +112,8 @@ async def plan_flow(
     was deleted and created again, only the newest topic of that name is audited.
 
     If `level` is "digest" or "records", ranges that an earlier audit has proven at this level or a stricter one are
-    skipped. `again` turns this off. With `since_ms`, only offsets after the source's first record of that time are
-    audited. Raises EnvironmentFault.
+    skipped. With `again`, they are audited again. With `since_ms`, the audit begins with the range that contains the
+    first source record with a timestamp of at least `since_ms`. Raises EnvironmentFault.
     """
     for tries_left in (2, 1, 0):
         plan, may_begin = await _plan_now(config, flow, level, topics, since_ms, again=again)
@@ -163,8 +164,8 @@ async def _plan_now(
 
 
 def _with_uncopied(planned: Sequence[LaneAuditPlan], missing: Sequence[Uncopied]) -> list[LaneAuditPlan]:
-    """Return the planned lanes, extended by the partitions of which no record is copied. Each of these partitions gets
-    its uncopied offsets and, if it is known, the reason."""
+    """Return the planned lanes and, in addition, one entry for each partition without any copied record. Such an entry
+    names the source offsets that are not copied and, if it is known, the reason."""
     rows = {each.audited.source: each for each in planned}
     for each in missing:
         audited = AuditedLane(source=each.source, target=each.target, committed=True)
@@ -202,8 +203,8 @@ def _with_losses(
     former: Mapping[TopicPartition, Sequence[Explained]],
     since: Mapping[TopicPartition, int] | None,
 ) -> LaneAuditPlan:
-    """Return the lane with its losses that no range contains and no earlier audit has counted. The first audit of a
-    partition also counts the losses of its older lanes (`former`)."""
+    """Return the lane with its remaining losses: those that are in none of its ranges and that no earlier audit has
+    counted. The first audit of a partition also counts the losses of its older lanes (`former`)."""
     proven_to = lane.proven.source_offset if lane.proven else 0
     begin = max(proven_to, since.get(lane.audited.source, 0) if since is not None else 0)
     looked = [(each.source_start, each.source_end) for each in lane.ranges]
@@ -237,7 +238,8 @@ def _with(lane: LaneAuditPlan, returned: Iterable[Returned]) -> LaneAuditPlan:
 
 
 def audit_by_ledger(lane: LaneAuditPlan) -> list[RangeResult]:
-    """Return, for each range of the lane, what the ledger and the ends of both logs prove. No record is read."""
+    """Return, for each range of the lane, what can be concluded from the ledger and from the start and end offsets of
+    the logs. No record is read."""
     return [
         RangeResult(
             lane=lane.lane,

@@ -1,5 +1,5 @@
-"""Reads a range from the source log and the target log and compares the records. Batch headers are compared first, and
-single records only if the headers prove nothing."""
+"""Reads a range from the source log and the target log and compares the records. Batch headers are compared first.
+Single records are compared only if the headers do not prove that source and target are equal."""
 
 import hashlib
 from collections.abc import AsyncGenerator
@@ -23,7 +23,7 @@ from mirrord.model.names import TopicPartition
 from mirrord.runtime.rate_limit import Pace
 
 TRIES = 3
-"""How often a range is read again after retention has deleted some of its records during the read."""
+"""How many times a range is read again if retention deletes some of its records while it is read."""
 _KEY_BYTES = 16
 
 
@@ -62,8 +62,9 @@ class RangeReader:
     async def keys(
         self, lane: AuditedLane, wanted: AuditRange, *, with_source: bool
     ) -> tuple[dict[bytes, Newest], KeyedCopy, int]:
-        """Return three values: the newest records of each key in a range, the properties of the target partition that
-        decide which keys it may lack, and the number of bytes read. The source is only read if `with_source` is set.
+        """Return three values. The first one contains, for each key in the range, the newest source record and the
+        newest target record. The second one describes the target partition: its properties decide which keys it may
+        lack. The third one is the number of bytes read. The source is only read if `with_source` is set.
 
         Raises EnvironmentFault if a log cannot be read.
         """
@@ -97,7 +98,7 @@ class RangeReader:
 
 
 class _Both:
-    """One range, as it is read from the source log and from the target log."""
+    """Reads one range from the source log and from the target log, and compares what it has read."""
 
     def __init__(self, source: LogReader, target: LogReader, lane: AuditedLane, wanted: AuditRange, pace: Pace) -> None:
         self._source_log = source
@@ -177,8 +178,8 @@ class _Both:
                 yield row
 
     def _inside(self, batch: ReadBatch, start: int) -> list[Seen]:
-        """Return the records of a batch from offset `start` on. Earlier records of the batch belong to the preceding
-        range."""
+        """Return the records of a batch whose offset is at least `start`. Earlier records of the batch belong to the
+        preceding range."""
         return [seen for seen in self._seen(batch, keyed=True) if seen.offset >= start]
 
     async def _source_batches(self) -> AsyncGenerator[ReadBatch, None]:

@@ -41,22 +41,22 @@ from mirrord.replication.lane.target.batch_relocation import Unplaced
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 MOST_RECORDS = 2_000_000
-"""Maximum number of a lane's records that are decoded from either log. Each takes about 250 bytes of memory."""
+"""Maximum number of records of a lane that are in memory per log. Each record takes about 250 bytes."""
 
 RIVAL_BATCHES = 20
-"""Size of the samples that are taken of another producer's batches: this number of its first batches, and as many of
-its last batches. Their records are searched for in the source."""
+"""If another producer wrote many batches, only a sample of their records is searched for in the source. The sample
+contains this number of the producer's first batches, and the same number of its last batches."""
 ORIGINALS_AT_ONCE = 1_000
 READ_OVER = 1_000
-"""The largest gap, in offsets, between two wanted ranges that are fetched with a single read instead of two
-requests."""
+"""If the gap between two ranges of wanted offsets is not larger than this, both ranges are read together with the
+records in the gap. This is faster than two separate reads."""
 RECORDS_AT_ONCE = 20_000
 """Number of records that are read at a time from the source or the target when records are matched one by one."""
 
 _Unit = TypeVar("_Unit", CopiedRecords, OriginalRecords)
 RebuildOutcome = Literal["rebuilt", "new", "refused"]
-"""What happens to a lane. "rebuilt": it resumes at its position. "new": none of the records that the source holds was
-ever copied, so the lane begins like every new lane. "refused": its position cannot be determined, and it is paused."""
+"""What happens to a lane. "rebuilt": it resumes at the position that was found. "new": no record that the source holds
+was ever copied, so the lane begins like any new one. "refused": the position cannot be determined, so it is paused."""
 
 
 class LaneRebuilt(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     begins_late: bool
     """Whether a lane without a history would begin at the end of the source log (`start = "latest"`)."""
     refused: str = ""
-    """Why the positions of this topic's lanes cannot be determined. The text is empty if the rebuild may try."""
+    """Why this topic's lanes cannot be rebuilt; empty if the rebuild can try to determine their positions."""
     keeps: Callable[[DecodedRecord], bool] | None = None
     """The flow's record filter; None if it has no filter. The function may raise PolicyFault."""
     foreign: frozenset[int] = frozenset()
@@ -199,8 +199,8 @@ class LaneLook:
     async def copies(
         self, named: TopicPartition, wanted: Sequence[CopiedRecords], *, timed: bool
     ) -> list[list[CopiedRecords]]:
-        """Read the wanted target batches. Return the records of each batch. With `timed`, digests include
-        timestamps."""
+        """Read these batches from the target, and return the records of each batch. A record is identified by a digest
+        of its content. With `timed`, the digest includes the timestamp."""
         made: dict[int, list[CopiedRecords]] = {}
         spans = [(each.offset, each.offset + each.length) for each in wanted]
         known = {each.offset: each for each in wanted}
@@ -222,8 +222,8 @@ class LaneLook:
     async def originals(
         self, named: TopicPartition, wanted: Sequence[OriginalRecords], *, timed: bool
     ) -> list[list[OriginalRecords]]:
-        """Read the wanted source batches. Return the records of each batch. With `timed`, digests include
-        timestamps."""
+        """Read these batches from the source, and return the records of each batch. A record is identified by a digest
+        of its content. With `timed`, the digest includes the timestamp."""
         made: dict[int, list[OriginalRecords]] = {}
         spans = [(each.offset, each.end) for each in wanted]
         known = {each.offset: each for each in wanted}
@@ -289,10 +289,10 @@ class _Lane:
         self._is_filtered = read.is_filtered
 
     async def of(self, producer: tuple[int, int]) -> ReconstructedLane | None:
-        """Return the lane's position, assuming that this producer wrote its records. Raises Unplaced if it is
-        ambiguous.
+        """Return the state of the lane, on the assumption that this producer wrote its records. Return None if the
+        producer has copied none of the records that the source still holds.
 
-        Return None if the producer has copied no records that the source still holds.
+        Raises Unplaced if the position of the lane is ambiguous.
         """
         copies = self._copies(producer)
         if self._is_filtered:
@@ -311,7 +311,7 @@ class _Lane:
         return standing(placed, self._others, self._log_start, filtered=self._is_filtered)
 
     async def refuse_rivals(self, producer: tuple[int, int]) -> None:
-        """Raise Unplaced if another producer also copied records of the source, after the lane's first batch."""
+        """Raise Unplaced if, after the lane's first batch, another producer also copied records of the source."""
         begin = self._found.producers[producer].batches[0].offset
         held = {each.key for each in self._originals}
         for other, own in self._found.producers.items():
@@ -325,9 +325,9 @@ class _Lane:
                 )
 
     async def _is_from_source(self, own: _Own, begin: int) -> bool:
-        """Return whether a producer copied records of the source, although its batches equal no batch of the source.
-
-        The reason may be that the batches were rebuilt. Only a sample of them is searched for in the source.
+        """Return whether a producer copied records of the source. None of its batches equals a batch of the source, but
+        this does not exclude that it copied records: its batches may have been rebuilt record by record. Their records
+        are therefore searched for in the source. If there are many batches, a sample of them is used.
         """
         late = [batch for batch in own.batches if batch.offset > begin]
         some = late if len(late) <= 2 * RIVAL_BATCHES else [*late[:RIVAL_BATCHES], *late[-RIVAL_BATCHES:]]
@@ -384,8 +384,8 @@ class _Lane:
     async def _matched_part(
         self, placed: Placed, part: UnmatchedUnits, *, timed: bool, may_expire: bool
     ) -> Matched | None:
-        """Match the records of one part of the logs, from the end of both logs to the beginning, a few batches at a
-        time. Return None if the source lacks a record that it should still hold."""
+        """Match the records of one part of the logs. Both logs are read from the end to the beginning, a few batches at
+        a time. Return None if the source lacks a record that it should still hold."""
         matching = Matching(may_expire=may_expire)
         copies = _backwards(placed.copies[part.first : part.end])
         originals = _backwards(placed.originals[part.start : part.behind])
@@ -412,8 +412,8 @@ class _Lane:
         return matching.found()
 
     async def _compared(self, placed: Placed, producer: tuple[int, int]) -> Placed:
-        """Find the source records that batches do not identify, by counting offsets and comparing records. Raises
-        Unplaced."""
+        """Find the source positions of the copies whose batches equal no batch of the source, or more than one. For
+        this, single records are compared, and more of them in each round. Raises Unplaced."""
         around, last = LOOK_AROUND, -1
         while True:
             here, there = doubtful(placed, around)
@@ -437,7 +437,7 @@ class _Lane:
 
 
 def _backwards(units: Sequence[_Unit]) -> Iterator[list[_Unit]]:
-    """Yield groups of consecutive units, the last group first. A group has about `RECORDS_AT_ONCE` records."""
+    """Yield groups of consecutive batches, the last group first. A group has about `RECORDS_AT_ONCE` records."""
     end = len(units)
     while end > 0:
         start, records = end, 0
@@ -449,7 +449,7 @@ def _backwards(units: Sequence[_Unit]) -> Iterator[list[_Unit]]:
 
 
 def _without_copies(made: LaneRebuilt, found: _Target, rules: Rules, *, is_empty: bool) -> LaneRebuilt:
-    """Return the outcome for a lane of which the target holds no record that the source still has."""
+    """Return the outcome for a lane if the target holds none of the records that the source still holds."""
     if found.end > 0 and found.start > 0 and not is_empty:
         why = "the target has deleted some records, and the rest is not in the source: all may be copied already"
         return msgspec.structs.replace(made, why=why)
@@ -460,8 +460,8 @@ def _without_copies(made: LaneRebuilt, found: _Target, rules: Rules, *, is_empty
 
 
 def _key(batch: ReadBatch, *, is_copy: bool) -> Hashable:
-    """Return a key for a batch. Two keys are equal only if the batches hold the same records
-    (`mirrord.replication.lane.target.batch_compare.same_bytes`)."""
+    """Return a key for a batch. Two keys are equal only if the batches hold the same records. The conditions are those
+    of `mirrord.replication.lane.target.batch_compare.same_bytes`."""
     header = batch.header
     length = header.last_offset_delta + 1
     is_alike = not batch.is_old and header.record_count == length

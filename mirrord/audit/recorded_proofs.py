@@ -16,12 +16,12 @@ log = structlog.get_logger()
 
 
 async def record_proof(config: Config, flow: FlowConfig, plan: FlowPlan, facts: Sequence[RangeAudited]) -> None:
-    """Append the facts that record the proofs of an audit. Lanes whose map has changed since the audit are
-    omitted.
+    """Append the facts that record the proofs of an audit. Lanes whose offset map has changed since the audit are
+    omitted. Raises EnvironmentFault.
 
-    The map is checked immediately before the append. In between, the target could lose the end of its log, and ordinals
-    below the resume position could be mapped again. The next audit would then not check those ordinals. Raises
-    EnvironmentFault.
+    The map can change if the target loses the end of its log: ordinals below the resume position then get new offsets.
+    The proof does not cover these offsets. If it were recorded, the next audit would skip the ordinals. The map is
+    therefore compared with the audited one immediately before the append.
     """
     planned = {lane.lane: lane for lane in plan.lanes}
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)

@@ -54,10 +54,10 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
     records: int
     """Number of records of the range that are in the repair topic."""
     at: int | None
-    """Offset in the repair topic of the range's first record there; None if the topic holds none of the range."""
+    """Offset, in the repair topic, of the first record of the range. None if the topic holds no record of the range."""
     lacks: int | None = None
-    """If only some records of the range are in the repair topic: the source offset of the first record that is not.
-    Otherwise None."""
+    """Source offset of the first record of the range that is missing in the repair topic. None if no record is missing,
+    or if the source was not read."""
     trouble: str = ""
     """Why the range cannot be repaired; empty if it can."""
     by: str = ""
@@ -97,7 +97,8 @@ def _joined(damaged: Iterable[Damage]) -> Iterator[Damage]:
 
 
 async def repair(config: Config, found: Iterable[Damage], origin: Origin | None) -> tuple[list[Repair], list[str]]:
-    """Examine each damaged range. With an `origin`, also copy its records and record the repair in the ledger.
+    """Examine each damaged range. If `origin` is given (operator, time and reason of the repair), also copy the records
+    of the range, and record the repair in the ledger.
 
     Return the repairs, and one line for each ledger that could not record its repairs. Raises ConfigError and
     EnvironmentFault.
@@ -185,7 +186,8 @@ def _as_recorded(result: Repair, before: RangeRepaired) -> Repair:
 def _facts(each: Damage, topic: str, lying: Lying, origin: Origin) -> list[RangeRepaired]:
     """Return the facts that record which source offsets were repaired.
 
-    A damaged range may hold fewer records than offsets by now, for example because the source is compacted.
+    There may be several facts for one damaged range: each contains consecutive offsets, and by now some offsets of the
+    range may hold no record, for example because the source is compacted.
     """
     return [
         RangeRepaired(each.lane, start, end, each.kind, topic, lying.at, origin) for start, end in ranges(lying.offsets)

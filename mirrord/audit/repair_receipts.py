@@ -13,10 +13,11 @@ PATIENCE_S = 10.0
 
 
 async def record_repairs(config: Config, flow: FlowConfig, facts: Sequence[RangeRepaired]) -> str:
-    """Append the facts that the ledger does not hold yet. Return the reason if they cannot be written, or an empty
-    string.
+    """Append the facts that the ledger does not hold yet. Return an empty string, or the reason if they cannot be
+    written.
 
-    Even then, the repaired records are in their topic. The next repair records them in the ledger.
+    Even if the facts cannot be written, the repaired records are in the repair topic. The next repair finds them there
+    and records them in the ledger.
     """
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     try:

@@ -213,7 +213,8 @@ def proven(lane: LaneAuditPlan, results: Iterable[RangeResult], level: AuditLeve
 
 
 def summary(flow: FlowPlan, lane: LaneAuditPlan, results: Iterable[RangeResult], *, level: AuditLevel) -> LaneSummary:
-    """Return the totals of a lane's results. An audit of level `ledger` proves nothing about records."""
+    """Return the totals of a lane's results. An audit of level `ledger` proves nothing about records, so the proven
+    position is then that of earlier audits."""
     found = {(result.first, result.end): result for result in results}
     differences: Counter[str] = Counter()
     explained: Counter[str] = Counter()

@@ -1,5 +1,5 @@
-"""Finds selected partitions of which no record is copied, from the configuration, both clusters and the flow's
-ledger."""
+"""Finds the partitions that the configuration selects but that have no copied record. The information comes from the
+configuration, both clusters and the flow's ledger."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,21 +21,22 @@ _Begun = Mapping[tuple[TopicId, int], int]
 
 
 class Uncopied(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition that the configuration selects, but of which no record is copied."""
+    """A partition that the configuration selects but that has no copied record."""
 
     source: TopicPartition
     target: TopicPartition
     start: int
-    """The first of the source offsets [start, end) that are not copied. Not every one of them has to hold a record."""
+    """First source offset of the uncopied range [start, end). Some offsets in this range may have no record."""
     end: int
     why: str
-    """Why the partition is not copied; empty if no reason is known. A daemon may then be about to begin."""
+    """Why the partition is not copied; empty if no reason is known, for example because a daemon is about to begin
+    copying it."""
 
 
 async def uncopied(
     config: Config, flow: FlowConfig, state: FlowState | None, topics: Sequence[str], patience_s: float
 ) -> list[Uncopied]:
-    """Return the selected partitions of which no record is copied.
+    """Return the partitions that the configuration selects but that have no copied record.
 
     If `topics` holds regexes, only topics that match one of them are returned. `state` is None if the flow has no
     ledger. Raises EnvironmentFault.
@@ -77,7 +78,7 @@ def _selected(preview: DiscoveryPreview) -> Iterator[TopicPartition]:
 
 
 def _begun(state: FlowState | None) -> Collection[tuple[TopicId, int]]:
-    """Return the source partitions of which the ledger contains at least one copied record."""
+    """Return the source partitions that have at least one copied record, according to the ledger."""
     if state is None:
         return ()
     return {
@@ -90,8 +91,8 @@ def _begun(state: FlowState | None) -> Collection[tuple[TopicId, int]]:
 def _positions(state: FlowState | None, preview: DiscoveryPreview) -> dict[TopicPartition, int]:
     """Return the source offset of each lane's resume position, by source partition.
 
-    The result matters for lanes that have copied nothing yet. Offsets below this position have verdicts or are not to
-    be copied.
+    A lane that has copied nothing yet may have a resume position above 0. The offsets below it have verdicts, or they
+    are below the offset at which the lane began. They are therefore not reported as uncopied.
     """
     ids = {topic.topic_id for topic in preview.source.topics.values()}
     found: dict[TopicPartition, int] = {}

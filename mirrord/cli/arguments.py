@@ -23,8 +23,8 @@ class VerbParser(argparse.ArgumentParser):
     """A parser that accepts positional arguments and options in any order, and suggests the closest match for an
     unknown one.
 
-    Before 3.12.7, argparse assigns all positional arguments before the first option (Python issue 59317). CONF then
-    gets its default, and a CONF after an option is rejected.
+    Before Python 3.12.7, argparse cannot parse a positional argument with a default, such as CONF, after an option
+    (Python issue 59317). It assigns the default when it reaches the option, and then rejects the given argument.
     """
 
     _within = False
@@ -58,8 +58,8 @@ class VerbParser(argparse.ArgumentParser):
         super().error("; ".join(strange) if strange else message)
 
     def _strange(self) -> Iterator[str]:
-        """Yield a message for each unknown option. Every word that looks like an option is checked, because argparse
-        does not accept such a word as a value."""
+        """Yield a message for each unknown option. A word that looks like an option is checked even if it is in the
+        position of a value, because argparse never accepts such a word as a value."""
         known = {option.lstrip("-"): option for option in self._option_string_actions}
         for word in self._given:
             if word == "--" or (self._subparsers is not None and not word.startswith("-")):
@@ -100,7 +100,7 @@ def add_conf(parser: argparse.ArgumentParser) -> None:
 
 
 def add_clusters(parser: argparse.ArgumentParser) -> None:
-    """Add `--clusters`, which selects the flows into the named target clusters."""
+    """Add `--clusters`, which selects the flows whose target is one of the named clusters."""
     parser.add_argument(
         "--clusters",
         metavar="ALIAS",
@@ -122,7 +122,8 @@ def add_some_flows(parser: argparse.ArgumentParser) -> None:
 
 
 def some_flows(config: Config, arguments: argparse.Namespace) -> Config:
-    """Return the configuration with the flows that `add_some_flows` selected. Raises ConfigError if there are none."""
+    """Return the configuration with only the flows that the options of `add_some_flows` select. Raises ConfigError if
+    they select no flow."""
     if arguments.clusters:
         config = config.only_targets(arguments.clusters)
     if arguments.flows:

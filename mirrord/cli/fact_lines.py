@@ -270,7 +270,7 @@ def _describe_found(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarant
 
 
 def describe_inherited(fact: CopyInherited) -> str:
-    """Return a text that describes the position which a lane inherited from MirrorMaker 2, and how it was confirmed."""
+    """Return a text with the position that a lane inherited from MirrorMaker 2, and the result of checking it."""
     words = {
         "verified": f"the target's last {fact.looked_at:,} records agree",
         "behind": f"but the target ends before that, according to its last {fact.looked_at:,} records",
@@ -305,7 +305,7 @@ def _epochs(fact: SourceRun) -> str:
 
 
 def _verdicts(verdicts: Iterable[Verdict]) -> str:
-    """Describe the ranges of skipped offsets, each with its reason."""
+    """Describe the ranges of source offsets that were not copied, with their reasons."""
     ranges: dict[str, list[str]] = {}
     for verdict in verdicts:
         ranges.setdefault(verdict.reason, []).append(f"[{verdict.start}, {verdict.end})")

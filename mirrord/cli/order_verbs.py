@@ -1,5 +1,5 @@
-"""The shared part of `pause`, `resume`, `move`, `drain`, `seek` and `quarantine`. It finds the daemon that runs the
-flow, sends the operator command to it, and prints the answer."""
+"""The code that the verbs `pause`, `resume`, `move`, `drain`, `seek` and `quarantine` share. It finds the daemon that
+runs the flow, sends the operator command to it, and prints the answer."""
 
 import argparse
 import asyncio

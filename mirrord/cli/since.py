@@ -9,7 +9,8 @@ _RULE = "a time with its zone, such as 2026-01-31T12:00:00Z, epoch milliseconds,
 
 
 def since_ms(given: str | None) -> int | None:
-    """Return the given time as milliseconds since 1970, or None if the option was not given. Raises ConfigError."""
+    """Return the given time as milliseconds since the Unix epoch, or None if the option was not given. Raises
+    ConfigError."""
     if given is None:
         return None
     try:

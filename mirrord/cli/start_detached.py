@@ -14,11 +14,11 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import Status
 
 READY_S = 30.0
-"""How many seconds a daemon in the background waits until all its flows are running or on standby. It then reports that
-it runs, and names the flows that are not ready."""
+"""Maximum time in seconds that a daemon in the background waits for its flows to be running or on standby. After this
+time, the daemon reports that it runs, and names the flows that are not ready."""
 TOLD_S = 240.0
-"""How many seconds the command waits for the report of the daemon. The time suffices for several attempts to start Ray
-on a busy machine."""
+"""How many seconds the command waits for the report of the daemon. This is long enough for several attempts to start
+Ray on a busy machine."""
 POLL_S = 0.2
 
 
@@ -28,7 +28,7 @@ class DaemonReport(msgspec.Struct, frozen=True):
     pid: int
     http: str
     waiting: dict[str, str]
-    """The flows that are neither running nor on standby yet, with their states."""
+    """The flows that are not yet running or on standby, with their states."""
 
 
 def start_detached(conf: str, options: Sequence[str]) -> int:
@@ -64,8 +64,8 @@ def start_detached(conf: str, options: Sequence[str]) -> int:
 
 
 async def report_to_parent(fd: int, http: str, status: Callable[[], Awaitable[Status | None]]) -> None:
-    """Report the address of this daemon to the command that started it, over the pipe `fd`. The report is sent when all
-    flows run or are on standby, at the latest after `READY_S`. Then detach stderr from the command."""
+    """Report the address of this daemon to the command that started it, over the pipe `fd`. The report is sent as soon
+    as all flows are running or on standby, but no later than after `READY_S`. Then detach stderr from the command."""
     deadline = time.monotonic() + READY_S
     waiting: dict[str, str] = {}
     while True:

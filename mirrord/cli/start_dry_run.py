@@ -1,4 +1,4 @@
-"""`mirrord start --dry-run`: shows the offset at which each partition would begin, and why."""
+"""`mirrord start --dry-run`: shows where copying would begin in each source partition, and why."""
 
 import asyncio
 from collections.abc import Sequence
@@ -31,8 +31,8 @@ _WORDS = {
 
 
 def run(config: Config, *, as_json: bool) -> int:
-    """Print where each partition would begin. Return 0, or 3 if a partition would not begin. Raises ConfigError or
-    EnvironmentFault."""
+    """Print where copying would begin in each source partition. Return 0, or 3 if it would not begin in one of them.
+    Raises ConfigError or EnvironmentFault."""
     found = asyncio.run(_gather(config))
     if as_json:
         print(msgspec.json.encode(found).decode())

@@ -28,7 +28,7 @@ def check_upgrade(arguments: argparse.Namespace) -> None:
 
 async def find_predecessor(config: Config, access: ClusterAccess) -> Predecessor:
     """Find the daemon that runs the flows of this configuration, and print its version. Raises ConfigError or
-    EnvironmentFault if there is no such daemon, or if it cannot be taken over from."""
+    EnvironmentFault if there is no such daemon, or if it cannot hand its flows over to this daemon."""
     http = _address(await read_ledgers(config, access))
     try:
         answer = await hand_over(http, config, HandoverCall(verb="terms"), ASK_S)

@@ -162,8 +162,8 @@ def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
 
 
 def _former_losses(losses: Sequence[LossStatus]) -> Iterator[str]:
-    """Yield one line for each topic with losses in deleted lanes. The source topic of such a lane, or its target topic,
-    no longer exists."""
+    """Yield one line for each topic and reason, with the losses of deleted lanes. A lane is deleted when its source
+    topic or its target topic no longer exists."""
     topics: Counter[tuple[str, str]] = Counter()
     for loss in losses:
         topics[loss.topic, loss.reason] += loss.offsets

@@ -28,8 +28,8 @@ def console() -> Console:
 
 
 def show(arguments: argparse.Namespace, render: Callable[[Status], RenderableType]) -> int:
-    """Print the status of the flows; with `--watch`, print it every second. Raises ConfigError. Raises EnvironmentFault
-    without `--watch`."""
+    """Print the status of the flows; with `--watch`, print it every second. Raises ConfigError and, if `--watch` is not
+    given, EnvironmentFault."""
     config = load_conf(arguments)
     if arguments.watch:
         with contextlib.suppress(KeyboardInterrupt):

@@ -1,13 +1,16 @@
-"""Compares two configurations of a running daemon: what changes for which flow, and which changes need a restart.
+"""Compares the current and a new configuration of a running daemon: what changes in each flow, and which changes need a
+restart.
 
-Topics, groups and synced configs change while lanes keep copying. Settings that lanes use (limits, names, isolation,
-the start) take effect after all lanes of the flow were drained; other flows are not affected. Changes to the number of
-replicators and to placement apply to all flows, and lanes move a few at a time. Changes to clusters in use and to the
-daemon's other settings need a restart.
+Changes to topics, groups and synced configs take effect while lanes keep copying. Other settings of a flow are used by
+its lanes, for example limits, topic naming, the isolation level and the start position. If such a setting changes, all
+lanes of the flow are drained and started again; other flows are not affected. Changes to the number and the placement
+of replicators apply to all flows, and lanes move a few at a time. Changes to clusters in use and to the daemon's other
+settings need a restart.
 
 A configuration that arrives over HTTP may change less than a configuration from the daemon's own file. It must not
-change a cluster, a file reference, a folder, a Spark setting or a class. Otherwise, a client with permission to give
-operator commands could access the daemon's secrets and files, or choose the code that the daemon runs.
+change a cluster, a file reference, a folder, a Spark setting or the class of a policy. Otherwise, a client with
+permission to give operator commands could access the daemon's secrets and files, or choose the code that the daemon
+runs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,17 +46,18 @@ LIVE = frozenset(
 )
 """Fields of a flow that its lanes do not use. They can change while the lanes keep copying."""
 DAEMONS_OWN = ("instance", "ray", "http", "logs")
-"""Sections that may differ between two daemons that run the same flows. They say where a daemon runs, where it writes
-logs, and how it can be reached."""
+"""Sections of the configuration that may differ between two daemons that run the same flows. They say where a daemon
+runs, where it writes logs, and how it can be reached."""
 _DAEMONS = ("runtime", *DAEMONS_OWN)
 _JOBS = ("audit", "compact")
 _OWN_FILE = "taken from the daemon's own file alone (SIGHUP)"
 _OWN_FILE_SETTINGS = {"audit": ("out", "spark"), "compact": ("path", "spark")}
-"""Job settings that name folders, or that make Spark run code."""
+"""The settings of audits and compactions that name folders, or that make Spark run code. Only the daemon's own file can
+change them."""
 
 
 class FlowChange(msgspec.Struct, frozen=True):
-    """The changes of one flow."""
+    """The changes to one flow."""
 
     flow: str
     kind: Literal["added", "removed", "changed"]
@@ -85,8 +89,8 @@ class ConfigChanges(msgspec.Struct, frozen=True):
 def compare(old: Config, new: Config, *, own_file: bool) -> ConfigChanges:
     """Return the changes that lead from `old` to `new`.
 
-    `own_file` means that `new` was read from the daemon's own file. Only then may it contain new clusters, classes,
-    folders and Spark settings.
+    `own_file` means that `new` was read from the daemon's own file. Only then may it contain new clusters, policy
+    classes, folders and Spark settings.
     """
     before = {flow.name: flow for flow in old.flows}
     after = {flow.name: flow for flow in new.flows}
@@ -187,9 +191,9 @@ def _refused_from_file(old: Config, new: Config) -> Iterator[str]:
 
 
 def _refused_from_order(old: Config, new: Config) -> Iterator[str]:
-    """Yield one line for each change that is forbidden to a client over HTTP.
+    """Yield one line for each change that a client must not make over HTTP.
 
-    Settings that no flow uses are included, because a later command could use them.
+    Clusters and settings that no flow uses are checked, too, because a later command could use them.
     """
     used = {alias for flow in new.all_flows for alias in (flow.source, flow.target)}
     for alias in sorted(used | new.clusters.keys()):
@@ -211,7 +215,8 @@ def _refused_from_order(old: Config, new: Config) -> Iterator[str]:
 
 
 def _faults(config: Config) -> list[str]:
-    """Return the faults of a configuration that was not read from a file, according to the rules of conf.toml."""
+    """Return the faults of a configuration that arrived over HTTP. They are the faults that a conf.toml with the same
+    settings would have."""
     whole = msgspec.structs.replace(config, flows=config.all_flows, elsewhere=())
     try:
         read = load_text(conf_toml(whole), "the configuration", Unjudged())

@@ -1,14 +1,16 @@
 """Checks that flows are consistent with each other.
 
-No two flows may have the same name or write to the same topic. No ring of flows may copy its own output.
+No two flows may have the same name or write to the same topic. A ring is a chain of flows that leads back to the
+cluster where it begins. No ring may copy its own output.
 
-If clusters copy topics to each other under the same names, a copy is never copied further
-(`mirrord.replication.lane.source.loop_detection`). Such flows may therefore write to the same topic. They may also form
-a ring if every two clusters of the ring copy to each other.
+If two clusters copy topics to each other under the same names, a flow does not copy records that another flow wrote to
+its source (`mirrord.replication.lane.source.loop_detection`). Flows from two such clusters are therefore allowed to
+write to the same topic. Flows are also allowed to form a ring if every two clusters of the ring copy topics to each
+other in this way.
 
-Whether two lists of regexes select a common topic cannot be decided from the regexes alone. Two flows that write to one
-topic are therefore refused if an example topic proves it. The daemon detects all other cases when it sees the actual
-topics.
+Whether two lists of regexes select a common topic cannot be decided from the regexes alone. Two flows into the same
+cluster are therefore tested with a few example topic names. They are refused if both flows select one of these names
+and would write to the same target topic. The daemon detects all other cases when it sees the actual topics.
 
 With the naming `identity` or a template, topic names do not show where records come from. A ring of such flows would
 copy its own output forever. It is refused unless the regexes prove that no record can travel around the ring.
@@ -28,9 +30,10 @@ _SPECIAL = set(".^$*+?{}[]|()\\")
 def check_flows(
     flows: Sequence[FlowConfig], tells_origin: Callable[[FlowConfig], bool] = BuiltIn.tells_origin
 ) -> Iterator[tuple[int, str]]:
-    """Yield every fault between flows: the index of the later flow, which the fault is reported for, and a message.
+    """Yield every fault between flows, as an index and a message. The index is that of the flow for which the fault is
+    reported: of the flows involved, the last one in the configuration.
 
-    `tells_origin` is `mirrord.config.policy_checks.PolicyCheck.tells_origin`.
+    `tells_origin` returns whether the names of a flow's target topics reveal every cluster that a topic has passed.
     """
     for index, flow in enumerate(flows):
         if flow.source and flow.source == flow.target:
@@ -86,10 +89,10 @@ def goes_back(one: FlowConfig, other: FlowConfig) -> bool:
 
 
 def both_ways(one: FlowConfig, other: FlowConfig) -> Iterator[str]:
-    """Yield one line for each task that both flows perform although only one of them may perform it.
+    """Yield one line for each setting that is wrong if two flows copy the same topics in opposite directions.
 
-    The check concerns two flows that copy the same topics to each other. Each of them would follow the changes that the
-    other flow makes, without end.
+    Configs, ACLs and consumer groups may each be synced by only one of the two flows. Otherwise, each flow would copy
+    back the changes that the other flow has made, again and again. The flow that syncs groups needs `groups.both_ways`.
     """
     if not goes_back(one, other):
         return
@@ -113,8 +116,8 @@ def both_ways(one: FlowConfig, other: FlowConfig) -> Iterator[str]:
 
 
 def _counted_both_ways(flows: Sequence[FlowConfig], index: int) -> Iterator[str]:
-    """Yield one line for each reason why `groups.both_ways` cannot work. Either a flow does not keep topic names, or
-    records of a third cluster are copied into the same topics."""
+    """Yield one line for each reason why `groups.both_ways` cannot translate positions. Either the flow does not keep
+    topic names, or another flow copies records of a third cluster into the same topics."""
     last = flows[index]
     if last.groups.both_ways and last.naming != "identity":
         yield f'groups.both_ways is for naming = "identity"; found naming = "{last.naming}"'
@@ -179,9 +182,10 @@ def _exchange(flows: Sequence[FlowConfig], one: str, other: str) -> bool:
 
 
 def share_topics(flows: Sequence[FlowConfig], one: FlowConfig, other: FlowConfig) -> bool:
-    """Return whether two flows into the same cluster may write to the same topics.
+    """Return whether two flows into the same cluster are allowed to write to the same topics.
 
-    They may if their source clusters copy the topics to each other, because the topics then hold the same records.
+    This is allowed if both flows keep topic names, and the two source clusters copy topics to each other under the same
+    names. The topics of both source clusters then contain the same records.
     """
     return one.naming == other.naming == "identity" and _exchange(flows, one.source, other.source)
 
@@ -197,8 +201,8 @@ def _is_mesh(flows: Sequence[FlowConfig], ring: Sequence[FlowConfig]) -> bool:
 
 
 def _not_forwarded(flows: Sequence[FlowConfig], index: int) -> str:
-    """Return a message if a flow would have to forward copies that another flow made under the same name; otherwise an
-    empty string."""
+    """Return a message if records do not reach a cluster because no flow copies them there directly. A flow that keeps
+    topic names does not forward copies. Return an empty string if there is no such case."""
     flow = flows[index]
     for other in flows[:index]:
         for former, later in ((other, flow), (flow, other)):
@@ -240,7 +244,7 @@ def common_topic(one: FlowConfig, other: FlowConfig) -> str | None:
 
 
 def literal_prefix(pattern: str) -> str:
-    """Return a text with which every match of the regex begins. It may be shorter than the longest such text."""
+    """Return a prefix that all matches of the regex have in common. It need not be the longest one."""
     if "|" in pattern:
         return ""
     prefix: list[str] = []
@@ -289,8 +293,8 @@ def _one_language(flows: Sequence[FlowConfig]) -> bool:
 def _ring(
     flows: Sequence[FlowConfig], start: int, tells_origin: Callable[[FlowConfig], bool]
 ) -> list[FlowConfig] | None:
-    """Return a ring through `flows[start]` that could copy its own output, because a topic name does not reveal every
-    cluster that the topic has passed. Return None if there is none."""
+    """Return a ring that contains `flows[start]` and could copy its own output. Return None if there is none. Such a
+    ring is possible only if topic names do not reveal every cluster that a topic has passed."""
     first = flows[start]
 
     def walk(path: list[FlowConfig]) -> list[FlowConfig] | None:

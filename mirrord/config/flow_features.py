@@ -1,7 +1,8 @@
-"""The tasks of a flow in addition to copying records.
+"""The settings of a flow that go beyond copying records unchanged.
 
-These are syncing groups, topic configs and ACLs, and writing heartbeats and records for Kafka's own tools. Each struct
-is one table of a flow in conf.toml. Regexes match whole names.
+A flow can sync consumer groups, topic configs and ACLs. It can write heartbeats, and records for the clients of
+MirrorMaker 2. It can continue the copies that MirrorMaker 2 made, and it can filter or change records. Each struct is
+one table of a flow in conf.toml. Regexes match whole names.
 """
 
 import re
@@ -43,7 +44,7 @@ UNWANTED_CONFIGS = (
 MONTH_MS = 30 * 86_400_000
 EVERY = duration(100, MONTH_MS)
 REFRESH = either("never", EVERY, None)
-"""The kind of an interval between polls. "never" means that nothing is polled after the daemon's start."""
+"""The allowed values for the interval between two polls. "never" means that the daemon polls only when it starts."""
 _FACTOR = either("broker", number(1, 32_767))
 _SEPARATOR = re.compile(r"[A-Za-z0-9._-]{1,16}")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -160,10 +161,9 @@ class HeartbeatsConfig(msgspec.Struct, frozen=True):
         EmitOn,
         Key(
             one_of(EmitOn),
-            'Cluster to which heartbeats are written. `"target"`: each heartbeat names this flow. `"source"`: each '
-            "heartbeat names the opposite flow. This flow copies these heartbeats to the target, so consumers at the "
-            "target can see that the flow works. mirrord needs permission to write at the source. "
-            '`"both"`: heartbeats are written to both clusters. `"off"`: no heartbeats are written.',
+            'Cluster to which heartbeats are written. `"target"`: they name this flow. `"source"`: they name the '
+            "opposite flow, and this flow copies them to the target. Consumers there can then see that this flow "
+            'works. mirrord needs permission to write at the source. `"both"`: both clusters. `"off"`: none.',
         ),
     ] = "target"
     every_ms: Annotated[int, Key(EVERY, "Interval at which heartbeats are written.", name="every")] = 1_000

@@ -27,7 +27,7 @@ class JaasEntry(msgspec.Struct, frozen=True):
 def parse_jaas(text: str) -> JaasEntry:
     """Return the parsed text `MODULE required NAME="VALUE" ...;`.
 
-    Raises ValueError with a message that reveals nothing of the text.
+    Raises ValueError. The message contains no part of the text, because the text may contain secrets.
     """
     words = _words(text)
     # With a single login module, the value of the control flag does not matter, but a flag is mandatory.

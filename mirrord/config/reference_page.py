@@ -26,10 +26,10 @@ and the allowed values. Instead of a conf.toml, mirrord also reads a configurati
 
 - A duration is a number with a unit: `"500ms"`, `"5s"`, `"2m"`, `"1h"`, `"1d"`.
 - A size is a number of bytes, or a number with a unit: `"64KiB"`, `"8MiB"`, `"1GiB"`, `"1MB"`.
-- A regular expression has Python's syntax and must match the whole name.
+- A regular expression has Python's syntax and must match the whole name, for example of a topic.
 - A secret is a reference, never the secret itself: see [Secrets](../how-to/secure.md#secrets).
-- A policy is built in, or a Python class: see [Policies](policies.md).
-- A relative path is resolved from the folder of the conf.toml.
+- A policy is either built in or a Python class: see [Policies](policies.md).
+- A relative path is relative to the folder that contains the conf.toml.
 
 [Apply another configuration](../how-to/operator-commands.md#apply-another-configuration) describes how a running daemon
 applies a changed file.
@@ -70,10 +70,10 @@ def _applied() -> str:
     keys = [f"`{each.name}`" for each in keys_of(FlowConfig) if each.field in LIVE]
     tables = [f"`{table.name}`" for table in tables_of(FlowConfig) if table.name in LIVE]
     text = (
-        f"`mirrord apply` applies changes of {', '.join(keys)} and the tables {', '.join(tables[:-1])} and "
-        f"{tables[-1]} while the flow's lanes continue. If another key or table changes, all lanes of the flow are "
-        "drained and started again. `from` and `to` of a flow cannot change. To copy between other clusters, give the "
-        "flow another `name`."
+        f"`mirrord apply` applies changes to {', '.join(keys)} and the tables {', '.join(tables[:-1])} and "
+        f"{tables[-1]} without interrupting the flow's lanes. If another key or table changes, all lanes of the flow "
+        "are drained and started again. The keys `from` and `to` of a flow cannot be changed. To copy between other "
+        "clusters, give the flow another `name`."
     )
     return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
 

@@ -136,7 +136,7 @@ class LimitsConfig(msgspec.Struct, frozen=True):
 
 
 class FlowConfig(msgspec.Struct, frozen=True):
-    """A directed pair of clusters, with its settings. A regex that selects topics must match the whole name."""
+    """A directed pair of clusters, with its settings. A regex that selects topics must match the whole topic name."""
 
     name: Annotated[
         str,
@@ -330,7 +330,7 @@ class ReplicatorsConfig(msgspec.Struct, frozen=True):
 
 
 class RuntimeConfig(msgspec.Struct, frozen=True):
-    """The engine of the replicators, and two time limits. After a failure, a takeover waits for at most their sum."""
+    """Which engine runs the replicators, and two timeouts: a takeover waits at most `lease_ttl` + `request_timeout`."""
 
     engine: Annotated[
         EngineKind, Key(one_of(EngineKind), "Whether replicators are actors of Ray, or tasks of the daemon's process.")

@@ -1,5 +1,5 @@
-"""Translates a group's position at the source into its position at the target, and a position at the target into one at
-the source. The translation uses the offset maps in the ledger."""
+"""Translates a group's position at the source into its position at the target, and vice versa. The translation uses the
+offset maps in the ledger."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -16,11 +16,11 @@ from mirrord.model.names import LaneId
 NOT_COPIED = "the topic is not copied"
 NOT_BACK = "the flow back does not copy this partition yet (groups.both_ways)"
 NOT_YET = frozenset({NOTHING, NOT_BACK})
-"""Reasons why a translation does not exist now but may exist soon."""
+"""Reasons why a position cannot be translated yet. A later translation may succeed."""
 
 
 class Lanes:
-    """Finds the newest lane of each source partition. The result is cached until the ledger contains other lanes."""
+    """Finds the newest lane of each source partition. The result is cached until a lane is added to the ledger."""
 
     def __init__(self) -> None:
         self._of: object = None
@@ -40,7 +40,7 @@ class Lanes:
 
 
 class SourcePosition(NamedTuple):
-    """A position at the source that must be translated, and the id of the topic if the id is known."""
+    """A position at the source that must be translated, and the id of its topic if that id is known."""
 
     offset: int
     topic_id: str | None = None
@@ -51,11 +51,12 @@ def ahead_of(
     progress_by_lane: Mapping[LaneId, Progress],
     positions: Mapping[TopicAndPartition, int],
 ) -> list[LaneState]:
-    """Return the lanes that may have copied up to these source positions although their resume positions are lower.
+    """Return the lanes that may have copied the records up to these source positions although their progress records do
+    not show it yet.
 
-    The caller requests the end of each lane's target partition to find out how far the lane has copied. The end is
-    conclusive only if the lane is `protected`, because the target broker then refuses batches that leave a gap. Lanes
-    that are not protected are omitted.
+    To find out how far these lanes have copied, the caller requests the ends of their target partitions. For an
+    unprotected lane, such an end proves nothing, because the target broker may have accepted a batch that leaves a gap.
+    Unprotected lanes and halted lanes are therefore omitted.
     """
     found: list[LaneState] = []
     for place, offset in positions.items():
@@ -75,13 +76,13 @@ def ahead_of(
 class Atlas:
     """The offset maps of all lanes at one moment.
 
-    `progress_by_lane` and `ends` must be taken before the ledger is read to its end. The intents in the ledger then
-    explain every record below these positions, because an intent is written before its records. Resume positions are at
-    most one second old.
+    The caller must determine `progress_by_lane` and `ends` before it reads the ledger to its end. An intent is written
+    before its records, so the ledger then explains every record below the resume positions and below `ends`.
 
-    `ends` holds the high watermarks of some target partitions, by lane. Each of these lanes has copied up to the high
-    watermark of its target partition. If other clients also write to such a partition, a translated position may be
-    slightly too low until the lane's next progress record. A translated position is never too high.
+    A lane's resume position may be up to one second old. `ends` therefore holds the current high watermarks of some
+    target partitions, by lane. The lane's records below this high watermark are known to be copied. If other clients
+    also write to the target partition, a translated position may be slightly too low until the lane's next progress
+    record. A translated position is never too high.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class Atlas:
         self._maps: dict[LaneId, LaneMap] = {}
 
     def lane(self, place: TopicAndPartition) -> LaneState | None:
-        """Return the lane that copies this source partition."""
+        """Return the lane that copies this source partition, or None if the partition is not copied."""
         return self._lanes.get(place)
 
     @cached_property
@@ -152,8 +153,8 @@ class Atlas:
 
 
 def _by_end(lane: LaneState, progress: Progress, end: int) -> CopiedPosition | None:
-    """Return how far a lane has copied, according to the end of its target partition. Return None if the end is no
-    further than the lane's progress record."""
+    """Return how far a lane has copied, according to the end of its target partition. Return None if this end shows no
+    more copied records than the lane's progress record."""
     run = lane.target_runs.last
     if run is None or end <= progress.target_offset or end < run.offset:
         return None
@@ -163,8 +164,8 @@ def _by_end(lane: LaneState, progress: Progress, end: int) -> CopiedPosition | N
 
 
 def line_of(translation: Translation) -> str:
-    """Return one line for operators that explains why a translation does not lead to the same record. Return an empty
-    string if the translation leads to the same record."""
+    """Return one line for operators that explains why the record at the requested position has no known copy. Return an
+    empty string if there is nothing to explain."""
     match translation.kind:
         case "before_map" if translation.reason == "inherited":
             return "MirrorMaker 2 copied the record there, and its target offset was not recorded"

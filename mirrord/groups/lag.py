@@ -20,8 +20,8 @@ from mirrord.model.names import TopicPartition
 from mirrord.runtime.clock import Clock
 
 MOST_TIMES = 500
-"""Maximum number of positions in one request for which the lag in time is determined. Each position needs a separate
-fetch, because its lag in time follows from a record's timestamp."""
+"""Maximum number of positions in one request for which the lag in time is determined. The lag in time is the age of the
+first record that the group has not read, so this record must be fetched for each position."""
 PATIENCE_S = 3.0
 POLL_S = 0.05
 
@@ -45,7 +45,7 @@ class TargetLags:
         self._watched = WatchedTopics(view)
 
     async def ask(self, positions: Mapping[PartitionId, set[int]]) -> dict[tuple[PartitionId, int], Lag]:
-        """Return the lag of each of these offsets. Offsets are omitted if their lag is unknown."""
+        """Return the lag of each of these offsets. Offsets with an unknown lag are omitted."""
         partitions = {TopicPartition(each.topic, each.partition) for each in positions}
         try:
             ends = await log_offsets(self._cluster, partitions, "end")
@@ -92,8 +92,8 @@ class TargetLags:
 async def with_lags(
     statuses: Sequence[GroupStatus], lanes: Mapping[tuple[str, int], LaneState], lags: TargetLags, clock: Clock
 ) -> tuple[GroupStatus, ...]:
-    """Return copies of the statuses that also contain the lags of their positions at the target. `lanes` holds the lane
-    of each source partition. If a lag is unknown, the status is returned unchanged."""
+    """Return the given statuses of group positions, with the lag of each position at the target added. `lanes` holds
+    the lane of each source partition. A status is returned unchanged if the lag of its position is unknown."""
     places: dict[int, tuple[PartitionId, int]] = {}
     wanted: dict[PartitionId, set[int]] = {}
     for at, each in enumerate(statuses):

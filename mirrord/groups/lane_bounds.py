@@ -15,11 +15,12 @@ from mirrord.ledger.state import LaneState
 from mirrord.model.names import LaneId, Side
 
 ANSWER_S = 0.5
-"""How long a caller waits for the answers. Partitions without an answer by then are omitted."""
+"""How long a caller waits for the answers. Partitions for which no answer has arrived by then are omitted."""
 
 
 class LaneEnds:
-    """Requests the bounds of the lanes' partitions at one of the two clusters, the source or the target."""
+    """Requests the log start offset and the high watermark of the lanes' partitions, either at the source or at the
+    target."""
 
     def __init__(self, view: ClusterView, side: Side, answer_s: float = ANSWER_S) -> None:
         self._side = side

@@ -1,8 +1,8 @@
 """Translates offsets between the two clusters of a flow, for operators and programs. The translation uses the offset
 maps in the flow's ledger.
 
-If a question gives a time instead of an offset, the cluster of the question is asked for the matching offset. If it
-gives an offset, no cluster is asked.
+A question gives either an offset or a time. Only a time requires a request to a cluster: the cluster that holds the
+partition in the question returns the matching offset.
 """
 
 from datetime import UTC, datetime
@@ -72,8 +72,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chart(NamedTuple):
-    """The state that a ledger describes, and the progress record of each lane. Each lane is known to be copied up to
-    the resume position in its progress record."""
+    """The state of a flow, as folded from its ledger, and the progress record of each lane. Each lane is known to be
+    copied up to the resume position in its progress record."""
 
     state: FlowState
     progress_by_lane: dict[LaneId, Progress]
@@ -82,8 +82,8 @@ class Chart(NamedTuple):
 async def chart(store: LedgerStore) -> Chart:
     """Return the current state and the progress records from an open ledger store. Raises LedgerUnavailable.
 
-    The progress records are taken before the ledger is read to its end. The ledger then explains every record below
-    their resume positions.
+    The progress records are copied before the ledger is read to its end. The intents of all records below their resume
+    positions are then among the entries that are read.
     """
     progress_by_lane = dict(store.state.progress)
     await store.read_to_end()
@@ -91,8 +91,11 @@ async def chart(store: LedgerStore) -> Chart:
 
 
 async def answer(config: Config, known: Chart, question: Question) -> Answer:
-    """Answer a question from the state of its flow's ledger. Raises ConfigError. Raises EnvironmentFault if the
-    question gives a time and the cluster does not answer."""
+    """Answer a question from the state of its flow's ledger.
+
+    Raises ConfigError if the question names an unknown flow, topic or partition, or gives neither an offset nor a time.
+    Raises EnvironmentFault if the question gives a time and the cluster does not answer.
+    """
     flow = config.flow(question.flow)
     lane = _lane(known.state, question)
     source = Place(flow.source, lane.source_topic, lane.partition)

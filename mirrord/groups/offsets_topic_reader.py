@@ -1,8 +1,9 @@
 """Reads `__consumer_offsets` of one cluster: every partition from its log start offset to its end, and then each new
 record.
 
-A commit inside a transaction is used once the transaction is committed. The commits of a partition are reported only
-after the partition was read up to the end that it had when reading began. Before that end, a newer commit may follow.
+A commit inside a transaction is used once the transaction is committed. At first, each partition is read up to the end
+that it has when reading begins. No commits of the partition are reported before this end is reached, because a newer
+commit of the same group may still follow.
 
 The topic is compacted, so the last offsets of a partition may hold no records. If no records have arrived for a while,
 the reader checks whether this is the case (`mirrord.groups.empty_tail`).
@@ -36,12 +37,12 @@ from mirrord.replication.host.partition_fetch import PartitionFetch
 from mirrord.replication.lane.signals import Chunk, FetchFrom
 
 PARTITION_BYTES = 256 << 10
-"""Maximum number of bytes that a fetch returns for one partition. The number is small, because decoding these bytes
-blocks the event loop."""
+"""Maximum number of bytes that a fetch returns for one partition. The limit is low, because decoding these bytes blocks
+the event loop."""
 AGAIN_S = 0.5
 TAIL_S = 2.0
-"""If no records of a partition arrive for this time before its end is reached, the reader checks whether the last
-offsets hold no records."""
+"""How long the reader waits for records of a partition whose end it has not reached. After this time, it checks whether
+the last offsets hold no records."""
 
 log = structlog.get_logger()
 
@@ -66,7 +67,8 @@ class GroupLog:
         changed: Callable[[set[str]], None],
     ) -> None:
         """`passes` selects groups by name. `take` is called with the key and value of each record of a selected group;
-        the value is None for a tombstone. After that, `changed` is called with the names of the groups."""
+        the value is None for a tombstone. `changed` is called with the names of the groups after their records have
+        been passed to `take`."""
         self.skipped = 0
         """Number of records and batches that could not be decoded."""
         self.lost = ""
@@ -84,7 +86,7 @@ class GroupLog:
         return all(each.ready for each in self._followed)
 
     async def check_tails(self, view: ClusterView) -> None:
-        """For each partition from which no records arrive, check whether its last offsets hold no records."""
+        """Check for each partition without new records whether its last offsets hold no records."""
         for each in self._followed:
             await each.check_tail(view)
 
@@ -161,7 +163,7 @@ class _Partition:
         self._empty_until = -1
         """The partition has no records from `_position` up to this offset. -1 if no such offset is known."""
         self._moved_at = time.monotonic()
-        """When records arrived last, or when `check_tail` sent its last request, whichever is later."""
+        """When the last records arrived, or when `check_tail` sent its last request, whichever is later."""
         self._waiting: set[str] = set()
         """Groups with commits before `_end`. These groups are reported when the partition has been read up to
         `_end`."""
@@ -271,8 +273,8 @@ class _Partition:
 
 
 def _scan(chunk: Chunk, start: int) -> tuple[list[ScannedBatch], int, bool]:
-    """Return the batches from the buffer position `start` on, and the buffer position after them. Also return whether
-    messages of format 0 or 1 follow at that position."""
+    """Return the batches that begin at the buffer position `start` or later, and the buffer position after the last of
+    them. Also return whether messages of format 0 or 1 follow at that position."""
     try:
         batches, behind = scan(chunk.buffer, start, chunk.end)
     except OldMagic as old:

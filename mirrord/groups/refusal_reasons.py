@@ -17,7 +17,7 @@ WITHOUT_MEMBERS = frozenset({"Empty", "Dead"})
 """The states in org.apache.kafka.common.GroupState in which a group has no members. These states are the same for
 classic groups, KIP-848 groups and Kafka Streams groups."""
 MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS})
-"""Errors with which a broker refuses a commit for a group with members, if the commit does not come from a member."""
+"""The errors by which a broker reports that a group has members and that a commit does not come from one of them."""
 
 
 def kept(listed: Mapping[str, ListedGroup]) -> dict[str, ListedGroup]:
@@ -44,8 +44,8 @@ class CommitRefusal(NamedTuple):
 
 
 def refusal(error: int, side: Side) -> CommitRefusal:
-    """Return what a broker's error for a commit on this side means. `error` is 0 if the broker has accepted the
-    commit."""
+    """Return what a broker's answer to a commit means. `side` is the cluster to which the commit was sent. `error` is
+    the error code in the answer, or 0 if the broker has accepted the commit."""
     name = ErrorCode.name_of(error) if error else ""
     if error in MEMBERS:
         why = f"the group has members at the {side}, and is left alone"

@@ -68,9 +68,9 @@ class BackWrite(NamedTuple):
 
 
 Settled = Callable[[str, TopicAndPartition, int, int | None], None]
-"""Called after a commit at the source, with the group, the source partition, and the offset committed at the source.
-The last argument is the offset committed at the target, or None if the offset committed at the source does not match it
-yet."""
+"""A callback that is called after a commit at the source. Its arguments are the group, the source partition, the offset
+committed at the source, and the offset committed at the target. The last argument is None if the two committed offsets
+do not match yet."""
 
 
 class GroupBack:
@@ -80,9 +80,9 @@ class GroupBack:
         self.statuses: dict[str, dict[TopicAndPartition, GroupStatus]] = {}
         """Statuses by group and source partition, as of the last time that the group was examined."""
         self.waiting: set[str] = set()
-        """Groups with a position at the target that the offset map cannot translate completely yet."""
+        """Groups with a position at the target that cannot be translated yet, or only up to an earlier position."""
         self.without_log_ends: set[str] = set()
-        """Groups with a planned commit for which the source did not return the end of the partition."""
+        """Groups with a planned commit that was dropped because the source did not report the end of the partition."""
         self._source = source
         self._bounds = bounds
         self._pairs = pairs
@@ -123,7 +123,7 @@ class GroupBack:
         return await self._source.offsets(groups)
 
     def begin(self) -> None:
-        """Discard the planned commits. The caller does so before it examines groups again."""
+        """Discard the planned commits. Must be called before groups are examined again."""
         self._writes = []
 
     def decide(
@@ -183,8 +183,9 @@ class GroupBack:
         return step
 
     async def weigh(self) -> None:
-        """Compare each planned commit with the bounds of its source partition. A commit below the log start offset is
-        raised to the log start offset. A commit is dropped if it is beyond the end, or if the end is unknown."""
+        """Check each planned commit against the log start offset and the high watermark of its source partition. An
+        offset below the log start offset is raised to the log start offset. A commit beyond the high watermark is
+        dropped. A commit is also dropped if the high watermark is unknown."""
         if not self._writes:
             return
         lanes = {each.lane.key.id: each.lane for each in self._writes}
@@ -241,8 +242,8 @@ class GroupBack:
                 self._replace(each, state="in step", why=each.mapped.why, source_offset=offset)
 
     def followed(self, group: str, place: TopicAndPartition, source: int, target: int) -> None:
-        """Update the status of a group's position after the target was set to the offset `target`. This offset matches
-        the source's offset `source`."""
+        """Update the status of a group's position after mirrord has committed the offset `target` at the target.
+        `source` is the matching offset at the source."""
         known = self.statuses.get(group, {}).get(place)
         if known is not None and known.state == "ahead":
             self.statuses[group][place] = msgspec.structs.replace(

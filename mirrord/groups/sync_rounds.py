@@ -58,7 +58,8 @@ class GroupRounds:
         """`chart` returns the offset maps as of the time of the call. Its argument is the highest position in each
         source partition that will be translated.
 
-        If `back` is given, positions are also synced from the target to the source. `back` must use the same `pairs`.
+        If `back` is given, positions are also synced from the target to the source. `back` must have been created with
+        the same `PositionPairs` object that is passed here as `pairs`.
         """
         self.statuses: dict[str, dict[TopicAndPartition, GroupStatus]] = {}
         """Statuses by group and source partition, as of the last time that the group was examined."""
@@ -74,7 +75,7 @@ class GroupRounds:
         self._due: set[str] = set()
         self._waiting: set[str] = set()
         self._members: dict[str, ListedGroup] = {}
-        """Groups at the target for which nothing may be committed: those with members, and share groups."""
+        """The groups at the target for which nothing may be committed: groups with members, and share groups."""
 
     @property
     def due(self) -> bool:
@@ -93,25 +94,26 @@ class GroupRounds:
         return Counter(each.state for places in self.statuses.values() for each in places.values())
 
     def want(self, groups: Iterable[str]) -> None:
-        """Let the next call of `round` examine these groups."""
+        """Register these groups. The next call to `round` examines them."""
         self._due.update(groups)
 
     def want_all(self) -> None:
-        """Let the next call of `round` examine all groups."""
+        """Register all groups. The next call to `round` examines them."""
         self._due.update(self._book.groups())
         if self._back is not None:
             self._due.update(self._back.statuses)
 
     def forget_expired(self) -> None:
-        """Forget groups that have no committed offset at the source any more. The newest of these groups are kept."""
+        """Forget groups that have no committed offset at the source any more, except the newest `EXPIRED_KEPT` of them
+        (`mirrord.groups.rules.commit_plan`)."""
         for group in self._book.forget_expired():
             self.statuses.pop(group, None)
             self._due.discard(group)
             self._waiting.discard(group)
 
     def want_waiting(self) -> None:
-        """Let the next call of `round` examine the groups that wait for records to be copied. The caller does so when
-        some records have been copied."""
+        """Register the groups that wait for records to be copied. The next call to `round` examines them. Must be
+        called after records have been copied."""
         self._due |= self._waiting
         if self._back is not None:
             self._due |= self._back.waiting
@@ -146,8 +148,8 @@ class GroupRounds:
             raise
 
     def _settled_back(self, group: str, place: TopicAndPartition, source: int, target: int | None) -> None:
-        """Record that the source was set to the offset `source`. `target` is the matching position at the target, or
-        None if the source does not match the target yet."""
+        """Record that mirrord has committed the offset `source` at the source. `target` is the matching position at the
+        target, or None if the two positions do not match yet."""
         self._book.settled(group, place, source)
         known = self.statuses.get(group, {}).get(place)
         if target is not None and known is not None and known.state == "ahead":
@@ -197,8 +199,8 @@ class GroupRounds:
     ) -> list[_Planned]:
         """Return the commits to make at the target for one group, and update the group's statuses.
 
-        `there` holds the offsets committed at the target. If the source was also asked for its committed offsets,
-        `asked` holds its answer. Otherwise `asked` is None.
+        `there` holds the offsets committed at the target. `asked` holds the offsets committed at the source, if they
+        were requested from a broker. Otherwise it is None, and only the commits in `GroupBook` count.
         """
         self._waiting.discard(group)
         if there.error in LATER:
@@ -335,8 +337,8 @@ class GroupRounds:
 
 
 def _as_asked(course: Course, commit: CommittedOffset | None) -> Course:
-    """Return the group's history with `commit`, the source's answer, as the newest commit. `GroupBook` may not contain
-    that commit yet."""
+    """Return the group's history with `commit` as the newest commit. `commit` is the offset that the source returned on
+    request, and `GroupBook` may not contain it yet."""
     if commit is None:
         return Course(None, course.peak)
     known = course.newest

@@ -7,9 +7,10 @@ the other log, and its copy in the first log is after the position or does not e
 records with a different order in the two logs are read again. The translation uses two lanes: the flow's own lane, and
 the lane of the opposite flow.
 
-If the reader has read all records that a lane has copied, the next record to read does not exist yet. Log ends that
-were requested earlier (`Sight`) show the lowest offset that this record can have. Without such log ends, a position
-could never advance past the last record of a cluster to which clients no longer produce.
+If the reader has read all records that a lane has copied, the record that it needs next from this lane does not exist
+in the other log yet. The offset of this record is then unknown, but it has a lower bound. The lower bound follows from
+the ends of both logs, which are requested regularly (`Sight`). Without it, a translated position could never advance
+past the last record of a cluster to which clients no longer produce.
 """
 
 from collections import deque
@@ -85,8 +86,8 @@ def across(position: int, own: Way, back: Way) -> Mapped:
 
 
 def _copied_from(translation: Translation, way: Way, progress: Progress) -> int:
-    """Return an offset of the log that the lane writes to. The reader has already read every record before this offset
-    that the lane has copied or will copy."""
+    """Return an offset in the log that the lane writes to. All copies that the lane has written or will write below
+    this offset are copies of records that the reader has already read."""
     offset = translation.offset or 0
     if translation.kind != "at_end" or not _is_all(way.lane, progress):
         return offset
@@ -96,8 +97,8 @@ def _copied_from(translation: Translation, way: Way, progress: Progress) -> int:
 
 
 def _read_from(translation: Translation, way: Way, progress: Progress) -> int:
-    """Return an offset of the log that the lane reads. The reader has already read every record before this offset that
-    the lane has copied or will copy."""
+    """Return an offset in the log that the lane reads. If the lane has copied or will copy a record below this offset,
+    the reader has already read the copy."""
     offset = translation.offset or 0
     return (
         max(offset, progress.source_offset) if translation.kind == "at_end" and _is_all(way.lane, progress) else offset
@@ -166,11 +167,12 @@ class RecentLogEnds:
         _note(self._back.setdefault(lane, deque(maxlen=SIGHTS)), self._clock.monotonic(), Sight(source, target_again))
 
     def forth(self, lane: LaneId) -> tuple[Sight, ...]:
-        """Return the recent log ends in the direction of this lane, from source to target."""
+        """Return the recent log ends for this lane: `written` is at the target, and `read` is at the source."""
         return self._fresh(self._forth.get(lane))
 
     def back(self, lane: LaneId) -> tuple[Sight, ...]:
-        """Return the recent log ends in the direction of the lane that copies this lane's partitions back."""
+        """Return the recent log ends for the lane that copies this lane's partitions in the opposite direction:
+        `written` is at this flow's source, and `read` is at this flow's target."""
         return self._fresh(self._back.get(lane))
 
     def _fresh(self, known: Iterable[tuple[float, Sight]] | None) -> tuple[Sight, ...]:
@@ -185,8 +187,8 @@ def _note(known: deque[tuple[float, Sight]], now: float, sight: Sight) -> None:
 
 
 class Crossings:
-    """Reads data about topics that are copied in both directions: log ends, and the ledgers of other flows. A group
-    follower needs these data from both clusters."""
+    """Reads the log ends of topics that are copied in both directions, and the ledgers of other flows. A group follower
+    needs both, from both clusters."""
 
     def __init__(self, setup: FlowSetup, source: LaneEnds, target: LaneEnds, clock: Clock) -> None:
         def ledgers(alias: str, is_source: bool) -> ClusterLedgers:
@@ -219,8 +221,8 @@ class Crossings:
         """Return the lanes in both directions for each partition, or the reason why positions in the partition cannot
         be translated.
 
-        Before this call, the caller must call `read_ends`, then take the resume positions, and then read this flow's
-        own ledger to its end. Raises MirrordError.
+        `progress_by_lane` holds this flow's progress records. Before this call, the caller must do three things in this
+        order: call `read_ends`, copy the progress records, and read this flow's ledger to its end. Raises MirrordError.
         """
         there = await self._at_source.read()
         await self._at_target.read()
@@ -280,7 +282,7 @@ def backs(ids: tuple[ClusterId, ClusterId], at_source: Iterable[FoundLane], at_t
     """Return the lanes of other flows that write to the source and target partitions of one flow.
 
     `ids` are the cluster ids of the flow's source and target. `at_source` and `at_target` are the lanes in the ledgers
-    on these two clusters. The flow's own ledger is omitted.
+    on these two clusters, without the flow's own ledger.
     """
     source, target = ids
     known = Backs({}, {})

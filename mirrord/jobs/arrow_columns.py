@@ -10,7 +10,7 @@ from mirrord.kafka.protocol.record_batch import CODEC_MASK, CONTROL, LOG_APPEND_
 from mirrord.runtime.arrow import RecordBatch, arrow
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-"""The names of the codecs, in the order of their numbers in a batch's attributes
+"""The names of the compression codecs. The index of a name is the number of the codec in a batch's attributes
 (org.apache.kafka.common.record.CompressionType)."""
 
 _BATCH_TYPES: dict[str, Any] = {
@@ -74,7 +74,8 @@ class ColumnBuilder(Protocol):
 
 
 def spark_schema(*, records: bool) -> str:
-    """Return the schema of batches or, with `records`, of records in Spark's DDL notation."""
+    """Return a schema in Spark's DDL notation: the schema of records if `records` is set, or else the schema of
+    batches."""
     types = _RECORD_TYPES if records else _BATCH_TYPES
     headers = "array<struct<key:string,value:binary>>"
     return ", ".join(
@@ -173,8 +174,8 @@ class RecordColumns:
 
 
 def codec_name(attributes: int) -> str:
-    """Return the name of the codec that a batch's attributes contain, or its number if mirrord does not know the
-    codec."""
+    """Return the name of the compression codec of a batch with these attributes, or the number of the codec if mirrord
+    does not know its name."""
     number = attributes & CODEC_MASK
     return CODECS[number] if number < len(CODECS) else str(number)
 

@@ -1,7 +1,7 @@
 """Compares the copies of compacted topics by key. Spark tasks read ranges of the source log and the target log, and
 Spark groups the records of each key.
 
-Every log is read once, and no process holds more keys than the ranges of its task contain. The shuffle of Spark spills
+Each range is read once, and no process holds more keys than the ranges of its task contain. The shuffle of Spark spills
 to disk when memory is full. Only differences reach the driver.
 """
 
@@ -47,8 +47,12 @@ class KeyWork(msgspec.Struct, frozen=True):
 
 
 def key_works(plans: Sequence[FlowPlan], chosen: Collection[RangeName]) -> list[KeyWork]:
-    """Return the ranges that must be read to compare the keys of the chosen ranges. Of each compacted lane, these are
-    the chosen ranges at source and target, and all later ranges at the target only."""
+    """Return the ranges that must be read to compare the chosen ranges by key. Lanes without a compacted topic do not
+    need this comparison.
+
+    The chosen ranges are read at the source and at the target. The other ranges that follow the first chosen range of a
+    lane are read only at the target, because they may hold newer records of the same keys.
+    """
     found: list[KeyWork] = []
     lanes = [(plan, lane) for plan in plans for lane in plan.lanes]
     for number, (plan, lane) in enumerate(lanes):
@@ -64,7 +68,7 @@ def key_works(plans: Sequence[FlowPlan], chosen: Collection[RangeName]) -> list[
 
 
 class KeyTask:
-    """The callable that Spark runs with the ranges of one task. It yields the newest record of each key, for each
+    """The callable that Spark runs with the ranges of one task. It yields the newest records of each key, for each
     range."""
 
     def __init__(self, clusters: dict[Alias, ClusterConfig], read: Any, rate_bytes_per_s: int | None) -> None:
@@ -111,8 +115,8 @@ def stale_keys(
     read: Any,
     rate_bytes_per_s: int | None,
 ) -> dict[tuple[str, LaneId], list[Difference]]:
-    """Return the differences between keys, by flow and lane. `read` is the Spark accumulator for the number of bytes
-    read. Raises the exceptions of Spark."""
+    """Return the differences that the comparison by key has found, by flow and lane. `read` is the Spark accumulator
+    for the number of bytes read. Raises the exceptions of Spark."""
     if not works:
         return {}
     task = KeyTask(dict(clusters), read, rate_bytes_per_s)
@@ -140,7 +144,7 @@ def stale_keys(
 
 
 def _tails(works: Sequence[KeyWork]) -> list[KeyWork]:
-    """Return, for each lane, the target range above all its audited ranges."""
+    """Return, for each lane, the part of the target log that follows all of the lane's ranges in `works`."""
     last = {work.number: work for work in works}
     return [
         msgspec.structs.replace(
@@ -158,7 +162,8 @@ def _tails(works: Sequence[KeyWork]) -> list[KeyWork]:
 
 
 def with_keys(result: RangeResult, wanted: AuditRange, differences: Sequence[Difference]) -> RangeResult:
-    """Return the result of a range, extended by the differences that the comparison of keys has found in it."""
+    """Return the result of a range, with those of the `differences` added that are in this range. These differences
+    come from the comparison by key."""
     here = [each for each in differences if wanted.source_start <= (each.source or 0) < wanted.source_end]
     if not here:
         return result

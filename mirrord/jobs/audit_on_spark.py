@@ -1,5 +1,5 @@
-"""The audit levels `digest` and `records`. Ranges are distributed over Spark tasks, and each task reads its ranges from
-the source log and the target log.
+"""Runs an audit of level `digest` or `records` on Spark. Ranges are distributed over Spark tasks, and each task reads
+its ranges from the source log and the target log.
 
 `mirrord.jobs.audit_task` implements the task.
 """
@@ -57,8 +57,9 @@ def audit(
     keyed: Sequence[KeyWork] = (),
     rate_bytes_per_s: int | None = None,
 ) -> Iterator[TaskResult]:
-    """Yield the results of the ranges in the order in which they arrive. The ranges in `keyed` are also compared by
-    key. All tasks together read at most `rate_bytes_per_s`.
+    """Yield the results of the ranges in the order in which they arrive. `keyed` holds the ranges to read for the
+    comparison by key, and is empty if no range needs this comparison. All tasks together read at most
+    `rate_bytes_per_s` bytes per second.
 
     Raises EnvironmentFault.
     """

@@ -1,5 +1,5 @@
-"""Runs a complete audit: plans the comparison, compares the ranges, stores results in the meantime, and records in the
-ledger what is proven."""
+"""Runs a complete audit: plans the comparison, compares the ranges, stores the results while it runs, and records in
+the ledger what is proven."""
 
 import asyncio
 import random
@@ -26,7 +26,8 @@ KEPT_AT_ONCE = 32
 
 
 class AuditOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """The scope of an audit: how closely it compares, which data it covers, and which Spark it uses."""
+    """The options of an audit: how closely it compares, which data it covers, how fast it reads, and the properties of
+    its Spark session."""
 
     level: AuditLevel = "digest"
     topics: tuple[str, ...] = ()
@@ -35,14 +36,14 @@ class AuditOrder(msgspec.Struct, frozen=True, kw_only=True):
     again: bool = False
     """Whether to audit again the ranges that earlier audits have proven."""
     sample: float = 1.0
-    """The share of the ranges that are audited. These ranges are chosen at random."""
+    """The share of the ranges that are audited, from 0 to 1. These ranges are chosen at random."""
     spark: dict[str, str] = {}
     rate_bytes_per_s: int | None = None
     """Maximum number of bytes per second to read from source and target together."""
 
 
 class AuditProgress(msgspec.Struct, frozen=True):
-    """The progress of an audit: the numbers of compared ranges and read bytes."""
+    """The progress of an audit: how many ranges it has compared, and how many bytes it has read."""
 
     ranges: int
     every: int
@@ -68,8 +69,9 @@ class Audit:
     def run(
         self, results: Results | None, known: Mapping[RangeKey, RangeResult], report: OnAuditProgress = lambda _: None
     ) -> None:
-        """Compare all ranges, and store results in the meantime. `known` contains the results of an interrupted audit.
-        `report` is called from time to time, and possibly in another thread.
+        """Compare all ranges, and write the results to `results` while the audit runs. `known` contains the results of
+        an interrupted audit; their ranges are not compared again. `report` is called from time to time, and possibly in
+        another thread.
 
         Raises EnvironmentFault.
         """
@@ -130,7 +132,7 @@ class Audit:
                         yield LaneDifference(plan.flow, source.topic, source.partition, target.topic, difference)
 
     def repaired(self) -> Iterator[LaneRepaired]:
-        """Yield the repaired differences lane by lane, with the place of the repaired records."""
+        """Yield the repaired differences lane by lane. Each one names the topic that now holds the repaired records."""
         for plan in self._plans:
             for lane in plan.lanes:
                 source = lane.audited.source
@@ -186,7 +188,7 @@ class Audit:
 
     def record_proofs(self) -> list[str]:
         """Record in the ledgers what the audit has proven. Return one line for each flow whose ledger cannot be
-        written. The result of the audit is valid even then."""
+        written. The result of the audit is valid even if this fails."""
         if self._order.level == "ledger":
             return []
         lines: list[str] = []

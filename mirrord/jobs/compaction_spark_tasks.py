@@ -1,4 +1,4 @@
-"""Spark tasks that write the files of a compaction. `mirrord.ledger.store.compaction.write` implements the task."""
+"""Writes the files of a compaction in Spark tasks. Each task calls `mirrord.ledger.store.compaction.write`."""
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,9 +14,10 @@ from mirrord.model.errors import ConfigError, EnvironmentFault
 
 @contextmanager
 def open_spread(settings: Mapping[str, str]) -> Generator[Spread]:
-    """Open a context with a function that writes files on Spark.
+    """Open a Spark session, and yield a function that writes files in Spark tasks. The session is stopped at the end of
+    the context, unless it was already running before.
 
-    Raises ConfigError at the beginning if no Spark is available. Raises EnvironmentFault if a Spark job fails.
+    Raises ConfigError if the session cannot be opened. Raises EnvironmentFault if a Spark job fails.
     """
     with ExitStack() as stack:
         try:

@@ -1,4 +1,5 @@
-"""Runs a complete compaction of several flows. Spark is started only if there are runs to move."""
+"""Compacts the offset maps of several flows: moves older runs from the ledgers into files. Spark is started only if
+there are runs to move."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -20,8 +21,8 @@ total number of runs."""
 def compact_flows(
     config: Config, folder: Path, wanted: RunSelection, settings: Mapping[str, str], report: OnFlowProgress
 ) -> list[Compacted]:
-    """Compact each flow that has ever run, and return how many runs and files were moved. Raises ConfigError or
-    EnvironmentFault."""
+    """Compact the offset map of each flow that has a ledger. Return for each of these flows how many runs were moved
+    into how many files. Raises ConfigError or EnvironmentFault."""
     due = [(flow, asyncio.run(_count_runs(config, flow, wanted))) for flow in config.flows]
     writable(folder)
     with ExitStack() as stack:
@@ -45,13 +46,13 @@ def moved_line(done: Sequence[Compacted]) -> str:
 
 
 def _here(works: Sequence[FileWork]) -> list[ArchiveFile]:
-    """Write the files in this process. This is used if there was nothing to move when the need for Spark was decided,
-    and some runs have become movable since then."""
+    """Write the files in this process, without Spark. Used if no flow had runs to move when `compact_flows` counted
+    them, but some runs can be moved now."""
     return [write(work) for work in works]
 
 
 async def _count_runs(config: Config, flow: FlowConfig, wanted: RunSelection) -> int | None:
-    """Count the runs that can be moved, without moving them. Return None if the flow has never run."""
+    """Count the runs that can be moved from a flow's ledger into files. Return None if the flow has no ledger."""
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     try:
         await store.open(read_only=True)

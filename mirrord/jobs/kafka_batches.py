@@ -31,9 +31,10 @@ from mirrord.runtime.arrow import RecordBatch
 
 ROWS_AT_ONCE = 8_192
 BYTES_AT_ONCE = 8 << 20
-"""Maximum number of bytes of records in one Arrow batch."""
+"""Number of bytes of keys and values after which a new Arrow batch begins. A new one also begins after `ROWS_AT_ONCE`
+rows."""
 SAMPLES = 3
-"""Number of places in a range of offsets at which the size of batches is sampled."""
+"""Number of offsets in a range at which the size of a batch is sampled."""
 
 
 class KafkaBatches(DataSource):
@@ -109,7 +110,8 @@ async def plan(options: BatchesOptions) -> list[InputPartition]:
 
 
 async def read_piece(options: BatchesOptions, wanted: ReadRange) -> AsyncGenerator[RecordBatch, None]:
-    """Yield the rows of a part as Arrow batches, each with up to some thousand rows."""
+    """Yield the rows of a part as Arrow batches. `ROWS_AT_ONCE` and `BYTES_AT_ONCE` limit the size of an Arrow
+    batch."""
     piece = wanted.piece
     named = piece.partition
 

@@ -40,9 +40,9 @@ _QUIET = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SE
 
 @contextmanager
 def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
-    """Open a Spark session as a context. `settings` are Spark properties, including `spark.master`. A session that is
-    already running in this process is used unchanged and is not stopped. Raises EnvironmentFault with a message of one
-    line."""
+    """Open a Spark session, which is stopped at the end of the context. `settings` are Spark properties, including
+    `spark.master`. A session that is already running in this process is used unchanged and is not stopped. Raises
+    EnvironmentFault with a one-line message."""
     # If spark-submit has started Java, it has chosen the master and everything else that must be set before Java
     # starts.
     is_submitted = _SUBMITTED in os.environ
@@ -77,7 +77,7 @@ def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
 
 def merged_settings(settings: Mapping[str, str], *, is_submitted: bool) -> dict[str, str]:
     """Return the settings of a new session: the given ones, and mirrord's defaults for all others. If spark-submit has
-    started Java, there are no defaults."""
+    started Java, only the given settings are returned, because spark-submit has already chosen all others."""
     if is_submitted:
         return dict(settings)
     master = settings.get("spark.master", LOCAL)

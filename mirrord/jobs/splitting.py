@@ -1,4 +1,4 @@
-"""Splits ranges of offsets so that each task reads about the same number of bytes. Pure."""
+"""Splits ranges of offsets so that each task reads about the same number of bytes. Does no I/O."""
 
 from collections.abc import Iterator
 from itertools import pairwise

@@ -9,8 +9,9 @@ from mirrord.model.names import LaneId, Side
 
 
 class ArchivedRuns(msgspec.Struct, frozen=True, array_like=True):
-    """A summary of consecutive runs on one side of a lane that `mirrord compact` has moved to the dataset. The ledger
-    stores this summary in place of the runs. Most look-ups in the offset map need only the summary."""
+    """A summary of consecutive runs on one side of a lane that `mirrord compact` has moved to a dataset of Parquet
+    files. The ledger stores this summary in place of the runs. Most look-ups in the offset map need only the
+    summary."""
 
     generation: int
     """Number of the compaction that moved the runs to the dataset."""

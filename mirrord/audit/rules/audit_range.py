@@ -25,8 +25,9 @@ class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
     """The unit of comparison: a range of ordinals of a lane, with the surrounding source offsets and target offsets.
 
     The ranges of a lane have no gaps and no overlaps, neither at the source nor at the target. Each offset is therefore
-    examined once. A truncated part of the map belongs to the range only at the target. A range without any part of the
-    map covers only source offsets, and the ledger has verdicts on all of them.
+    examined once. If a part of the map is truncated, the source has lost its records and uses their offsets for other
+    records. Only the target offsets of such a part belong to the range. A range without any part of the map covers only
+    source offsets, and the ledger has verdicts on all of them.
     """
 
     lane: LaneId
@@ -39,8 +40,8 @@ class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
     target_start: int
     target_end: int
     pieces: tuple[MapPiece, ...]
-    """The parts of the offset map, in the order of their ordinals. An ordinal in none of the parts has no record,
-    because the target refused its batch."""
+    """The parts of the offset map, in the order of their ordinals. An ordinal that is in none of the parts has no
+    record, because the target refused its batch."""
     verdicts: tuple[Verdict, ...] = ()
     """Verdicts on source offsets outside the parts of the map, in the order of the offsets. Each offset has at most one
     of these verdicts."""

@@ -38,8 +38,8 @@ def compare_batches(
 
     `source` contains the batches that a consumer of the source receives. `target` contains all batches of the target
     except control batches, which hold no records. None in place of a batch stands for a batch with an older message
-    format. With `others_write`, records that other clients wrote into the target are no difference. If the map contains
-    a record that is in no batch, the range is not proven.
+    format. With `others_write`, records that other clients wrote into the target do not count as a difference. If the
+    map contains a record that is in no batch, the range is not proven.
     """
     found = _copies(wanted, target, others_write=others_write)
     if found is None or any(piece.truncated for piece in wanted.pieces):
@@ -97,8 +97,8 @@ def _copies(
 
 
 def _same(copy: SeenBatch, original: SeenBatch) -> bool:
-    """Return whether two batches hold the same records. A source batch with offsets that no longer hold a record never
-    counts as equal, because the number of its records then proves nothing."""
+    """Return whether two batches hold the same records. If some offsets of the source batch no longer hold a record,
+    the answer is no: the batch then proves nothing about the copies of the lost records."""
     header = original.header
     return header.record_count == header.last_offset_delta + 1 and same_bytes(
         copy.header, copy.records_crc, header, original.records_crc

@@ -1,5 +1,5 @@
-"""The HTML report of an audit: one self-contained file with plots (`mirrord.audit.rules.svg_plot`). Pure: it turns
-results into text.
+"""The HTML report of an audit: one self-contained file with plots (`mirrord.audit.rules.svg_plot`). This module only
+turns results into text; it does no I/O.
 
 All text from clusters and files is escaped. The page contains no script.
 """
@@ -116,8 +116,8 @@ def _proven(points: Sequence[ProvenPoint]) -> Iterator[str]:
 def _series(found: Iterable[tuple[str, float, float]], *, highest: bool = False) -> dict[str, list[PlotPoint]]:
     """Return the points of each series by name, for at most `MOST_SERIES` series.
 
-    If there are more, the series with the oldest last point are kept. Among equally old ones, those with the lowest
-    last value are kept. With `highest`, those with the highest last value are kept instead.
+    If there are more, the series whose last points are the oldest are kept. Among last points with the same time, those
+    with the lowest values are kept or, with `highest`, those with the highest values.
     """
     series: dict[str, list[PlotPoint]] = {}
     for name, at_ms, value in found:

@@ -3,8 +3,8 @@ source.
 
 Compaction removes records at different times at the source and at the target, so a missing record proves little.
 Readers of a compacted topic rely on the newest record of each key. The comparison therefore only keeps, for each key,
-the newest record of the source and that of the target (`merged`). Logs can be read in parts, in any order and on many
-machines.
+the newest record of the source and that of the target. Two such results can be combined (`merged`), so the logs can be
+read in parts, in any order and on many machines.
 """
 
 from bisect import bisect_right
@@ -23,8 +23,8 @@ class Newest(msgspec.Struct, frozen=True, array_like=True):
     -1 means that there is none."""
 
     source: int = _NONE
-    """The newest source offset of the key. Records that were copied to the target count, and so do records that were
-    copied from the target."""
+    """The offset of the newest source record of the key. Records that were copied to the target count, and so do
+    records that were copied from the target."""
     place: int = _NONE
     """The target offset that the offset map names for the source record; -1 if that record was copied from the
     target."""
@@ -45,8 +45,8 @@ class KeyedCopy(msgspec.Struct, frozen=True):
 
     target_log_start: int
     target_compacted: bool
-    """Whether the target topic is compacted. If it is not, the comparison by offsets already finds the records that the
-    target lacks."""
+    """Whether the target topic is compacted. If it is not, the comparison by keys reports no missing records, because
+    the comparison by offsets finds them."""
 
 
 def source_rows(wanted: AuditRange, seen: Iterable[Seen]) -> Iterator[tuple[bytes, Newest]]:
@@ -107,15 +107,16 @@ def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
     """Return the difference between source and target for a key, after all ranges have been read; None if there is no
     difference.
 
-    - If the target has a later record of the key, a missing record is no difference, because compaction may have
-      removed it.
-    - If another client wrote a newer record into the target, this function does not report it. The comparison by
-      offsets does.
-    - The other client's record may also have been copied into the source and be the newest one there. Then the newest
-      target record must not be an older record of this lane.
-    - The target may lack a tombstone and all records that the tombstone deletes.
-    - If the source itself no longer holds a copied record, its newest record is older than the copy. That is no
-      difference.
+    The newest target record of the key should be the copy of the newest source record. These deviations are permitted:
+
+    - The newest target record is the copy of a newer record, which the source itself no longer holds.
+    - The newest source record is a tombstone, and the target holds no record of the key. Compaction has removed both
+      the tombstone and the records that it deletes.
+    - The copy is missing in a target that is not compacted, or is below the log start offset of the target. The
+      comparison by offsets decides whether this is a difference.
+    - Another client wrote a newer record into the target. Again, the comparison by offsets decides.
+    - The newest source record was itself copied from the target, so the lane has not copied it. There is a difference
+      only if the newest target record is an older record of this lane with different content.
     """
     if newest.source < 0:
         return None

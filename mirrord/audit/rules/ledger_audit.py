@@ -21,10 +21,11 @@ def compare_ledger(
 ) -> Compared:
     """Check that the ledger accounts for every offset of the range, and that the target log still covers the range.
 
-    `target_start` and `target_end` are the bounds of the target log; `source_start` is the log start offset of the
-    source. Source offsets with neither a target offset nor a verdict are missing. If the ledger was trimmed, so that
-    not all verdicts are known, such offsets prove nothing. Source offsets with the verdict "expired" are missing if the
-    source log still covers them.
+    `target_start` and `target_end` are the log start offset and the log end offset of the target; `source_start` is the
+    log start offset of the source. A source offset with neither a target offset nor a verdict is reported as missing if
+    the source log still covers it. If the ledger was trimmed and not all verdicts are known, such an offset is not
+    reported. The verdict "expired" says that the source deleted the record before it was copied. An offset with this
+    verdict is reported as missing if the source log still covers it.
     """
     pieces_seen = [each for piece in wanted.pieces for each in _piece(piece, target_start, target_end)]
     differences = [each for each in pieces_seen if isinstance(each, Difference)]
@@ -89,8 +90,8 @@ def _piece(piece: MapPiece, target_start: int, target_end: int) -> Iterator[Diff
 def _between(
     wanted: AuditRange, target_start: int, target_end: int, *, others_write: bool
 ) -> Iterator[Difference | Explained]:
-    """Yield the target offsets between the parts of the map, each as a difference or with the cause that explains
-    it."""
+    """Yield the target offsets that are in no part of the map. They are explained if `mirrord quarantine replay`
+    appended the records, or if other clients may write into the target. Otherwise, they are differences."""
     placed = [(piece.target, piece.target + piece.length) for piece in wanted.pieces]
     target = (max(wanted.target_start, target_start), min(wanted.target_end, target_end))
     # A replayed record is followed by the marker of its transaction.

@@ -43,9 +43,9 @@ def stretches(
 ) -> Iterator[OneSidedRange]:
     """Yield the ranges of a lane that exist at the source only, then those that exist at the target only.
 
-    `source` and `target` limit the source offsets and the target offsets that are considered. `target` is None if a
-    flow in the opposite direction exists. Other clients may then write to the target, and that flow reports their
-    records.
+    `source` and `target` limit the source offsets and the target offsets that are considered. `target` is None if
+    another flow copies in the opposite direction. Other clients are then expected to write to the target, and the
+    opposite flow reports their records as its source records.
     """
     lane, progress = state.lanes[lane_id], state.progress.get(lane_id)
     first = lane.source_runs.first

@@ -24,8 +24,8 @@ ProvenTo = tuple[int | None, int | None]
 """The source offset and the target offset up to which an earlier audit has proven a partition; None if there was no
 such audit."""
 _BESIDE: tuple[Reason, ...] = ("truncated", "doubled")
-"""Verdicts on records that were copied. They say nothing about the records that the source now holds at these
-offsets."""
+"""Verdicts on records that were copied. They do not explain why a record that the source now holds at one of these
+offsets is missing at the target."""
 
 
 def pieces(lane: LaneState, first: int, end: int) -> Iterator[MapPiece]:
@@ -55,8 +55,8 @@ def _live(lane: LaneState, first: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _cut(piece: MapPiece, limit: int) -> Iterator[MapPiece]:
-    """Divide a part of the offset map at a source offset. The records from that offset on were truncated at the
-    source."""
+    """Divide a part of the offset map at the source offset `limit`. The source has lost the records at this offset and
+    above it (truncated)."""
     kept = max(0, min(piece.length, limit - piece.source))
     if kept:
         yield MapPiece(piece.ordinal, piece.source, piece.target, kept)
@@ -77,11 +77,12 @@ def ranges(
 ) -> Iterator[AuditRange]:
     """Yield the ordinals [first, end) in ranges of about `most_records` records.
 
-    Offsets between two ranges belong to the earlier range. The first range begins at the offsets `proven_to`. Without
-    these, it begins with the first part of the map and, at the source, with the verdicts directly before that part. The
-    last range extends to the source offset of the next ordinal, if the ledger knows this offset. If there are no
-    ordinals but verdicts to check, one range without any part of the map is yielded. Truncated records are ignored at
-    the source, because the source uses their offsets for other records.
+    - The first range begins at the offsets `proven_to`. If no earlier audit has proven anything, it begins with the
+      first part of the map. Verdicts on the source offsets directly before that part then also belong to it.
+    - Offsets between two ranges belong to the earlier range.
+    - The last range extends to the source offset of the ordinal `end`, if the ledger knows this offset.
+    - If there are no ordinals, but there are verdicts to check, one range without any part of the map is yielded.
+    - Truncated records count only at the target, because the source uses their offsets for other records.
 
     The verdicts come from `mirrord.ledger.gaps`. Each offset has at most one verdict other than "truncated" and
     "doubled".
@@ -120,8 +121,8 @@ def ranges(
 
 
 def _explained_to(lane: LaneState, end: int, verdicts: Sequence[Verdict]) -> int:
-    """Return the source offset of the ordinal `end` if the verdicts extend to that offset; else 0. In the first case,
-    the ledger explains every offset below it."""
+    """Return the source offset of the ordinal `end` if the verdicts extend to this offset. The ledger then explains
+    every offset below it. Otherwise return 0."""
     limit = lane.source_runs.offset_of(end)
     if limit is None or not verdicts:
         return 0
@@ -161,8 +162,8 @@ def _first_starts(group: Sequence[MapPiece], verdicts: Sequence[Verdict], proven
 
 
 def _first_verdict(offset: int, verdicts: Sequence[Verdict]) -> int:
-    """Return the first offset of the gapless sequence of verdicts that ends at `offset`; if there is none, return
-    `offset`."""
+    """Return the first offset of the sequence of verdicts that extends to `offset` without a gap. If there is no such
+    sequence, return `offset`."""
     at = bisect_left(verdicts, offset, key=_end)
     while 0 <= at < len(verdicts) and verdicts[at].start < offset <= verdicts[at].end:
         offset = verdicts[at].start
@@ -212,7 +213,7 @@ def _end(verdict: Verdict) -> int:
 
 
 class _Turns:
-    """Answers, for each ordinal, how far the offsets of later runs decrease."""
+    """The runs that begin at a lower offset than the previous run ends, and the lowest offsets that they reach."""
 
     def __init__(self, runs: Runs, end: int) -> None:
         self._ordinals = [turn for turn in runs.turns if turn < end]
@@ -220,6 +221,6 @@ class _Turns:
         self._lowest = [*reversed(list(accumulate(reversed(offsets), min))), _NEVER]
 
     def lowest_from(self, ordinal: int) -> int:
-        """Return the lowest offset at which a run after this ordinal begins below its predecessor. If there is no such
-        run, return a number above all offsets."""
+        """Consider the runs after this ordinal that begin at a lower offset than the previous run ends. Return the
+        lowest offset at which one of them begins. If there is no such run, return a number above all offsets."""
         return self._lowest[bisect_right(self._ordinals, ordinal)]

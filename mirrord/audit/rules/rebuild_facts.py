@@ -26,7 +26,7 @@ from mirrord.replication.lane.target.batch_relocation import Unplaced
 
 GRANT = 1
 RUNS_AT_ONCE = 5_000
-"""Maximum number of runs or verdicts in one fact."""
+"""Maximum number of runs or verdicts in one fact. If a lane has more of them, several facts are written."""
 LEFT_OUT = "the source holds these records, the lane has passed them, and the reason was lost with the ledger"
 _MODE: Mode = "sequence"
 
@@ -44,12 +44,12 @@ class ReconstructedLane(msgspec.Struct, frozen=True, kw_only=True):
     records: int
     """Number of records at the target whose original was found in the source."""
     expired: int
-    """Number of records at the target that are older than the oldest record of the source."""
+    """Number of records at the target whose originals the source no longer holds, because they expired."""
     ordinal: int
     """The lane's next ordinal."""
     until: int
-    """The end of the ordinals that are reserved for refused records: those that the target has refused and that were
-    not copied again. Equal to `ordinal` if there are no such records."""
+    """The ordinal after those that are reserved for refused records. These are records that the target has refused and
+    that were not copied again yet. Equal to `ordinal` if there are no such records."""
     source_offset: int
     """The source offset after the last copied record."""
     source_epoch: int
@@ -64,10 +64,11 @@ class ReconstructedLane(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def standing(placed: Placed, others: Sequence[Other], log_start: int, *, filtered: bool = False) -> ReconstructedLane:
-    """Return the reconstructed state of a lane from the source positions of its copies. `log_start` is the log start
-    offset of the source. With `filtered`, a filter may have skipped records.
+    """Derive the state of a lane from the source positions of its copies. `log_start` is the log start offset of the
+    source. `filtered` says that the flow has a filter, which may have skipped records.
 
-    Raises Unplaced.
+    Raises Unplaced if the state is ambiguous, for example if it is not known which source records the target has
+    refused.
     """
     found = pieces(placed, others, log_start)
     copies = placed.copies[placed.expired() :]
@@ -122,8 +123,8 @@ def _left(whole: Interval, covered: Sequence[Interval], visible: Sequence[Interv
 def _refused(
     found: Sequence[PlacedPiece], holes: Sequence[Interval], visible: Sequence[Interval], lacking: Sequence[Interval]
 ) -> Iterator[Interval]:
-    """Yield the source ranges that have to be copied again. The target has refused their records and not accepted them
-    since, so it lacks their ordinals. Raises Unplaced."""
+    """Yield the source ranges that have to be copied again: the target refused their records, and they were not copied
+    later. `holes` are the refused ordinals. Raises Unplaced if it is not known which records had these ordinals."""
     ordinals = [piece.ordinal for piece in found]
     for first, last in holes:
         at = bisect_left(ordinals, last)

@@ -1,11 +1,12 @@
-"""Determines the source position of each record that a lane has copied, by its content. The positions yield the offset
-map if no ledger contains it.
+"""Determines the source position of each record that a lane has copied, by its content. If the ledger is lost, the
+offset map is derived from these positions.
 
 Each log is given as a sequence of units. A unit is a whole batch, identified by the checksum of its records, or a
 single record, identified by a digest. The position of a unit is known if its content occurs exactly once in each log.
-It is also known if the unit directly follows or precedes a unit with a known position in both logs. Records that a log
-cleaner has removed are assigned where there are exactly as many offsets as ordinals. Nothing is guessed: if there are
-two possible positions, or none, `Unplaced` is raised.
+It is also known if, in both logs, the unit directly follows or precedes a unit with a known position. If a log cleaner
+has removed the records between two known positions, their ordinals are assigned to the offsets in between. This is
+possible only if there are exactly as many offsets as ordinals. Nothing is guessed: if there are two possible positions,
+or none, `Unplaced` is raised.
 """
 
 from bisect import bisect_right
@@ -20,10 +21,11 @@ from mirrord.model.intervals import Interval, uncovered
 from mirrord.replication.lane.target.batch_relocation import Unplaced
 
 LOOK_AROUND = 1_000
-"""Number of source records that are read at first in addition to the records whose positions are needed."""
+"""In the first round, how many more source records are compared than there are copied records with unknown positions.
+Later rounds compare more source records."""
 NOWHERE = -1
 GONE = object()
-"""Stands for an unknown content: the records were in the target, and its log cleaner has removed them."""
+"""The key of records whose content is not known: they were in the target, and its log cleaner has removed them."""
 
 
 class CopiedRecords(NamedTuple):
@@ -33,8 +35,8 @@ class CopiedRecords(NamedTuple):
     offset: int
     length: int
     key: Hashable
-    """The content of the records. It is a new `object()` if no other batch can equal it, and `GONE` if the target's log
-    cleaner has removed the records."""
+    """Identifies the content of the records: units with equal keys have equal content. It is `GONE` if the target's log
+    cleaner has removed the records. It is a new `object()` if the batch must not be matched as a whole."""
     epoch: int = -1
     """The leader epoch under which the target accepted the records."""
 
@@ -63,7 +65,7 @@ class OriginalRecords(NamedTuple):
 
 
 class Other(NamedTuple):
-    """Source offsets [start, end) that no lane copies."""
+    """Source offsets [start, end) that no lane copies, for example those of control batches and aborted batches."""
 
     start: int
     end: int
@@ -77,18 +79,18 @@ class SequencedBatch(NamedTuple):
     offset: int
     length: int
     vacant: int
-    """Number of target offsets without a batch between this batch and the lane's previous batch."""
+    """Number of target offsets between the lane's previous batch and this batch that belong to no batch."""
     close: int
-    """Number of target offsets without a batch directly before this batch."""
+    """Number of target offsets directly before this batch that belong to no batch."""
 
 
 def ordinals(batches: Sequence[SequencedBatch], log_start: int, vacant_behind: int) -> list[tuple[int, int]]:
     """Return the ordinal of each batch, and the number of ordinals directly before it that the target's log cleaner has
     removed. Raises Unplaced.
 
-    Sequence numbers wrap at 2^31. How often they wrapped before the log start offset is not known. That does no harm,
-    because ordinals only have to be unique. `vacant_behind` is the number of target offsets without a batch after the
-    last batch.
+    Sequence numbers wrap at 2^31. How many times they wrapped before the log start offset is not known. That does no
+    harm, because ordinals only have to be unique. `vacant_behind` is the number of target offsets after the last batch
+    of the lane that belong to no batch.
     """
     if vacant_behind:
         raise Unplaced("the target's cleaner has removed its last records, so it is not known how far it was copied")
@@ -117,7 +119,7 @@ class Placed(NamedTuple):
     at: Sequence[int]
     """For each copy, the index of its original in `originals`; `NOWHERE` if it is not known."""
     gone: int = 0
-    """Number of copies at the beginning that are known to be older than the oldest record of the source."""
+    """Number of copies at the beginning whose originals are known to be older than the oldest record of the source."""
 
     @property
     def is_any(self) -> bool:
@@ -126,17 +128,18 @@ class Placed(NamedTuple):
 
     @property
     def has_common(self) -> bool:
-        """Whether any content of the target also occurs in the source, even at an unknown position."""
+        """Whether the content of at least one copy occurs in the source, even if its position is not known."""
         held = {each.key for each in self.originals}
         return any(copy.key in held for copy in self.copies)
 
     @property
     def has_holes(self) -> bool:
-        """Whether ordinals are missing that no log cleaner has removed. The target has refused these ordinals."""
+        """Whether the target lacks ordinals because it refused their batch, and not because its log cleaner removed the
+        records."""
         return any(before.end != after.ordinal for before, after in pairwise(self.copies))
 
     def expired(self) -> int:
-        """Return the number of copies at the beginning with originals below the log start offset of the source.
+        """Return the number of copies at the beginning whose originals are below the log start offset of the source.
 
         If ordinals are missing because the target refused a batch, the copies may be in any order. No copy then counts
         as expired.
@@ -152,8 +155,8 @@ class Placed(NamedTuple):
 
 
 def place(copies: Sequence[CopiedRecords], originals: Sequence[OriginalRecords]) -> Placed:
-    """Determine the source position of every copy for which it is certain. Raises Unplaced if the position of a copy is
-    ambiguous."""
+    """Determine the source positions of the copies. A copy gets the position `NOWHERE` if the contents of the units do
+    not show which unit is its original. Raises Unplaced if the position of a copy is ambiguous."""
     here, there = Counter(copy.key for copy in copies), Counter(original.key for original in originals)
     only = {original.key: number for number, original in enumerate(originals) if there[original.key] == 1}
     anchors = [only.get(copy.key, NOWHERE) if here[copy.key] == 1 else NOWHERE for copy in copies]
@@ -177,8 +180,8 @@ def place(copies: Sequence[CopiedRecords], originals: Sequence[OriginalRecords])
 
 
 def _refuse_alike(placed: Placed, anchors: Sequence[int], there: Mapping[Hashable, int]) -> None:
-    """Raise Unplaced if a copy was only matched through its neighbours, and another unit of the source matches equally
-    well."""
+    """Raise Unplaced if a copy was matched only because of the copy before or after it, and another unit of the source
+    has the same content and could be its original as well."""
     copies, originals, at = placed.copies, placed.originals, placed.at
     for number, (left, right) in enumerate(pairwise(at)):
         if 0 <= left < right - 1 and min(anchors[number : number + 2]) < 0:
@@ -218,9 +221,9 @@ def _refuse_twice(copies: Sequence[CopiedRecords], originals: Sequence[OriginalR
 def doubtful(placed: Placed, around: int = LOOK_AROUND) -> tuple[set[int], set[int]]:
     """Return the indexes of the copies and of the originals that have to be compared record by record.
 
-    These are the units with unknown positions and their neighbours, because a part of a batch may equal another batch.
-    In each gap between matched units of the source, up to `around` records are read in addition to the number of copies
-    in question.
+    These are the units with unknown positions. The units before and after them are included, because a part of a batch
+    may equal another batch. On either side of a matched unit, only a limited number of source records is included: as
+    many as there are copied records with unknown positions, plus `around`.
     """
     copies, originals, at = placed.copies, placed.originals, placed.at
     covered = {number for number in at if number >= 0}
@@ -267,7 +270,7 @@ def refined(
     """Determine the positions again after some units were replaced by their single records. `copies` and `originals`
     map the index of each such unit to its records. Raises Unplaced.
 
-    If a unit has ordinals without a record, the target's log cleaner has removed the records.
+    A batch of the target may have fewer records than ordinals, because the target's log cleaner has removed the others.
     """
     made: list[CopiedRecords] = []
     for number, copy in enumerate(placed.copies):
@@ -303,10 +306,11 @@ class PlacedPiece(NamedTuple):
 
 
 def pieces(placed: Placed, others: Sequence[Other], log_start: int) -> list[PlacedPiece]:
-    """Return the source position of every ordinal, from the first one that the source still holds. Raises Unplaced.
+    """Return the source positions of the ordinals. The result begins with the first ordinal whose record the source
+    still holds. Raises Unplaced if a position cannot be determined.
 
-    A log cleaner may have removed records between two copies with known positions. Their positions can be determined
-    only if there are as many offsets as ordinals between the two copies.
+    A log cleaner may have removed records between two copies with known positions. The source positions of these
+    records can be determined only if there are as many offsets as ordinals between the two copies.
     """
     copies, originals, at = placed.copies, placed.originals, placed.at
     number = placed.expired()
@@ -347,7 +351,7 @@ def pieces(placed: Placed, others: Sequence[Other], log_start: int) -> list[Plac
 
 
 def _free(whole: Interval, taken: Sequence[Interval], wanted: int) -> list[Interval] | None:
-    """Return the free offsets of an interval if their number is exactly `wanted`; else None."""
+    """Return the offsets in `whole` that are not in `taken` if their number is exactly `wanted`; else None."""
     if not wanted:
         return []
     found = list(uncovered(whole, taken)) if whole[0] < whole[1] else []
@@ -362,8 +366,8 @@ def _filled(
     starts: Sequence[int],
     epoch: int,
 ) -> list[PlacedPiece]:
-    """Assign consecutive ordinals, beginning with `ordinal`, to the free source offsets. Raises Unplaced if the source
-    holds a different record at one of these offsets."""
+    """Assign consecutive ordinals, beginning with `ordinal`, to the source offsets in `free`. Raises Unplaced if a copy
+    and the source record at its assigned offset have different content."""
     made: list[PlacedPiece] = []
     for start, end in free:
         made.append(PlacedPiece(ordinal, start, end - start, epoch))
@@ -393,5 +397,5 @@ def _nowhere(first: CopiedRecords, last: CopiedRecords) -> Unplaced:
 
 
 def is_in_order(found: Sequence[PlacedPiece]) -> bool:
-    """Return whether the source offsets ascend in the order of the ordinals."""
+    """Return whether the source offsets increase with the ordinals."""
     return all(before.offset + before.length <= after.offset for before, after in pairwise(found))

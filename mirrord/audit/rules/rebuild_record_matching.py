@@ -1,9 +1,9 @@
 """Matches the records of a lane with those of the source one by one. Memory use does not grow with the number of
 records.
 
-Both logs are read backwards. Each copied record is matched with the last equal source record below all source records
-that were matched before. The assignment is unique if no skipped record between two matched records equals either of the
-two. Every other source record may have been skipped by a filter.
+Both logs are read backwards. Each copied record is matched with the next equal source record in this direction. The
+source records in between count as skipped, for example by a filter. The result must be unique: if a skipped record
+equals the matched record directly before or after it, `Unplaced` is raised.
 """
 
 from collections.abc import Hashable, Sequence
@@ -15,12 +15,13 @@ from mirrord.replication.lane.target.batch_relocation import Unplaced
 
 MATCHED, LEFT_OUT = object(), object()
 MOST_IN_FRONT = 2_000_000
-"""Maximum number of digests that are kept of the source records before the first matched one."""
+"""Maximum number of source records before the first matched one whose digests are kept in memory. The first copies
+count as expired only if they equal none of these records."""
 
 
 class UnmatchedUnits(NamedTuple):
-    """The units of both logs that have to be compared record by record: the copies [first, end) and the originals
-    [start, behind), as indexes."""
+    """The batches of both logs that have to be compared record by record: the copies with the indexes [first, end), and
+    the originals with the indexes [start, behind)."""
 
     first: int
     end: int
@@ -29,8 +30,8 @@ class UnmatchedUnits(NamedTuple):
 
 
 class Matched(NamedTuple):
-    """The result of matching one part of both logs. Its units are in ascending order. Records that are consecutive in
-    both logs are merged into one unit."""
+    """The result of matching one part of both logs, in the order of the logs. Records that are consecutive in both logs
+    are merged into one pair."""
 
     pairs: Sequence[tuple[CopiedRecords, OriginalRecords]]
     left_out: Sequence[OriginalRecords]
@@ -41,9 +42,9 @@ class Matched(NamedTuple):
 def stretches(placed: Placed, *, filtered: bool) -> list[UnmatchedUnits] | None:
     """Return the parts of both logs in which batches alone do not determine which records correspond.
 
-    Each part begins and ends with a matched batch, or at the end of the log. With `filtered`, the only part is the
-    whole log, because the records of a batch that a filter kept may equal another batch. Return None if records are
-    missing in the target or are not in ascending order. Single records then cannot be matched in sequence.
+    Each part begins and ends with a matched batch, or at the beginning or the end of the logs. With `filtered`, both
+    logs form a single part: the records that a filter kept of one batch may equal another batch. Return None if the
+    target lacks ordinals, or if the copies are not in the order of the source. Single records cannot be matched then.
     """
     copies, at = placed.copies, placed.at
     known = [each for each in at if each >= 0]
@@ -76,7 +77,8 @@ class Matching:
     """Matches the copies of one part of the logs with source records, from the last record to the first."""
 
     def __init__(self, *, may_expire: bool) -> None:
-        """Begin without records. With `may_expire`, the source may have deleted the originals of the first copies."""
+        """Start the matching; the records are added later. With `may_expire`, the source may have deleted the originals
+        of the first copies."""
         self.has_failed = False
         """Whether the source lacks a copied record that it should still hold."""
         self._may_expire = may_expire
@@ -96,30 +98,31 @@ class Matching:
         return not self._here
 
     def copies(self, records: Sequence[CopiedRecords]) -> None:
-        """Add single copied records, in ascending order. All of them must precede the copies that were added earlier.
-        Raises Unplaced."""
+        """Add copied records, in the order of the target log. All of them must precede the copies that were added
+        earlier. Raises Unplaced if no unique match can be determined."""
         self._here = [*records]
         self._match()
 
     def originals(self, records: Sequence[OriginalRecords]) -> None:
-        """Add single source records, in ascending order. All of them must precede the source records that were added
-        earlier. Raises Unplaced."""
+        """Add source records, in the order of the source log. All of them must precede the source records that were
+        added earlier. Raises Unplaced if no unique match can be determined."""
         self._there = [*records]
         self._match()
 
     def no_more_copies(self) -> None:
-        """Declare that all copies were added and matched. The remaining source records then were skipped by the lane.
-        Raises Unplaced."""
+        """Declare that all copies were added and matched. The lane has therefore skipped the remaining source records.
+        Raises Unplaced if no unique match can be determined."""
         while self._there:
             self._leave_out(self._there.pop())
 
     def no_more_originals(self) -> None:
-        """Declare that the source holds no records before those that were added. Raises Unplaced."""
+        """Declare that the source holds no records before those that were added. Raises Unplaced if too many records
+        would have to be compared."""
         self._is_drained = True
         self._match()
 
     def found(self) -> Matched:
-        """Return the matched pairs, the skipped source records and the expired copies, each in ascending order."""
+        """Return the matched pairs, the skipped source records and the expired copies, each in log order."""
         return Matched(self._pairs[::-1], self._left[::-1], self._expired[::-1])
 
     def _match(self) -> None:
@@ -192,7 +195,8 @@ def _offset(original: OriginalRecords) -> int:
 
 
 def assembled(placed: Placed, parts: Sequence[tuple[UnmatchedUnits, Matched]]) -> Placed | None:
-    """Return all units of both logs. In the matched parts, the units that the matching found replace the batches.
+    """Combine the parts that were matched record by record (`parts`) with the batches outside of them (`placed`), and
+    return the positions of all copies.
 
     Return None if a batch of the target had fewer records than ordinals, because a log cleaner has removed some of
     them.

@@ -1,11 +1,13 @@
 """Comparison of the source records with the target records, joined on the offset map. It yields the kind of each
 difference, and its offsets.
 
-A target record that equals the source record which the map assigns to it needs no further comparison. Each remaining
-source record is paired with a target record of the same content at another offset, if there is one. The records without
-such a partner are classified. A source record and a target record count as altered if the map assigns them to each
-other. All others count as missing, duplicated or written by another client. A deviation that retention, compaction or a
-verdict of the ledger explains is not a difference.
+1. Each source record is compared with the target record at the offset that the map names. Equal records need no further
+   comparison.
+2. Each remaining source record is paired with a target record of the same content at another offset, if there is one.
+3. The records without a partner are classified. If the map assigns a source record and a target record to each other,
+   the record counts as altered. All others count as missing, duplicated, or not written by the lane.
+
+A deviation that retention, compaction or a verdict of the ledger explains is not a difference.
 """
 
 from bisect import bisect_left
@@ -76,8 +78,8 @@ class _Comparison:
         self._strange: list[int] = []
         """Offsets of target records without a counterpart."""
         self._placed: dict[tuple[bytes, int], int] = {}
-        """The contents of source records that have a counterpart, each with the offset of the first record with this
-        content."""
+        """Maps the content of a source record that has a counterpart to its source offset. Of several records with the
+        same content, the first one counts."""
         self._differences: list[Difference] = []
         self._explained: list[Explained] = []
 
@@ -170,15 +172,15 @@ class _Comparison:
             self._add("reordered" if there in out_of_order else "displaced", here, there)
 
     def _rank(self, known: Sequence[int], here: int) -> int:
-        """Return the position of a source record in the order of copying. A record without an ordinal takes the
-        position of the nearest earlier record that has one."""
+        """Return the place of a source record in the order of copying: its ordinal or, if it has none, the ordinal of
+        the nearest earlier source record that has one."""
         at = bisect_left(known, here + 1) - 1
         return self._wanted.first if at < 0 else self._sources[known[at]]
 
     def _out_of_order(self, moved: Sequence[tuple[int, int]]) -> set[int]:
-        """Return the target offsets of the moved records that are out of order: after a record that was copied later,
-        or before a record that was copied earlier. `moved` holds pairs of target offset and position in the order of
-        copying."""
+        """Return the target offsets of those moved records that are out of order: a record with a higher ordinal
+        precedes them, or a record with a lower ordinal follows them. `moved` holds pairs of target offset and ordinal
+        for the records that are not at the offset that the map names."""
         if not moved:
             return set()
         placed = sorted([*self._equal, *moved])
@@ -260,7 +262,7 @@ def _untimed(seen: Seen) -> tuple[bytes, int]:
 
 
 def together(differences: Iterable[Difference]) -> tuple[Difference, ...]:
-    """Merge differences of the same kind with consecutive offsets, and sort them by kind and target offset."""
+    """Merge differences of the same kind and with consecutive offsets, and sort them by kind and target offset."""
     found: list[Difference] = []
 
     def place(each: Difference) -> tuple[str, int, int]:

@@ -16,7 +16,7 @@ from mirrord.model.intervals import Interval, joined, uncovered, within
 def mapped_disorder(pieces: Sequence[MapPiece]) -> Iterator[Explained]:
     """Yield the source offsets of records that were copied after newer records, or copied twice.
 
-    Truncated records are ignored, because the source uses their offsets for other records.
+    Truncated records are ignored, because the source has lost them and uses their offsets for other records.
     """
     highest = -1
     covered: list[Interval] = []
@@ -36,7 +36,7 @@ def mapped_disorder(pieces: Sequence[MapPiece]) -> Iterator[Explained]:
 
 
 def _cover(covered: list[Interval], start: int, end: int) -> None:
-    """Add an interval to a list of ascending, disjoint intervals."""
+    """Add an interval to a sorted list of disjoint intervals."""
     if not covered or covered[-1][1] < start:
         covered.append((start, end))
         return

@@ -13,15 +13,15 @@ DifferenceKind = Literal[
 ]
 """How the target differs from what the ledger says about it.
 
-- "missing": the range at the target does not contain the record.
-- "altered": the target offset of the record contains another record.
+- "missing": the target log does not contain the source record, and no known reason explains this.
+- "altered": at the record's target offset, there is a record with different content.
 - "duplicated": the target contains an additional copy of a source record.
-- "reordered": the target does not contain the record in the order in which it was copied.
-- "displaced": the record is in order, but not at the offset that the offset map names.
-- "extra": the lane wrote a record that the offset map does not contain.
-- "foreign": another producer wrote the record.
+- "reordered": the target contains the record, but not in the order in which the records were copied.
+- "displaced": the target contains the record in the right order, but not at the offset that the offset map names.
+- "extra": the lane's producer wrote a target record that the offset map does not contain.
+- "foreign": another producer wrote a record between the copied records.
 - "stale": the target's newest record of a key is older than the source's newest record of this key.
-- "not-copied": the configuration selects the partition, and the ledger contains no copy of it.
+- "not-copied": the configuration selects the partition, but according to the ledger no record of it was copied.
 """
 
 Cause = (
@@ -38,28 +38,39 @@ Cause = (
         "out-of-order",
     ]
 )
-"""Why a deviation between source and target is not a difference. A `Reason` is a verdict of the ledger. "forgotten":
-the ledger may have held a verdict before it was trimmed. "other-writers": the configuration allows other writers in the
-target topic. "brought-back": `mirrord quarantine replay` appended the record. "repaired": `mirrord repair` wrote the
-record to another topic. "out-of-order": the offset map itself places the record after newer ones, because it was copied
-again. The other causes are events after the copy."""
+"""Why the audit accepts a deviation between source and target and does not report it as a difference.
+
+- A `Reason`: the ledger has a verdict with this reason on the source offset.
+- "source-retention", "source-compaction": the source has deleted the record since it was copied.
+- "target-retention", "target-compaction": the target has deleted the copy.
+- "other-writers": the configuration allows other writers in the target topic.
+- "brought-back": `mirrord quarantine replay` appended the record.
+- "forgotten": the ledger may have contained a verdict on the record before old verdicts were removed from it.
+- "repaired": `mirrord repair` wrote the record to another topic.
+- "out-of-order": according to the offset map itself, the record follows newer ones, because it was copied again.
+"""
 
 
 WITHHELD: frozenset[Reason] = frozenset(("filtered", "copied-from-target", "rejected", "skipped", "unexplained"))
-"""Verdicts on records that the source contains and the target does not. Each of the other verdicts says something else.
-"control", "compacted": there is no such record. "expired", "recreated": the record was deleted before it was copied.
-"aborted": consumers do not see the record. "truncated", "doubled": the record was copied. If the source returns a
-record in spite of one of these other verdicts, the record is missing at the target."""
+"""The verdicts on records that were not copied although the source contains them. They explain why the target lacks a
+record that the audit reads from the source.
+
+The other verdicts do not explain this. "control" and "compacted" mean that the offset holds no record. "expired" and
+"recreated" mean that the record was deleted before it was copied. "aborted" means that consumers do not see the record,
+and "truncated" and "doubled" mean that it was copied. If the audit nevertheless reads such a record from the source,
+the record is "missing" at the target. `mirrord.audit.rules.record_compare` makes exceptions for "aborted" and
+"compacted".
+"""
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """Conditions that may explain a deviation: certain or possible events in the source log or the target log after the
-    copy."""
+    """Properties of the source log and the target log that may explain a deviation. For example, compaction may have
+    removed a record after it was copied."""
 
     source_log_start: int = 0
     target_log_start: int = 0
     source_committed: bool = True
-    """Whether the source is read with the isolation level `read_committed`, so without aborted records."""
+    """Whether the source is read with the isolation level `read_committed`, which hides aborted records."""
     source_compacted: bool = False
     target_compacted: bool = False
     others_write: bool = False
@@ -67,7 +78,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """The properties of a record that are compared."""
+    """The properties of a record that an audit compares."""
 
     offset: int
     content: bytes
@@ -83,21 +94,21 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True, order=True):
-    """Consecutive records that differ in the same way. If both source and target hold them, their offsets are
-    consecutive at both."""
+    """Consecutive records that differ in the same way. If the source and the target both contain the records, the
+    offsets are consecutive in both logs."""
 
     kind: DifferenceKind
     source: int | None
     """The source offset of the first record; None if the source has no such record."""
     target: int | None
-    """The target offset of the first record, or the offset that it should have if the target lacks it; None if the
-    offset map names none."""
+    """The target offset of the first record. If the target lacks the record, this is the offset that it should have
+    according to the offset map, or None if the offset map does not contain the record."""
     length: int = 1
 
 
 class Explained(msgspec.Struct, frozen=True, order=True):
-    """A range of offsets at the source or the target that deviates, and the cause that makes the deviation
-    acceptable."""
+    """A range of offsets at which source and target deviate, and the cause that makes the deviation acceptable. The
+    offsets are those of the source or of the target, according to `side`."""
 
     cause: Cause
     side: Side
@@ -106,7 +117,7 @@ class Explained(msgspec.Struct, frozen=True, order=True):
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """The outcome of the comparison of one range."""
+    """The outcome of comparing the source records of one range of ordinals with their copies."""
 
     equal: int
     """Number of source records that have an equal copy at the target offset that the offset map names."""
@@ -121,7 +132,7 @@ class RangeResult(msgspec.Struct, frozen=True, kw_only=True):
     first: int
     end: int
     by: Literal["ledger", "batches", "records"]
-    """The basis of the result: only the ledger, a comparison of batches, or a comparison of records."""
+    """What was examined: only the ledger, the batch headers, or the decoded records."""
     compared: Compared
     newest_ms: int = -1
     """The highest timestamp of the source records; -1 if it is not known."""
@@ -136,7 +147,7 @@ class LaneSummary(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
     records: int
-    """Number of records of the lane in the ranges that this audit was asked to examine."""
+    """Number of records of the lane in the ranges of ordinals that this audit was asked to examine."""
     equal: int
     differences: dict[str, int]
     """Number of differing records for each kind of difference."""
@@ -145,17 +156,18 @@ class LaneSummary(msgspec.Struct, frozen=True, kw_only=True):
     proven_to: int | None
     """Every source offset below this one is proven to be at the target, or is explained. None if nothing is proven."""
     proven_ms: int | None
-    """The highest record timestamp below `proven_to`; None if it is not known."""
+    """The highest timestamp of the records at source offsets below `proven_to`; None if it is not known."""
     read_bytes: int
     skipped: str = ""
     ranges: int = 0
-    """Number of ranges that no earlier audit has proven, including those that this audit was not asked to examine."""
+    """Number of ranges of ordinals that no earlier audit has proven. This includes ranges that this audit was not asked
+    to examine."""
     looked_at: int = 0
     """Number of unproven ranges that this audit has compared."""
     waiting: int = 0
-    """Number of source offsets above the resume position, which are not copied yet."""
+    """Number of source offsets between the resume position and the end of the source log. They are not copied yet."""
     beyond: int = 0
-    """Number of target offsets above the last record that the ledger knows. They are not compared."""
+    """Number of target offsets between the resume position and the end of the target log. They are not compared."""
     has_nothing: bool = False
     """Whether the source partition holds nothing to copy."""
 
@@ -171,18 +183,18 @@ class LaneDifference(msgspec.Struct, frozen=True):
 
 
 class LaneRepaired(msgspec.Struct, frozen=True):
-    """A repaired range of differences, with its flow, topic and partition, and the topic that holds the repaired
-    records."""
+    """Differing records that `mirrord repair` has written to another topic, with their flow, topic and partition, and
+    the name of the other topic."""
 
     flow: str
     topic: str
     partition: int
     difference: RepairedKind
     start: int
-    """The first of the source offsets [start, end)."""
+    """First source offset of the repaired range [start, end)."""
     end: int
     into: str
     at: int
-    """An offset in the topic `into`: the first of the repaired records is there or at a lower offset."""
+    """Offset in the topic `into`; all repaired records are at this offset or later."""
     by: str
     at_ms: int

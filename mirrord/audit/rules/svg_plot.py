@@ -100,8 +100,7 @@ def draw(plots: Sequence[Plot], *, standalone: bool = False) -> str:
 
 
 def draw_bars(bars: Sequence[Bar], width: int, left: int, right: int) -> str:
-    """Return one SVG image with the bars below each other. `left` and `right` are the margins for names and labels, in
-    pixels.
+    """Return one SVG image with one bar per line. `left` and `right` are the margins for names and labels, in pixels.
 
     The longest bar fills the space between the margins. Every bar is at least two pixels long.
     """

@@ -1,5 +1,5 @@
-"""`mirrord apply`: makes a running daemon apply a changed configuration file. Unchanged parts of the configuration are
-not interrupted."""
+"""`mirrord apply`: makes a running daemon apply a changed configuration file. Flows that the changes do not affect keep
+copying without interruption."""
 
 import argparse
 import asyncio

@@ -1,4 +1,4 @@
-"""`mirrord check`: finds problems that a start would have. It changes nothing."""
+"""`mirrord check`: finds problems that `mirrord start` would encounter. It changes nothing."""
 
 import argparse
 import asyncio

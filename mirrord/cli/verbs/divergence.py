@@ -1,5 +1,5 @@
-"""`mirrord divergence`: shows the records that exist only at the source or only at the target. They help to decide on a
-failback."""
+"""`mirrord divergence`: shows the records that exist only at the source or only at the target. An operator uses it
+after a failover, to prepare the return to the source cluster."""
 
 import argparse
 import asyncio

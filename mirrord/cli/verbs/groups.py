@@ -63,8 +63,8 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the positions of the consumer groups. Raises ConfigError. Raises EnvironmentFault if the groups of no flow
-    can be read."""
+    """Print the positions of the consumer groups. Raises ConfigError, and EnvironmentFault if no groups can be read for
+    any flow."""
     if (arguments.write or arguments.force) and not arguments.reverse:
         raise ConfigError("--write and --force need --reverse: the daemon itself commits at the target")
     config = load_conf(arguments)
@@ -83,8 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def groups_table(reports: Sequence[GroupsReport]) -> Group:
-    """Return a table with one line for each consumer group and partition, followed by one line for each flow that has a
-    remark."""
+    """Return a table with one line for each consumer group and partition. The remarks on the flows follow below the
+    table, one line each."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("flow", "group", "partition", "target topic"):
         table.add_column(title, overflow="fold")

@@ -96,8 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _skip(config: Config, order: Order, arguments: argparse.Namespace) -> OrderAnswer:
-    """Park the records in the dead-letter topic, then send the operator command to skip them. Every skipped record is
-    therefore stored before it is skipped. `--without-parking` omits the first step."""
+    """Park the records in the dead-letter topic, then send the operator command to skip them. Each record
+    that the source still holds is therefore stored before it is skipped. `--without-parking` omits the parking."""
     would = await send(config, order, dry_run=True)
     if not would.done:
         return would

@@ -46,7 +46,8 @@ class LaneLine(msgspec.Struct, frozen=True, kw_only=True):
     expired: int = 0
     left_out: int = 0
     again: int = 0
-    """Number of records that the target refused and that have not been copied since. They are copied next."""
+    """Number of records that the target refused and never accepted afterwards. The next start of the daemon copies them
+    again."""
     source_offset: int | None = None
     target_offset: int | None = None
     producer_id: int | None = None

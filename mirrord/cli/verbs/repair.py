@@ -1,4 +1,4 @@
-"""`mirrord repair`: copies records that an audit found missing or altered into a separate topic."""
+"""`mirrord repair`: writes to a separate topic the records that an audit found to be missing or altered."""
 
 import argparse
 import asyncio

@@ -39,10 +39,10 @@ from policies.policy_trial import LOADING
 
 LOOK_S = 1.0
 LOOK_SHARE = 0.01
-"""The largest share of a core that may be spent on gathering the status. With thousands of lanes, gathering takes long,
-so it is done less often."""
+"""The largest share of a CPU core that gathering the status may use. With thousands of lanes, gathering the status
+takes longer, so it is gathered less often."""
 PROGRESS_S = 10.0
-"""Interval in seconds of the progress lines in the log, if the output is not a terminal."""
+"""Interval in seconds between two progress lines in the log if the output is not a terminal."""
 _EPILOG = """Ctrl-C or SIGTERM drains and ends the daemon within 10 seconds. A second Ctrl-C or SIGTERM ends it at once.
 The next start resumes after the last record in the target cluster. On SIGHUP the daemon reads its file again and
 applies it, as `mirrord apply` does."""
@@ -190,8 +190,8 @@ class _Ended:
         self._fault: EnvironmentFault | None = None
 
     async def now(self, status: Status) -> bool:
-        """Return True when all records are copied, or when it is certain that they will not be. Later calls return
-        False."""
+        """Return whether the migration has just ended: all records are copied, or it is certain that some of them will
+        never be copied. After this method has returned True once, it always returns False."""
         if self._reached or self._fault is not None:
             return False
         try:

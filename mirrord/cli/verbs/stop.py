@@ -13,7 +13,7 @@ from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledger
 from mirrord.supervision.daemon_http_client import NoAnswer, order_stop
 
 DRAINED_S = 15.0
-"""How many seconds to wait until the daemon has drained. Draining takes at most 10 seconds."""
+"""How many seconds to wait for a daemon to drain. Draining takes at most 10 seconds."""
 POLL_S = 0.5
 _EPILOG = """The daemon is found by the lease of its flows on the target cluster. If there is a standby, it takes over
 the flows."""

@@ -56,8 +56,8 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the topics of the selected flows. Raises ConfigError. Raises EnvironmentFault if the topics of no flow can
-    be read."""
+    """Print the topics of the selected flows. Raises ConfigError, and EnvironmentFault if no topics can be read for any
+    flow."""
     config = load_conf(arguments, LOADING)
     if arguments.flow is not None:
         config = config.only([config.flow(arguments.flow)])

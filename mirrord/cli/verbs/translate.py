@@ -1,5 +1,5 @@
-"""`mirrord translate`: converts an offset of one cluster to the offset at which a reader resumes in the other
-cluster."""
+"""`mirrord translate`: converts an offset in the source topic or the target topic to the offset at which a reader
+resumes in the other topic."""
 
 import argparse
 

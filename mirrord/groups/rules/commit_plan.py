@@ -5,12 +5,17 @@ translates that commit with the offset map. `plan` compares the translated posit
 target. `plan` then decides what to commit, or why nothing is committed:
 
 - The target is never set past the copied records: a translated position is at most the end of the copied records.
-- The target is never set back, unless the source went back. The source went back if its newest commit is lower than an
-  earlier commit. It may also have gone back before this process began. In that case, its newest commit is lower than
-  the last checkpoint, and the target still has the position in that checkpoint.
-- If the source went back, the target follows only on two conditions. The source must have been at the target's position
-  before, and only mirrord can have committed that position. A consumer at the target commits the leader epoch of the
-  record that it has read, and mirrord commits no leader epoch (OffsetAndMetadata; KIP-320).
+- The target is never set back, unless the group went back at the source. This is the case if its newest commit there is
+  lower than an earlier commit.
+- A group may also have gone back at the source before this process began. mirrord detects this with checkpoints, which
+  are records at the target (`mirrord.groups.checkpoint_memory`). A checkpoint holds a group's position at the source
+  and the matching position at the target. The group went back if its newest commit at the source is lower than in the
+  last checkpoint, while its position at the target is still the one in the checkpoint.
+- If the group went back at the source, the target is set back only on two conditions. The group must have reached the
+  target's position at the source before, and no consumer may have committed the target's position. A consumer commits
+  the leader epoch of the record that it has read, and mirrord commits no leader epoch (OffsetAndMetadata; KIP-320).
+  With `groups.reverse`, these conditions do not apply if both positions have matched while this process was running and
+  only the one at the source has moved since.
 - No committed offset is ever deleted. If an offset expires at the source, or its topic is deleted there, the target's
   offset remains until the target deletes it, too.
 - Nothing is committed for a group that has members at the target.
@@ -123,7 +128,7 @@ class GroupBook:
 
     def forget_expired(self) -> list[str]:
         """Forget groups that have no committed offset at the source any more, and return the names of the forgotten
-        groups. The newest `EXPIRED_KEPT` of these groups are kept."""
+        groups. Of the groups without offsets, the `EXPIRED_KEPT` newest are not forgotten."""
         expired = [
             group
             for group, courses in self._groups.items()
@@ -154,11 +159,11 @@ class Mapped(NamedTuple):
     offset: int | None
     """The next offset to read on the other cluster, or None if it is unknown."""
     missing: int = 0
-    """How many offsets before the group's position the offset map does not contain yet. If the number is not 0,
-    `offset` is the last position that can be translated."""
+    """Number of offsets that are below the group's position and that the offset map does not contain yet. If the number
+    is not 0, `offset` is the last position that can be translated."""
     why: str = ""
     provisional: bool = False
-    """Whether the true position may be slightly higher, so that it must be translated again later."""
+    """Whether the true position may be slightly higher. In that case, the position must be translated again later."""
 
 
 class PositionPair(NamedTuple):
@@ -168,7 +173,7 @@ class PositionPair(NamedTuple):
     target: int
     seen: bool = False
     """Whether this process has observed that both positions match, or has committed one of them to match the other.
-    False for a pair from a checkpoint."""
+    False if the pair comes from a checkpoint that an earlier process wrote."""
     back: bool = False
     """Whether mirrord set the source to the target's position. Otherwise the target was set to the source's
     position."""
@@ -178,10 +183,10 @@ class Past(NamedTuple):
     """What `plan` needs to know about a group in one partition in addition to the group's current positions."""
 
     peak: Callable[[], Mapped]
-    """Translates `Course.peak`, the group's highest earlier position at the source, to the target."""
+    """Returns the target position that matches `Course.peak`, the group's highest earlier position at the source."""
     pair: PositionPair | None = None
     back: Callable[[], Mapped] | None = None
-    """Translates the group's position at the target to the source."""
+    """Returns the source position that matches the group's position at the target."""
     two_way: bool = False
     """Whether positions are also synced from the target to the source."""
     is_own: bool = True

@@ -3,17 +3,18 @@
 With `groups.reverse`, positions are synced from the source to the target and from the target to the source. A position
 that mirrord has committed in one direction must not be synced back as if a consumer had moved there. Therefore mirrord
 remembers the two matching positions of a group as a `PositionPair`. A group has moved on one side if its position on
-that side differs from the pair. The decision follows from the sides on which the group has moved:
+that side differs from the pair. The decision depends on where the group has moved:
 
-- moved on one side only: the other side is set to the same position, even if it then goes back.
-- moved on both sides: the side with the lower position is set to the higher one. Neither side is set back.
-- moved on neither side: nothing is committed.
+- on one side only: the position on the other side is set to match, even if this sets it back.
+- on both sides: the lower position is set to match the higher one. Neither side is set back.
+- on neither side: nothing is committed.
 
-A pair is `seen` if this process has committed one of its positions, or has observed that both positions match. A pair
-from a checkpoint may be outdated. Such a pair can be a reason to commit nothing, but never a reason to set the source
-back. With such a pair, it is uncertain whether a consumer or mirrord has committed a position. The position counts as
-committed by a consumer in two cases: it has a leader epoch (mirrord commits none), or it changed while this process was
-running.
+A pair is `seen` if this process has committed one of its positions, or has observed that both positions match. Other
+pairs come from checkpoints (`mirrord.groups.checkpoint_memory`), which an earlier process wrote to the target. Such a
+pair may be outdated. It can be a reason to commit nothing, but never a reason to set the source back.
+
+Without a `seen` pair, mirrord may have committed a group's current position itself. The position counts as committed by
+a consumer in two cases: it has a leader epoch (mirrord commits none), or it changed while this process was running.
 """
 
 from collections.abc import Callable
@@ -30,15 +31,16 @@ class PositionPairs:
     def __init__(self) -> None:
         self._known: dict[tuple[str, TopicAndPartition], PositionPair] = {}
         self._unsure: dict[tuple[str, TopicAndPartition], PositionPair] = {}
-        """The positions on both sides at the time when it became unclear on which side a group had moved last."""
+        """For some groups, it is unclear on which side the group moved last. Contains the positions of these groups on
+        both sides, as of the time when this became unclear."""
 
     def of(self, group: str, place: TopicAndPartition) -> PositionPair | None:
         """Return the newest pair of matching positions of this group and partition, or None."""
         return self._known.get((group, place))
 
     def learn(self, group: str, place: TopicAndPartition, source: int, target: int) -> None:
-        """Add a pair of positions from a checkpoint. This pair replaces a pair from an earlier checkpoint, but not a
-        pair that this process has observed or committed."""
+        """Add a pair of matching positions from a checkpoint, which an earlier process wrote to the target. This pair
+        replaces a pair from an earlier checkpoint, but not a pair that this process has observed or committed."""
         known = self.of(group, place)
         if known is None or not known.seen:
             self._known[group, place] = PositionPair(source, target)
@@ -58,8 +60,8 @@ class PositionPairs:
     def has_moved(
         self, group: str, place: TopicAndPartition, *, source: int | None = None, target: int | None = None
     ) -> bool:
-        """Return whether the group has moved on the given side since it became unclear on which side the group had
-        moved last. Exactly one of `source` and `target` is given: the group's current position on that side."""
+        """Return whether the group has moved on one side since `unsure` recorded its positions. Exactly one of `source`
+        and `target` is given: the group's current position on that side."""
         known = self._unsure.get((group, place))
         return known is not None and (
             (source is not None and source != known.source) or (target is not None and target != known.target)
@@ -92,9 +94,10 @@ def plan_back(
 ) -> Write | Hold:
     """Decide what to commit at the source for one group in one partition.
 
-    `newest` is the group's position at the target, and `mapped` is that position translated to the source. `present` is
-    the group's position at the source, and `forth` translates `present` to the target. `is_own` is true if the position
-    at the target is known to come from a client. If it is false, mirrord may have committed that position.
+    `newest` is the group's position at the target, and `mapped` is the matching position at the source. `present` is
+    the group's current position at the source, and `forth` returns the matching position at the target. `is_own` is
+    true if the position at the target is known to come from a client. If it is false, mirrord may have committed that
+    position.
     """
     offset = mapped.offset
     if offset is None:

@@ -24,7 +24,7 @@ from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import Alias, TopicId, TopicPartition
 
 PATIENCE_S = 30.0
-"""How long a partition may return nothing, or have no leader, before the read fails, in seconds."""
+"""How many seconds a partition may return nothing, or have no leader, before the read fails."""
 
 
 class RangeGone(EnvironmentFault):
@@ -101,7 +101,7 @@ class LogReader:
                 await self._wait(named, failed, deadline)
 
     async def _wait(self, named: TopicPartition, failed: ReadFailed, deadline: float) -> None:
-        """Request new metadata, and wait a moment before the caller tries again.
+        """Request new metadata and wait a moment. The caller then repeats its request.
 
         Raises EnvironmentFault if the failure is not temporary, or if the deadline has passed.
         """
@@ -120,8 +120,8 @@ class LogReader:
         return EnvironmentFault(f"{named}: the offset {position} was requested, but the log ends at {last}")
 
     async def _led(self, partition: PartitionId) -> None:
-        """Wait until the partition has a known leader. Raises EnvironmentFault if the topic is gone, or if `patience_s`
-        passes."""
+        """Wait until the partition has a known leader. Raises EnvironmentFault if the topic is gone, or if no leader is
+        known after `patience_s`."""
         news = asyncio.Event()
         self._view.on_change.append(news.set)
         try:

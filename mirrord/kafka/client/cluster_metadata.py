@@ -22,10 +22,11 @@ from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.names import Alias, ClusterId, TopicId
 
 REFRESH_S = 60.0
-"""Longest time between two refreshes of a view, in seconds. Most changes in the cluster cause errors, and an error
-causes an earlier refresh."""
+"""Longest time between two refreshes of a view, in seconds. Most changes in the cluster are noticed earlier, because
+they make requests fail. A failed request causes a refresh."""
 WAIT_SHARE = 0.6
-"""The longest time for which a broker may wait for data before it answers, as a share of the request timeout."""
+"""The longest time for which a broker may wait for data before it answers a Fetch request, as a share of the request
+timeout."""
 LEAST_PAUSE_S = 0.1
 """Shortest pause between two refreshes, in seconds. It applies no matter how many callers request a refresh."""
 
@@ -35,8 +36,8 @@ log = structlog.get_logger()
 class PartitionId(NamedTuple):
     """A partition, identified by the topic's name, the topic's id and the partition number.
 
-    Requests in older versions identify the topic by its name. The id is needed as well, because a topic can be deleted
-    and created again under the same name.
+    Some requests identify a topic by its name, and others by its id. The id distinguishes the topic from a topic that
+    is created later under the same name.
     """
 
     topic: str
@@ -45,7 +46,7 @@ class PartitionId(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """The leader of a partition and its leader epoch. The node is -1 while the partition has no leader."""
+    """The node id of a partition's leader, and the leader epoch. The node id is -1 while there is no leader."""
 
     node: int
     epoch: int
@@ -60,7 +61,7 @@ class WatchedTopic:
     watchers: int = 0
     leaders: dict[int, Leader] = field(default_factory=dict[int, Leader])
     gone: bool = False
-    """Whether no topic with this id exists, because it was deleted, or created again under the same name."""
+    """Whether the topic with this id has been deleted. A new topic may exist under the same name."""
 
 
 class ClusterView:
@@ -75,7 +76,7 @@ class ClusterView:
     ) -> None:
         self.alias = alias
         self.error = ""
-        """Why the cluster cannot be reached. Empty while it can be reached."""
+        """Why the last attempt to reach the cluster failed. Empty while the cluster is reachable."""
         self.on_change: list[Callable[[], None]] = []
         """Callbacks that run after each successful refresh of the metadata."""
         self.fetches, self.produces = RequestStats("fetch"), RequestStats("produce")
@@ -142,8 +143,8 @@ class ClusterView:
 
     @property
     def longest_wait_ms(self) -> int:
-        """The longest time for which a broker may wait before it answers a request. The answer then still arrives
-        before the request times out."""
+        """The longest time for which a broker may wait for data before it answers a Fetch request, in milliseconds. It
+        is shorter than the request timeout, so the request does not time out while the broker waits."""
         return int(self._options.request_timeout_s * 1000 * WAIT_SHARE)
 
     @property

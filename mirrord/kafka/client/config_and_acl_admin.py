@@ -1,7 +1,8 @@
 """Reads and changes the topic configs and the ACLs of one cluster, and deletes topics.
 
-The configs of watched topics are requested in fixed groups of topics. If a group's answer equals its last answer byte
-for byte, the answer is not decoded. The caller then gets the same objects as before.
+A caller that reads the configs of the same topics repeatedly sets the argument `watch`. The topics are then requested
+in groups, which stay the same from call to call. If the answer for a group equals the last answer byte for byte, it is
+not decoded again, and the caller gets the same objects as in the last call.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -33,8 +34,8 @@ GROUP_SIZE = 100
 """Maximum number of topics in one request."""
 RULES_AT_ONCE = 200
 _THROTTLE_BYTES = 4
-"""Size of the throttle time at the beginning of an answer, in bytes. The throttle time is ignored when two answers are
-compared."""
+"""Size of the throttle time in bytes. This field is at the beginning of an answer, and is left out when an answer is
+compared with the last one."""
 
 Settings = Mapping[str, Setting]
 T = TypeVar("T")
@@ -53,32 +54,32 @@ class SeenSettings(msgspec.Struct, frozen=True):
     """The configs of the topics in a request. Topics that mirrord may not describe are listed separately."""
 
     topics: Mapping[str, Settings]
-    """The configs of each topic. For a watched topic, this is the same object as in the last result if nothing has
-    changed."""
+    """The configs of each topic. With `watch`, a topic with unchanged configs has the same object as in the last
+    result."""
     refused: Mapping[str, str]
-    """Kafka's error for each topic with configs that mirrord may not read. A topic that does not exist is in neither
-    mapping."""
+    """Kafka's error for each topic whose configs mirrord cannot read, usually because it lacks the permission. A topic
+    that does not exist is neither here nor in `topics`."""
 
 
 class UpkeepAdmin(Protocol):
     """The operations on a cluster that are needed to sync topic configs, ACLs and topic deletions.
 
-    Every method raises an EnvironmentFault if the cluster does not answer. The exception is
-    `mirrord.kafka.client.admin_requests.NotOffered` if the brokers do not support the request.
+    Every method that sends a request raises an EnvironmentFault if the cluster does not answer. If the brokers do not
+    support the request, the method raises `mirrord.kafka.client.admin_requests.NotOffered`.
     """
 
     async def settings(self, topics: Collection[str], *, watch: bool = False) -> SeenSettings:
-        """Return all configs of these topics. If `watch` is set, topics with unchanged configs get the same object as
-        in the last call with `watch`."""
+        """Return all configs of these topics. If `watch` is set, and the configs of a topic have not changed since the
+        last call with `watch`, the result contains the same object for this topic as the last result."""
         ...
 
     async def alter(self, changes: Mapping[str, Mapping[str, str | None]]) -> dict[str, str]:
-        """Set configs of topics. The value None removes a config. Return the refused topics with the reasons; no config
+        """Set configs of topics. The value None removes a config. Return the refused topics with the reasons. No config
         of a refused topic has changed."""
         ...
 
     async def rules(self, resources: Iterable[ResourceKind]) -> frozenset[AclRule]:
-        """Return all ACLs on these kinds of resources. Raises NoAuthorizer, RequestRefused."""
+        """Return all ACLs on resources of these types. Raises NoAuthorizer or RequestRefused."""
         ...
 
     async def add_rules(self, rules: Sequence[AclRule]) -> dict[AclRule, str]:
@@ -113,8 +114,8 @@ class KafkaUpkeepAdmin:
         self._groups: list[_Group] = []
 
     async def settings(self, topics: Collection[str], *, watch: bool = False) -> SeenSettings:
-        """Return all configs of these topics. If `watch` is set, topics with unchanged configs get the same object as
-        in the last call with `watch`."""
+        """Return all configs of these topics. If `watch` is set, and the configs of a topic have not changed since the
+        last call with `watch`, the result contains the same object for this topic as the last result."""
         if watch:
             self._groups = regrouped(self._groups, topics)
             groups = self._groups
@@ -138,7 +139,7 @@ class KafkaUpkeepAdmin:
         await self._asker.ask(DESCRIBE_CONFIGS, lambda _: configs.encode_describe(group.topics), decode)
 
     async def alter(self, changes: Mapping[str, Mapping[str, str | None]]) -> dict[str, str]:
-        """Set configs of topics. The value None removes a config. Return the refused topics with the reasons; no config
+        """Set configs of topics. The value None removes a config. Return the refused topics with the reasons. No config
         of a refused topic has changed."""
         refused: dict[str, str] = {}
         for part in _parts(list(changes), GROUP_SIZE):
@@ -150,7 +151,7 @@ class KafkaUpkeepAdmin:
         return refused
 
     async def rules(self, resources: Iterable[ResourceKind]) -> frozenset[AclRule]:
-        """Return all ACLs on these kinds of resources. Raises NoAuthorizer, RequestRefused."""
+        """Return all ACLs on resources of these types. Raises NoAuthorizer or RequestRefused."""
         found: frozenset[AclRule] = frozenset()
         for resource in resources:
             body = acls.encode_describe(resource)
@@ -242,8 +243,11 @@ class _Group:
 
 
 def regrouped(groups: Sequence[_Group], topics: Collection[str]) -> list[_Group]:
-    """Return groups that contain exactly these topics. A group is kept as it is if all its topics are still wanted. New
-    topics are added to the last group, or form further groups."""
+    """Return groups that together contain exactly these topics.
+
+    Existing groups are kept, without the topics that are no longer wanted. New topics are added to the last group until
+    it has `GROUP_SIZE` topics. The rest of the new topics form new groups.
+    """
     wanted = set(topics)
     kept: list[_Group] = []
     for group in groups:

@@ -1,9 +1,9 @@
 """Connections to brokers. aiokafka opens and authenticates a connection, and then a `FramePipe` takes over its
 transport.
 
-aiokafka supports all kinds of SASL and TLS, but needs too much CPU time to send requests. Therefore aiokafka only does
-the handshake and looks up the API versions that the broker supports. After that, the transport gets another asyncio
-protocol, and aiokafka's object is no longer used.
+aiokafka supports TLS and all of Kafka's SASL mechanisms, but uses too much CPU time when it sends requests. Therefore
+aiokafka only opens the connection, authenticates, and looks up the API versions that the broker supports. After that,
+the `FramePipe` replaces aiokafka's asyncio protocol, and aiokafka's object is no longer used.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -39,8 +39,8 @@ PRIVATE_NAMES = ("_reader", "_read_task", "_versions", "_writer")
 library."""
 
 _REPLACE_AT = 0.85
-"""After this share of a SASL session's lifetime, mirrord replaces the connection by a new one. Kafka's own client also
-waits for at least this share before it reauthenticates (SaslClientAuthenticator)."""
+"""After this share of a SASL session's lifetime, mirrord opens a new connection and uses it instead of the old one.
+Kafka's own client waits for at least the same share before it reauthenticates (SaslClientAuthenticator)."""
 
 
 class Unreachable(EnvironmentFault):
@@ -63,7 +63,8 @@ class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
     connect_timeout_s: float = 10.0
     """Time limit for all of the following together: connecting, TLS, version lookup and authentication."""
     request_timeout_s: float = 30.0
-    """How long the oldest request may wait for its response. The value must exceed the `max_wait_ms` of every fetch."""
+    """How long a request may remain unanswered before the connection is closed. This time must be longer than the
+    `max_wait_ms` of every Fetch request."""
     user_timeout_s: float | None = None
     """The value of TCP_USER_TIMEOUT. None keeps the kernel's default."""
     reset_on_close: bool = False
@@ -87,14 +88,14 @@ class Connection:
         self.port = port
         self.pipe = pipe
         self.versions = versions
-        """The lowest and the highest version that the broker supports for each API, by API key."""
+        """Maps each API key to the lowest and the highest version that the broker supports."""
         self.replace_before = replace_before
         """The time at which this connection must be replaced, on the event loop's clock. None if it never has to be
         replaced. Soon after that time, the broker ends the SASL session and closes the connection (KIP-368)."""
 
     def version(self, api: Api, at_most: int | None = None) -> int:
-        """Return the version to use for requests of this API. If `at_most` is given, the version is not higher. Raises
-        UnsupportedBroker."""
+        """Return the newest version of this API that both mirrord and the broker support. If `at_most` is given, newer
+        versions are not considered. Raises UnsupportedBroker if there is no such version."""
         return choose(api, self.versions, at_most)
 
     async def call(self, api: Api, body: bytes, version: int) -> Reader:
@@ -123,7 +124,7 @@ async def connect(
 ) -> Connection:
     """Open a connection to a broker and authenticate. Return the connection, which is ready for requests.
 
-    Raises Unreachable, TlsFailed, AuthenticationFailed. Raises EnvironmentFault if a secret cannot be read.
+    Raises Unreachable, TlsFailed or AuthenticationFailed. Raises EnvironmentFault if a secret cannot be read.
     """
     options = options or ConnectionOptions()
     peer = f"{host}:{port}"
@@ -163,10 +164,11 @@ class _Opening(AIOKafkaConnection):
     """Whether the mechanism is OAUTHBEARER."""
 
     async def send(self, request: Any, expect_response: bool = True) -> Any:
-        """Send a request as aiokafka does, and also evaluate the responses to SaslAuthenticate.
+        """Send a request as aiokafka does. Also check the response if the request is a SaslAuthenticate request.
 
-        aiokafka ignores two parts of these responses. The first is the lifetime of the session. The second is the
-        refusal of a token, which the broker first reports in the payload (RFC 7628 §3.2.3).
+        aiokafka ignores two parts of this response. One is the lifetime of the SASL session. The other is the refusal
+        of an OAUTHBEARER token: at first, the broker reports it without an error code, in the SASL data of the response
+        (RFC 7628 §3.2.3).
         """
         send = cast(Any, super()).send
         started = asyncio.get_running_loop().time()
@@ -183,7 +185,7 @@ class _Opening(AIOKafkaConnection):
         return answer
 
     async def hand_over(self, pipe: FramePipe) -> dict[int, tuple[int, int]]:
-        """Give the transport to the pipe. Return the API versions that the broker supports."""
+        """Hand the transport over to the `FramePipe`. Return the API versions that the broker supports."""
         private = cast(Any, self)
         writer, reading = private._writer, private._read_task
         # If aiokafka's object has no reader, it considers itself closed. It then leaves the transport alone when it is

@@ -3,7 +3,8 @@ the coordinators of the groups.
 
 Many groups share a request if the broker supports that (Kafka 3.0 and newer). Each commit needs a separate request for
 its group, and many commits are in flight at once. If the coordinator of a group does not answer, the result for that
-group contains an error. An exception is raised only if the whole cluster cannot be reached.
+group contains an error. `offsets` and `commit` raise an exception only if the whole cluster cannot be reached, but
+`listed` raises one if any broker does not answer.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ LATER = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Errors that may be temporary. The same request can succeed later."""
+"""Kafka error codes that may be temporary. After such an error, the same request can succeed later."""
 _MOVED = frozenset({NETWORK, int(ErrorCode.COORDINATOR_NOT_AVAILABLE), int(ErrorCode.NOT_COORDINATOR)})
 
 T = TypeVar("T")
@@ -99,8 +100,8 @@ class GroupAdmin:
         return found
 
     async def _until_known(self) -> None:
-        """Wait until the view has loaded the list of brokers, which takes a moment after the view's first
-        connection."""
+        """Wait until the `ClusterView` knows the brokers of the cluster. It learns them from its first metadata
+        response. Raises EnvironmentFault if that takes longer than `KNOWN_WITHIN_S`."""
         deadline = asyncio.get_running_loop().time() + KNOWN_WITHIN_S
         while not self._view.nodes:
             if asyncio.get_running_loop().time() > deadline:

@@ -46,8 +46,8 @@ async def _create(admin: TopicAdmin, name: str, shape: TopicShape) -> str:
 
 
 async def until_shown(admin: TopicAdmin, name: str, patience_s: float) -> None:
-    """Wait until a broker lists a new topic, because the controller knows a new topic before the other brokers do.
-    Raises EnvironmentFault if that takes longer than `patience_s`."""
+    """Wait until a broker lists a new topic. Immediately after a topic has been created, only the controller may know
+    it. Raises EnvironmentFault if no broker lists the topic within `patience_s` seconds."""
     try:
         async with asyncio.timeout(patience_s):
             while True:

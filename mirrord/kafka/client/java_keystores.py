@@ -1,8 +1,9 @@
 """Reads Java key stores (JKS and PKCS12), and returns their contents as PEM texts for Python's `ssl` module.
 
-The package `cryptography` reads PKCS12. A JKS file is a list of certificates in DER and of keys that are encrypted with
-a cipher of Java (JavaKeyStore and KeyProtector in sun.security.provider). This module implements the necessary parts of
-JKS. As in Java, the content of the file shows which format it has. No secret is written to disk.
+The package `cryptography` reads PKCS12. This module itself implements the necessary parts of JKS. A JKS file contains
+certificates in DER, and keys that are encrypted with a cipher that only Java uses (JavaKeyStore and KeyProtector in
+sun.security.provider). As in Java, the format is recognized from the content of the file and not from its name. No
+secret is written to disk.
 """
 
 import base64
@@ -21,7 +22,7 @@ _JCEKS = b"\xce\xce\xce\xce"
 _DER_SEQUENCE = 0x30
 _DER_OCTETS = 0x04
 _SALT = _CHECK = 20
-"""Lengths in bytes. A key in a JKS file is stored as a salt, the cipher text and a SHA-1 digest."""
+"""Lengths of the salt and of the SHA-1 digest, in bytes. A JKS file stores a key as salt, cipher text and digest."""
 _WHITENER = b"Mighty Aphrodite"
 
 
@@ -125,8 +126,11 @@ def _certificate(reader: "_Reader", version: int) -> str:
 
 
 def _unprotect(data: bytes, password: str) -> bytes:
-    """Return the decrypted PKCS8 key. The cipher text is XORed with a chain of SHA-1 digests over the password and the
-    salt."""
+    """Return the decrypted PKCS8 key. The cipher text is XORed with a sequence of SHA-1 digests.
+
+    The first digest is computed over the password and the salt, and each further digest over the password and the
+    digest before it.
+    """
     secret = password.encode("utf-16-be")
     block, cipher, check = data[:_SALT], data[_SALT:-_CHECK], data[-_CHECK:]
     stream = b""

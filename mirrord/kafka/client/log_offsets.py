@@ -1,4 +1,4 @@
-"""Asks brokers with ListOffsets requests where logs begin and end.
+"""Sends ListOffsets requests to learn where the logs of partitions begin and end.
 
 Three different offsets are called the end of a log:
 
@@ -43,8 +43,8 @@ from mirrord.model.names import TopicId, TopicPartition
 ANSWER_S = 5.0
 """Default time limit for a question to the cluster, in seconds."""
 TRIES = 3
-"""A leader gets 1 / `TRIES` of the time limit to answer. After that, the question is asked again, because another
-broker may be the leader by now."""
+"""Each attempt to ask a leader may take at most the time limit divided by `TRIES`. After that, the question is asked
+again, because another broker may be the leader by now."""
 
 Answers = dict[TopicPartition, ListedOffset]
 
@@ -59,8 +59,8 @@ class OffsetsRequest(NamedTuple):
 
 
 def offsets_request(questions: Collection[OffsetQuestion]) -> OffsetsRequest:
-    """Return the ListOffsets request with these questions. Each partition may occur only once, because a broker refuses
-    a request with two questions about the same partition."""
+    """Return a ListOffsets request that asks these questions. Each partition may occur only once, because a broker
+    refuses a request with two questions about the same partition."""
 
     def decode(reader: Reader) -> Answers:
         found = {TopicPartition(each.topic, each.partition): each for each in decode_list_offsets(reader)}
@@ -109,7 +109,7 @@ class LogOffsets:
 
         If a partition has no leader, or its leader does not answer, the question is repeated. Raises Unreachable if no
         broker can be reached at first, or if the time limit passes before all leaders have answered. Raises another
-        EnvironmentFault if a repetition cannot succeed.
+        EnvironmentFault after an error that is not temporary.
         """
         if not partitions:
             return {}
@@ -161,8 +161,8 @@ class LogOffsets:
     ) -> tuple[list[TopicPartition], EnvironmentFault | None]:
         """Ask the leaders of these partitions once, and add their answers to `found`.
 
-        Return the partitions for which the question must be repeated, and the last error. Raises EnvironmentFault if a
-        repetition cannot succeed.
+        Return the partitions for which the question must be repeated, and the last temporary error. Raises
+        EnvironmentFault after an error that is not temporary.
         """
         by_leader: dict[BrokerAddress, list[TopicPartition]] = {}
         again: list[TopicPartition] = []
@@ -193,9 +193,9 @@ class LogOffsets:
     async def _try(
         self, address: BrokerAddress, partitions: list[TopicPartition], time: int
     ) -> tuple[list[TopicPartition], Answers | EnvironmentFault]:
-        """Ask one leader about these partitions. Return the partitions together with the leader's answer, or with an
-        error after which the question can be repeated. Raises NotOffered and other EnvironmentFaults if a repetition
-        cannot succeed."""
+        """Ask one leader about these partitions. Return the partitions together with the leader's answer, or with a
+        temporary error, after which the question can be repeated. Raises NotOffered or another EnvironmentFault after
+        an error that is not temporary."""
         questions = [OffsetQuestion(each.topic, each.partition, time) for each in partitions]
         try:
             return partitions, await self._list(address, questions)
@@ -256,7 +256,7 @@ class _Led(NamedTuple):
 
 
 _NOBODY = _Led(TopicId(""), None)
-"""The entry for a partition that an earlier answer contained, but the newest answer does not."""
+"""Stands for a partition that is missing from the newest metadata, although earlier metadata contained it."""
 
 
 async def log_offsets(

@@ -17,7 +17,7 @@ FETCH_S = 8.0
 """Time limit for a request to the token endpoint, in seconds. This limit is shorter than the 10 s in which a connection
 must be opened."""
 _KEPT_SHARE = 0.8
-"""A token is used for further connections during this share of its lifetime."""
+"""A token is reused for further connections until this share of its lifetime has passed."""
 _UNSIGNED_S = 3_600
 
 _kept: dict[tuple[str, str, str], tuple[str, float]] = {}

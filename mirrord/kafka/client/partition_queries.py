@@ -1,14 +1,14 @@
-"""Sends infrequent questions about partitions to brokers: where a log begins and ends, and which producers a leader
-remembers. The module also requests new producer ids.
+"""Asks brokers about partitions: where a log begins and ends, and which producers a leader remembers. These questions
+are rare in comparison with Fetch and Produce requests. The module also requests new producer ids.
 
 Questions to the same broker that are added in one iteration of the event loop share a request. Otherwise, a thousand
 lanes that start together would send a thousand requests. The answer is passed to a callback, together with a Kafka
 error code.
 
-A question that cannot be asked now waits a short time for the next metadata change of the cluster. If it still cannot
-be asked then, the callback gets one of three errors: NETWORK_EXCEPTION if the broker did not answer,
-LEADER_NOT_AVAILABLE if no leader is known, and UNKNOWN_TOPIC_ID if the topic no longer exists. UNSUPPORTED_VERSION
-means that the broker is too old for the question.
+If the leader is unknown or does not answer, the question is asked again after the next refresh of the metadata. After
+`PATIENCE_S`, the callback gets an error. LEADER_NOT_AVAILABLE means that the leader is unknown, and NETWORK_EXCEPTION
+means that it did not answer. Two errors are passed to the callback immediately: UNKNOWN_TOPIC_ID if the topic no longer
+exists, and UNSUPPORTED_VERSION if the broker is too old for the question.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ NO_LEADER = int(ErrorCode.LEADER_NOT_AVAILABLE)
 NO_TOPIC = int(ErrorCode.UNKNOWN_TOPIC_ID)
 UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION)
 PATIENCE_S = 2.0
-"""How long a question may wait for a leader that answers, in seconds."""
+"""How long a question is repeated while its leader is unknown or does not answer, in seconds."""
 
 
 class PartitionAnswer(Protocol):
@@ -96,8 +96,8 @@ class PartitionQuestion(Generic[AnswerT]):
 
 
 class _Kind(Generic[AnswerT]):
-    """The open questions of one kind. Some were added in this iteration of the event loop, and others wait because they
-    could not be asked yet."""
+    """The questions of one kind that are still to be sent. Some are new, and are sent in the next iteration of the
+    event loop. Others wait for new metadata, because their leader is unknown or did not answer."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class _Kind(Generic[AnswerT]):
         self._fresh.append(question)
 
     def again(self) -> None:
-        """Ask the waiting questions again. The caller does so when the cluster's metadata has changed."""
+        """Ask the waiting questions again. This method is called when the cluster's metadata has changed."""
         waiting, self._waiting = self._waiting, []
         self._spread(waiting)
 
@@ -207,12 +207,12 @@ class Asks:
         view.on_change.append(self._again)
 
     def close(self) -> None:
-        """Cancel all requests. The callbacks of open questions are not called."""
+        """Cancel all requests. The callbacks of unanswered questions are not called."""
         self._tasks.cancel()
 
     def end(self, partition: PartitionId, report: Callable[[int, int, int], None]) -> None:
-        """Report (error, leader epoch, end). The end is the leader's own log end offset, which includes records that
-        are not replicated yet (KIP-320)."""
+        """Pass (error code, leader epoch, end) to `report`. The end is the leader's own log end offset, which includes
+        records that are not replicated yet (KIP-320)."""
 
         def answered(error: int, answer: EpochEnd | None) -> None:
             if answer is not None and answer.epoch < 0:
@@ -222,10 +222,10 @@ class Asks:
         self._ends.add(PartitionQuestion(partition, answered))
 
     def shared(self, partition: PartitionId, epoch: int, report: Callable[[int, int, int], None]) -> None:
-        """Report (error, leader epoch, end). The epoch is the highest one in the log that is not above `epoch`, and the
-        end is the offset at which that epoch ends.
+        """Pass (error code, leader epoch, end) to `report`. The leader epoch is the highest one in the log that is not
+        above `epoch`. The end is the offset at which that leader epoch ends.
 
-        Epoch and end are -1 if the log has no such epoch (KIP-101, KIP-320).
+        Both are -1 if the log has no such leader epoch (KIP-101, KIP-320).
         """
 
         def answered(error: int, answer: EpochEnd | None) -> None:
@@ -236,8 +236,8 @@ class Asks:
     def producer(
         self, partition: PartitionId, producer_id: int, report: Callable[[int, ActiveProducer | None], None]
     ) -> None:
-        """Report (error, entry). The entry is the state that the leader stores for this producer (KIP-664), or None if
-        the leader stores none."""
+        """Pass (error code, entry) to `report`. The entry is the state that the leader stores for this producer
+        (KIP-664), or None if the leader stores no state for it."""
 
         def answered(error: int, answer: PartitionProducers | None) -> None:
             producers = answer.producers if answer is not None else ()
@@ -248,7 +248,8 @@ class Asks:
         self._producers.add(PartitionQuestion(partition, answered))
 
     def producers(self, partition: PartitionId, report: Callable[[int, Sequence[ActiveProducer]], None]) -> None:
-        """Report (error, entries). The entries are the state of all producers that the leader remembers (KIP-664)."""
+        """Pass (error code, entries) to `report`. There is one entry for each producer that the leader remembers
+        (KIP-664)."""
 
         def answered(error: int, answer: PartitionProducers | None) -> None:
             report(error, () if answer is None else answer.producers)
@@ -256,8 +257,8 @@ class Asks:
         self._producers.add(PartitionQuestion(partition, answered))
 
     def bounds(self, partition: PartitionId, leader_epoch: int, report: Callable[[int, int, int], None]) -> None:
-        """Report (error, high watermark, log start offset) from the leader with exactly this leader epoch. Epoch -1
-        asks the leader of any epoch."""
+        """Pass (error code, high watermark, log start offset) to `report`. The broker returns an error if its leader
+        epoch differs from `leader_epoch`, unless `leader_epoch` is -1."""
         found: dict[int, tuple[int, int]] = {}
 
         def answered(time: int, error: int, answer: ListedOffset | None) -> None:
@@ -270,8 +271,8 @@ class Asks:
         self._earliest.add(PartitionQuestion(partition, partial(answered, EARLIEST), leader_epoch, EARLIEST))
 
     def start(self, partition: PartitionId, start: StartPoint, report: Callable[[int, int], None]) -> None:
-        """Report (error, offset). The offset is the one that `start` selects. A lane without a history begins at that
-        offset.
+        """Pass (error code, offset) to `report`. The offset is the one that `start` selects. A lane that has not copied
+        anything yet begins at that offset.
 
         If `start` is a time after the last record, the offset is the log end.
         """
@@ -286,7 +287,7 @@ class Asks:
         self._starts.add(PartitionQuestion(partition, answered, -1, time))
 
     def last_stable(self, partition: PartitionId, report: Callable[[int, int], None]) -> None:
-        """Report (error, offset). The offset is the last stable offset, and no transaction is open below it
+        """Pass (error code, last stable offset) to `report`. No transaction is open below the last stable offset
         (KIP-98)."""
 
         def answered(error: int, answer: ListedOffset | None) -> None:
@@ -295,7 +296,7 @@ class Asks:
         self._stable.add(PartitionQuestion(partition, answered, -1, LATEST))
 
     def local_start(self, partition: PartitionId, report: Callable[[int, int], None]) -> None:
-        """Report (error, offset). The offset is the first one on the leader's own disks.
+        """Pass (error code, offset) to `report`. The offset is the first one on the leader's own disks.
 
         Records below that offset are in remote storage (KIP-405). Before Kafka 3.4, the error is UNSUPPORTED_VERSION.
         """
@@ -306,8 +307,8 @@ class Asks:
         self._local_starts.add(PartitionQuestion(partition, answered, -1, EARLIEST_LOCAL))
 
     def producer_id(self, report: Callable[[int, int, int], None]) -> None:
-        """Report (error, producer id, epoch). Any broker assigns the id, for a new producer without a transactional
-        id."""
+        """Request a producer id for a new producer without a transactional id, from any broker. Pass (error code,
+        producer id, producer epoch) to `report`."""
         self.begin(self._ask_producer_id(report))
 
     async def _ask_producer_id(self, report: Callable[[int, int, int], None]) -> None:

@@ -1,5 +1,5 @@
-"""Reads how long the target's brokers remember an idle producer. After that time, a broker may accept a batch again
-that it has already appended."""
+"""Reads how long the target's brokers remember an idle producer. After that time, a broker may append a repeated
+batch a second time."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -24,15 +24,15 @@ LOOK_S = 300.0
 run."""
 TIMEOUT_S = 5.0
 NOT_VISIBLE = 0
-"""The expiry that is assumed if mirrord may not read the config. A broker may then forget a producer at any time, so
-every lane counts as unprotected."""
+"""How long a broker is assumed to remember an idle producer if mirrord may not read the config, in milliseconds. With
+this value, every lane counts as unprotected."""
 
 log = structlog.get_logger()
 
 
 async def producer_expiry_ms(cluster: ClusterConfig, node: int, timeout_s: float) -> int | None:
-    """Return how long a broker remembers an idle producer, or None if mirrord may not read the config. Raises
-    Unreachable."""
+    """Return how long a broker remembers an idle producer, in milliseconds. Return None if mirrord may not read the
+    config. Raises Unreachable."""
     wanted = ConfigResource(ConfigResourceType.BROKER, str(node), {EXPIRY: None, OLD_EXPIRY: None})
     async with Admin(cluster, timeout_s) as admin:
         answers = cast(Any, await admin.describe_configs([wanted]))
@@ -68,8 +68,8 @@ class ProducerExpiry:
         return min(self._known.values(), default=NOT_VISIBLE)
 
     async def until_known(self) -> None:
-        """Wait until one broker has answered. The wait delays no lane, because lanes cannot write while no broker
-        answers."""
+        """Wait until one broker has reported for how long it remembers an idle producer. This wait delays no lane,
+        because lanes cannot write while no broker answers."""
         backoff = Backoff()
         while True:
             for node in self._nodes():
@@ -78,7 +78,8 @@ class ProducerExpiry:
             await self._clock.sleep(backoff.next_s())
 
     async def follow(self, report: Callable[[int], None]) -> None:
-        """Every `LOOK_S` seconds, ask all brokers, and report the shortest expiry in milliseconds."""
+        """Every `LOOK_S` seconds, ask all brokers how long they remember an idle producer. Pass the shortest time, in
+        milliseconds, to `report`."""
         while True:
             nodes = self._nodes()
             for node in nodes:

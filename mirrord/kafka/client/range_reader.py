@@ -67,8 +67,7 @@ class ReadBatch(NamedTuple):
     """A batch as it is stored in a log. Its bytes are buffer[start:end].
 
     Messages of formats 0 and 1 are returned in groups. In the header of a group, only the magic and the offsets are
-    valid. If the group is a wrapper of compressed messages, the first message may have a higher offset than the header
-    says.
+    valid. If a group consists of compressed messages, its first message may have a higher offset than the header says.
     """
 
     header: Header
@@ -76,7 +75,8 @@ class ReadBatch(NamedTuple):
     start: int
     end: int
     aborted: bool = False
-    """Whether the batch belongs to an aborted transaction. Always false if uncommitted records are also read."""
+    """Whether the batch belongs to an aborted transaction. Always false if uncommitted records are read as well,
+    because the broker then does not report which transactions were aborted."""
 
     @property
     def is_old(self) -> bool:
@@ -196,12 +196,12 @@ class Stretches:
 
 
 class _Place:
-    """Tracks, for one read, whether the next batch is in remote storage (KIP-405), and how long a fetch may wait for
-    it.
+    """Tracks, for one read, whether the next batch is in remote storage (KIP-405), and how long the broker may wait
+    for it.
 
-    Remote batches are fetched over a separate connection, because a broker handles one request of a connection at a
-    time. These fetches have a longer max wait, because a broker before Kafka 3.8 cancels a remote read when the max
-    wait is over.
+    Remote batches are fetched over separate connections. A broker handles the requests of a connection one at a time,
+    so a slow remote read would otherwise delay other requests. These fetches have a longer max wait, because a broker
+    before Kafka 3.8 cancels a remote read when the max wait is over.
     """
 
     def __init__(self, view: ClusterView, partition: PartitionId, patience_s: float) -> None:
@@ -211,19 +211,24 @@ class _Place:
         self._patience_s = patience_s
         self._loop = asyncio.get_running_loop()
         self._local_start = 0
-        """Records below this offset are in remote storage. The value is -1 if the broker does not report the offset and
-        fetches return nothing."""
+        """Records below this offset are in remote storage. The value -1 means that any record may be in remote storage:
+        fetches return nothing, and the broker does not report the offset."""
         self._looked = float("-inf")
         self._last = self._loop.time()
         """The event loop's time at which the last batch arrived."""
 
     def is_remote(self, position: int) -> bool:
-        """Return whether the records at this position are known to be, or may be, in remote storage."""
+        """Return whether the records at this position are in remote storage. Also return true if fetches return nothing
+        and the broker does not report which records are in remote storage."""
         return self._local_start < 0 or position < self._local_start
 
     async def answered(self, position: int, took_s: float, *, lacking: bool) -> None:
-        """Record that a fetch took `took_s`. `lacking` is true if the fetch returned nothing although the log has
-        readable records at the position."""
+        """Record that a fetch took `took_s` seconds. `lacking` means that the fetch returned nothing, although the log
+        has readable records at the position.
+
+        After a slow or lacking fetch, the records may be in remote storage. The broker is then asked where the local
+        part of the log begins.
+        """
         if self.is_remote(position):
             if lacking:
                 self.wait_ms = min(self.wait_ms * _WAIT_GROWTH, self._view.longest_wait_ms)

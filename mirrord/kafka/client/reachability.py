@@ -84,7 +84,8 @@ class WatchedAdmin:
         return await self._watched(self._admin.create(topics, validate_only=validate_only))
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
-        """Increase topics to these numbers of partitions. Return the refused topics with the reasons."""
+        """Add partitions to topics, until each topic has the given number of partitions. Return the refused topics with
+        the reasons."""
         return await self._watched(self._admin.grow(topics))
 
     async def close(self) -> None:

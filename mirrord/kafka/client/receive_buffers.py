@@ -20,7 +20,8 @@ RECEIVE_BYTES = 128 * 1024
 DIRECT_BYTES = 16 * 1024
 """A frame of at least this size gets a separate buffer if it has arrived only in part."""
 WAKE_BYTES = 1 << 20
-"""While a frame of more than twice this size is being received, the event loop wakes once for each `WAKE_BYTES`."""
+"""While a frame of more than twice this size is being received, the event loop wakes only once for every
+`WAKE_BYTES` that arrive."""
 FRAME_LIMIT = 128 << 20
 """Maximum size of a response. This size is far larger than the limits in fetch requests, because a broker returns a
 whole batch even if the batch exceeds these limits (KIP-74)."""
@@ -36,9 +37,9 @@ _M_MMAP_THRESHOLD = -3
 class BufferPool:
     """A pool of large receive buffers, which are reused.
 
-    A new buffer costs about 0.16 ms per MiB, because the kernel zeroes its pages. Copying costs about the same per MiB.
-    Buffers are never resized. All pipes of an event loop share one pool, which holds at most `limit_bytes` of idle
-    buffers.
+    Reuse saves time, because the kernel zeroes the pages of a new buffer. This takes about 0.16 ms per MiB, about as
+    long as copying the data. Buffers are never resized. All pipes of an event loop share one pool, which holds at most
+    `limit_bytes` of idle buffers.
     """
 
     def __init__(self, limit_bytes: int = 64 << 20) -> None:
@@ -214,11 +215,12 @@ class FrameReceiver(asyncio.BufferedProtocol, ABC):
 
 
 def keep_large_memory_apart() -> None:
-    """Give each large buffer a separate memory mapping. The memory returns to the kernel when the buffer is freed.
+    """Give each large buffer a separate memory mapping, so that its memory returns to the kernel when it is freed.
 
-    After a large buffer was freed once, the GNU C library allocates buffers of up to 32 MiB on the heap (mallopt(3)).
-    Heap memory below another allocation is not returned to the kernel when it is freed. A process was observed to hold
-    one and a half times its memory limit. With another C library, this function does nothing.
+    By default, once a large buffer has been freed, the GNU C library may allocate later buffers of up to 32 MiB on the
+    heap (mallopt(3)). The memory of a freed buffer then returns to the kernel only if no other allocation is above it
+    on the heap. Without this function, a process was observed to hold one and a half times its memory limit. With
+    another C library, this function does nothing.
     """
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _APART_BYTES)

@@ -1,4 +1,4 @@
-"""A connection to one broker for one purpose. It is opened when it is needed, and opened again after it was lost."""
+"""A connection to one broker for one purpose. It is opened when it is needed, and reopened after it has been lost."""
 
 import asyncio
 import random
@@ -16,7 +16,7 @@ T = TypeVar("T")
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
 _LINGER_S = 60.0
-"""Time limit for the pending answers on a connection that was replaced, in seconds."""
+"""How long a connection stays open for pending answers after a new connection has replaced it, in seconds."""
 
 
 class Backoff:
@@ -71,7 +71,7 @@ class Link:
         self._error: EnvironmentFault | None = None
         self._closed = False
         self.connection: Connection | None = None
-        """The newest connection, or None if there was none. The connection may be lost."""
+        """The newest connection, which may already be lost. None if no connection has been opened yet."""
 
     @property
     def live(self) -> Connection | None:

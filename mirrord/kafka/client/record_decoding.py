@@ -1,9 +1,12 @@
 """Decodes the records of batches, with aiokafka's compiled classes.
 
-The second path and deep comparisons use this module. Messages of formats 0 and 1 are read as Kafka's own consumer reads
-them (org.apache.kafka.common.record.AbstractLegacyRecordBatch). The result is the same as when a broker of version 3.9
+The second path uses this module, and so do audits and other parts of mirrord that need the content of records.
+
+Messages of formats 0 and 1 are read as Kafka's own consumer reads them
+(org.apache.kafka.common.record.AbstractLegacyRecordBatch). The result is the same as when a broker of version 3.9
 converts the messages to format 2 (LogValidator). Records of format 0 get the timestamp -1, because format 0 has no
-timestamps. If a wrapper has an append time, all messages in it get that time. The codec is kept, and there are no
+timestamps. Compressed messages of these formats are stored inside another message, the wrapper. If the timestamp of a
+wrapper is the broker's append time, all messages inside it get that timestamp. Records of these formats have no
 headers. aiokafka's compiled class for old messages is not used, because it reads past the end of malformed data.
 """
 
@@ -25,7 +28,7 @@ from mirrord.kafka.protocol.record_batch import CODEC_MASK, HEADER_LENGTH
 _MAGIC = 2
 _LZ4 = 3
 _CODECS: dict[int, Callable[[bytes], bytes]] = {1: gzip_decode, 2: snappy_decode, _LZ4: lz4_decode}
-"""The functions that decompress formats 0 and 1, by codec number."""
+"""The functions that decompress messages of formats 0 and 1, by codec number."""
 
 
 class _AioRecord(Protocol):
@@ -42,7 +45,8 @@ class _AioRecord(Protocol):
 def decode(buffer: Bytes, start: int, end: int) -> list[DecodedRecord]:
     """Return the records in buffer[start:end], which holds one batch, or messages of formats 0 and 1.
 
-    If a batch has an append time, all its records get that time (KIP-32). Raises ValueError if the data cannot be read.
+    If the broker has set the timestamps of a batch (LogAppendTime, KIP-32), all its records get the broker's append
+    time. Raises ValueError if the data cannot be read.
     """
     return read(buffer, start, end)[1]
 
@@ -82,8 +86,8 @@ def _read_batch(data: bytes) -> tuple[int, list[DecodedRecord]]:
 
 
 def _read_old(data: bytes) -> tuple[int, list[DecodedRecord]]:
-    """Return the codec and the records of messages of formats 0 and 1, which may be wrappers with compressed
-    messages."""
+    """Return the codec and the records of messages of formats 0 and 1. A message may be a wrapper, which contains
+    compressed messages."""
     codec = 0
     records: list[DecodedRecord] = []
     for message in parse(data, checked=True):

@@ -27,8 +27,8 @@ _LAST_CORRELATION_ID = 2**31 - 1
 
 
 class ConnectionLost(EnvironmentFault):
-    """Raised when the connection has ended, so that the outcome of its unanswered requests is unknown. `__cause__` is
-    the underlying error, if there is one."""
+    """Raised when the connection has ended. It is then unknown whether the broker has processed the unanswered
+    requests. `__cause__` is the underlying error, if there is one."""
 
 
 FrameCallback = Callable[[Frame | ConnectionLost], None]
@@ -37,11 +37,12 @@ FrameCallback = Callable[[Frame | ConnectionLost], None]
 class FramePipe(FrameReceiver):
     """An asyncio protocol that sends requests, and passes each answer to the callback of its request.
 
-    Callbacks run inside the event loop's read event, or while the connection is being closed. Each callback is called
-    exactly once. If a callback raises an exception, the connection is closed.
+    The pipe calls each callback exactly once: when the answer is received, or when the connection is closed. If a
+    callback raises an exception, the connection is closed.
 
-    The connection is also closed if the oldest request has had no answer for `timeout_s`, because the broker may have
-    disappeared without notice. If the broker throttles the connection, the throttle time does not count (`throttled`).
+    The connection is also closed if the oldest request remains unanswered for `timeout_s`, because a broker may
+    disappear without closing its connections. If the broker throttles the connection, the throttle time does not count
+    (see `throttled`).
     """
 
     def __init__(
@@ -64,8 +65,8 @@ class FramePipe(FrameReceiver):
         self.on_lost: Callable[[ConnectionLost], None] | None = None
         """Called once when the connection is lost, after the callbacks of all unanswered requests."""
         self.user_timeout_s: float | None = None
-        """The connection's TCP_USER_TIMEOUT in seconds while the broker does not throttle it. None keeps the kernel's
-        default."""
+        """The TCP_USER_TIMEOUT of the connection in seconds. While the broker throttles the connection, the throttle
+        time is added. None keeps the kernel's default."""
         self.lost: ConnectionLost | None = None
         """Why the connection was lost. None while it is open."""
         self._loop = asyncio.get_running_loop()
@@ -123,7 +124,7 @@ class FramePipe(FrameReceiver):
 
     def hold(self) -> None:
         """Collect requests from now on until `send_held` is called. This saves system calls, because uvloop makes one
-        for every write."""
+        system call for every write."""
         self._held = []
 
     def send_held(self) -> None:
@@ -141,14 +142,14 @@ class FramePipe(FrameReceiver):
 
     @property
     def transport(self) -> asyncio.Transport | None:
-        """The transport that the pipe uses. None before a connection was made."""
+        """The transport that the pipe uses. None until the pipe has a connection."""
         return self._transport
 
     def adopt(self, transport: asyncio.Transport, keep: object) -> None:
-        """Take over an open transport from another protocol, which must have no outstanding answers.
+        """Take over an open transport from another protocol. All requests of that protocol must have been answered.
 
-        The pipe keeps a reference to `keep`. A StreamWriter, for example, would close its transport when it is
-        garbage-collected.
+        The pipe keeps a reference to `keep`, so that the object is not garbage-collected. A StreamWriter, for example,
+        would otherwise close the transport.
         """
         self._keep = keep
         transport.set_protocol(self)

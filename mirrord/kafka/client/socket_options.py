@@ -42,7 +42,8 @@ def tune(
 
     `user_timeout_s` is how long sent bytes may remain unacknowledged before the kernel drops the connection
     (TCP_USER_TIMEOUT, tcp(7)). `buffer_bytes` is the size of the kernel's buffers. If it is None, the kernel chooses
-    the size. If the process itself holds more than `unsent_bytes`, the transport asks its protocol to pause.
+    the size. If the process itself holds more than `unsent_bytes` of data that the kernel has not taken yet, the
+    transport asks its protocol to pause.
 
     If `reset_on_close` is set, the connection is reset when it is closed or when the process ends in any way (SO_LINGER
     with a time of 0, socket(7)). The kernel then discards all bytes that the other end has not acknowledged. Otherwise

@@ -91,7 +91,8 @@ def _first(pem: str) -> str:
 
 
 class _Facts:
-    """The fields of a certificate that appear in messages. Raises ValueError if the certificate cannot be read."""
+    """The fields of a certificate that appear in error messages. Raises ValueError if the certificate cannot be
+    read."""
 
     def __init__(self, der: bytes) -> None:
         from cryptography import x509  # noqa: PLC0415 - needed only after a failure, and slow to import

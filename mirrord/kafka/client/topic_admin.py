@@ -30,8 +30,8 @@ from mirrord.model.names import Alias, ClusterId, TopicId
 TOPICS_AT_ONCE = 100
 """Maximum number of topics in one CreateTopics request."""
 _THROTTLE_BYTES = 4
-"""Size of the throttle time at the beginning of an answer, in bytes. The throttle time is ignored when two answers are
-compared."""
+"""Size of the throttle time in bytes. This field is at the beginning of an answer, and is left out when an answer is
+compared with the last one."""
 
 
 class ClusterTopics(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class ClusterTopics(msgspec.Struct, frozen=True):
     """The topics that mirrord may describe, by name. Topics are omitted if the cluster reports no partitions for
     them."""
     refused: Mapping[str, str] = {}
-    """Requested topics that do not exist, or that mirrord may not describe. The value is the name of Kafka's error."""
+    """The name of Kafka's error for each topic that does not exist, or that mirrord may not describe."""
     allowed: Mapping[str, int] = {}
     """The operations that mirrord may perform on each topic, as a bit field
     (`mirrord.kafka.protocol.metadata.TopicMetadata.allowed`). Empty if they were not requested."""
@@ -55,9 +55,11 @@ class NoTopicIds(EnvironmentFault):
 
 
 class TopicAdmin(Protocol):
-    """The operations on a cluster that discovery needs: to list topics, to create topics, and to add partitions.
+    """The operations with which mirrord finds and creates topics: to list topics, to create topics, and to add
+    partitions.
 
-    Every method raises Unreachable, AuthenticationFailed, TlsFailed or another EnvironmentFault if there is no answer.
+    If the cluster does not answer, every operation raises Unreachable, AuthenticationFailed, TlsFailed or another
+    EnvironmentFault.
     `describe` raises NoTopicIds if a topic in the answer has no topic id.
     """
 
@@ -70,12 +72,13 @@ class TopicAdmin(Protocol):
         """Create topics. Return the refused topics with the reasons. If `validate_only` is set, the cluster only
         validates the topics and creates none.
 
-        A topic that already exists is also refused, because another client has created it.
+        The refused topics include topics that already exist, for example because another client has just created them.
         """
         ...
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
-        """Increase topics to these numbers of partitions. Return the refused topics with the reasons."""
+        """Add partitions to topics, until each topic has the given number of partitions. Return the refused topics with
+        the reasons."""
         ...
 
     async def close(self) -> None:
@@ -93,7 +96,7 @@ class KafkaTopicAdmin:
         self._where = f"cluster {alias}" if alias else "the cluster"
         self._asker = Asker(config, timeout_s)
         self._last_encoded = b""
-        """The bytes of the last answer about all topics. Usually the next answer is the same."""
+        """The bytes of the last answer about all topics. If the next answer has the same bytes, it is not decoded."""
         self._all: ClusterTopics | None = None
 
     async def describe(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
@@ -143,7 +146,8 @@ class KafkaTopicAdmin:
         return refused
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
-        """Increase topics to these numbers of partitions. Return the refused topics with the reasons."""
+        """Add partitions to topics, until each topic has the given number of partitions. Return the refused topics with
+        the reasons."""
         refused: dict[str, str] = {}
         async with Admin(self._config, self._timeout_s) as admin:
             for name, partitions in topics.items():
@@ -194,7 +198,7 @@ class KafkaTopicAdmin:
 
 
 class TopicToCreate(NamedTuple):
-    """A replacement for aiokafka's NewTopic, which does not let the broker choose the replication factor."""
+    """Replaces aiokafka's NewTopic, because NewTopic does not let the broker choose the replication factor."""
 
     name: str
     num_partitions: int
@@ -204,7 +208,7 @@ class TopicToCreate(NamedTuple):
 
 
 class Admin:
-    """aiokafka's admin client as an asynchronous context manager. Raises Unreachable if there is no answer."""
+    """aiokafka's admin client as an asynchronous context manager. Raises Unreachable if no broker answers."""
 
     def __init__(self, config: ClusterConfig, timeout_s: float) -> None:
         self._client = AIOKafkaAdminClient(

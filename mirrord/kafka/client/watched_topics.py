@@ -1,5 +1,5 @@
-"""Keeps the metadata of topics up to date while there are questions about these topics, and for some time after the
-last question."""
+"""Watches the topics that a client asks brokers about, so that the metadata of these topics stays up to date. Some time
+after the client's last question about a topic, the topic is no longer watched."""
 
 import time
 from collections.abc import Callable
@@ -8,13 +8,14 @@ from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.model.names import TopicId
 
 FORGET_S = 600.0
-"""If there is no question about a topic for this many seconds, the topic is no longer watched. The topic may have been
-deleted."""
+"""If the client has not asked about a topic for this many seconds, the topic is no longer watched. Deleted topics are
+forgotten in this way."""
 SWEEP_S = 60.0
 
 
 class WatchedTopics:
-    """The topics that one `ClusterView` watches because there were questions about their partitions."""
+    """Makes a `ClusterView` watch the topics that a client asks about. A view keeps the leaders of the
+    partitions of watched topics up to date."""
 
     def __init__(self, view: ClusterView, now: Callable[[], float] = time.monotonic) -> None:
         self._view = view
@@ -23,7 +24,7 @@ class WatchedTopics:
         self._swept = now()
 
     def see(self, partition: PartitionId) -> None:
-        """Watch the topic of this partition. The caller does so for each question about a partition."""
+        """Watch the topic of this partition. The client calls this method each time it asks about a partition."""
         now = self._now()
         if partition.topic_id not in self._asked:
             self._view.watch(partition.topic, partition.topic_id)

@@ -1,5 +1,5 @@
-"""Encodes and decodes DescribeAcls, CreateAcls and DeleteAcls (APIs 29 to 31, versions 2 and 3), for ACLs on topics and
-groups.
+"""Encodes and decodes DescribeAcls, CreateAcls and DeleteAcls (API keys 29 to 31, versions 2 and 3), for ACLs on
+topics and groups.
 
 The numeric codes are those of ResourceType and PatternType in org.apache.kafka.common.resource, and of AclOperation and
 AclPermissionType in org.apache.kafka.common.acl.
@@ -56,7 +56,7 @@ class AclAnswer(msgspec.Struct, frozen=True):
 
 
 def encode_describe(resource: ResourceKind) -> bytes:
-    """Encode the body of a DescribeAcls request for all ACLs on this kind of resource."""
+    """Encode the body of a DescribeAcls request for all ACLs on resources of this type."""
     any_name = any_principal = any_host = NULL
     return INT8.pack(RESOURCES[resource]) + any_name + _ANY + any_principal + any_host + _ANY + _ANY + NO_TAGS
 
@@ -72,7 +72,7 @@ def decode_describe(reader: Reader) -> DescribedAcls:
 
 
 def encode_create(rules: Iterable[AclRule]) -> bytes:
-    """Encode the body of a CreateAcls request. The response lists the results in the order of these rules."""
+    """Encode the body of a CreateAcls request. The response contains one result for each ACL, in this order."""
     return compact_array(map(_rule_bytes, rules)) + NO_TAGS
 
 
@@ -86,8 +86,8 @@ def decode_create(reader: Reader) -> list[AclAnswer]:
 
 
 def encode_delete(rules: Iterable[AclRule]) -> bytes:
-    """Encode the body of a DeleteAcls request for exactly these rules. The response lists the results in the order of
-    these rules."""
+    """Encode the body of a DeleteAcls request that deletes exactly these ACLs. The response contains one result for
+    each ACL, in this order."""
     return compact_array(map(_rule_bytes, rules)) + NO_TAGS
 
 
@@ -101,8 +101,8 @@ def decode_delete(reader: Reader) -> list[AclAnswer]:
 
 
 def _rule_bytes(rule: AclRule) -> bytes:
-    """Encode a rule for CreateAcls, or a DeleteAcls filter that matches only this rule. A rule and its filter have the
-    same encoding."""
+    """Encode an ACL for a CreateAcls request, or a filter for a DeleteAcls request that matches only this ACL. Both
+    have the same encoding."""
     return (
         INT8.pack(RESOURCES[rule.resource])
         + compact_string(rule.name)

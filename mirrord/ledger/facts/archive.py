@@ -6,11 +6,11 @@ from mirrord.model.names import LaneId
 
 
 class CompactionBegan(Fact, frozen=True, tag="compaction_began"):
-    """A compaction of the offset map has begun. From here on, only the compaction with this number can move runs out of
-    the ledger.
+    """A compaction of the offset map has begun. After this fact, only the compaction with this number can move runs out
+    of the ledger.
 
-    A compaction holds no lease. The fact takes effect under the current lease, even after this lease was released, if
-    `number` is higher than that of the last compaction.
+    A compaction holds no lease. The fact takes effect if its entry has the epoch of the current lease, even if this
+    lease has been released, and if `number` is higher than that of the last compaction.
     """
 
     number: int
@@ -22,8 +22,9 @@ class CompactionBegan(Fact, frozen=True, tag="compaction_began"):
 class MapCompacted(Fact, frozen=True, tag="map_compacted"):
     """A compaction has written runs of a lane to files, so snapshots no longer need to hold these runs.
 
-    The fact takes effect under two conditions. `number` is that of the last `CompactionBegan`. Since then, no run has
-    been recorded that begins at or below the last ordinal of the moved runs.
+    The fact takes effect if two conditions are met. First, `number` is the number of the last compaction. Second, the
+    moved runs are still valid: every run that was recorded after the `CompactionBegan` of this compaction begins above
+    the ordinal at which the last moved run begins.
     """
 
     number: int

@@ -10,9 +10,10 @@ from mirrord.model.names import LaneId
 class RangeAudited(Fact, frozen=True, tag="range_audited"):
     """An audit has compared a lane's ordinals [first, end) and has found no unexplained difference.
 
-    An audit holds no lease. The fact takes effect under the current lease, even after this lease was released, and
-    decides nothing about copying. It takes effect if it extends the proven range of the lane without a gap, or proves
-    the same range more closely. If runs below the end of the proven range are recorded again, the proof is dropped.
+    An audit holds no lease. The fact takes effect if its entry has the epoch of the current lease, even if this lease
+    has been released. It must also extend the proven range of the lane without a gap, or prove the same range at the
+    level `records` instead of `digest`. If a later fact records new runs for ordinals below the end of the proven
+    range, the proven range is dropped. The fact has no influence on copying.
     """
 
     lane: LaneId
@@ -39,9 +40,9 @@ class RangeRepaired(Fact, frozen=True, tag="range_repaired"):
     """`mirrord repair` has stored the records of the source offsets [start, end) in a separate topic. In the target
     topic, these records are missing or altered.
 
-    The fact is appended after the records, by the process that wrote the records or found them in that topic. Its
-    writer holds no lease. Like `RangeAudited`, the fact takes effect nevertheless, if it adds something to what is
-    known about repairs (`mirrord.ledger.proven_ranges`). The target topic itself is unchanged.
+    The fact is appended after the records are stored, by the process that wrote or found them in the separate topic.
+    This process holds no lease. As with `RangeAudited`, the fact takes effect nevertheless, unless the state
+    already contains the same repair. The target topic itself is unchanged.
     """
 
     lane: LaneId

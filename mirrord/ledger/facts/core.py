@@ -136,8 +136,8 @@ class LeaseTaken(Fact, frozen=True, tag="lease_taken"):
 class LeaseContinued(Fact, frozen=True, tag="lease_continued"):
     """The holder's process has ended, and another process of the same daemon continues under the same lease.
 
-    The fact takes effect only if `turn` is one more than the last `turn` and the daemon is the same. Replicators that
-    write under the lease are not affected.
+    `turn` counts the processes that have held this lease one after another. The fact takes effect only if `turn` is
+    one more than before and `holder` names the same daemon. Replicators that write under the lease are not affected.
     """
 
     epoch: int
@@ -173,8 +173,8 @@ class PartitionsGrown(Fact, frozen=True, tag="partitions_grown"):
 
 
 class ConfigChange(msgspec.Struct, frozen=True, array_like=True):
-    """A change of one config of a topic. The value none means that the config is not set on the topic, so the default
-    of the cluster applies."""
+    """A change to one config of a topic. If a value is missing (none), the config is not set on the topic, and the
+    default of the cluster applies."""
 
     name: str
     """Name of the config."""
@@ -197,8 +197,8 @@ class ConfigsSynced(Fact, frozen=True, tag="configs_synced"):
 class AclsPlanned(Fact, frozen=True, tag="acls_planned"):
     """mirrord is about to add these ACLs at the target.
 
-    Until the next `AclsSynced` records the outcome, mirrord treats any of these ACLs that exists at the target as added
-    by itself.
+    If mirrord ends before it records the outcome in `AclsSynced`, it may already have added some of them. Until the
+    next `AclsSynced`, each of these ACLs that exists at the target therefore counts as one that mirrord has added.
     """
 
     rules: tuple[AclRule, ...]
@@ -215,8 +215,8 @@ class AclsSynced(Fact, frozen=True, tag="acls_synced"):
 
 
 class TopicDeletionPlanned(Fact, frozen=True, tag="deletion_planned"):
-    """The source topic no longer exists. Its target topic, which mirrord created, will be deleted at `due_ms` (wall
-    clock)."""
+    """The source topic no longer exists. Its target topic, which mirrord created, will be deleted at the wall-clock
+    time `due_ms`."""
 
     source_topic: str
     target_topic: str
@@ -226,8 +226,8 @@ class TopicDeletionPlanned(Fact, frozen=True, tag="deletion_planned"):
 
 
 class TopicDeletionWithdrawn(Fact, frozen=True, tag="topic_kept"):
-    """A planned deletion of a target topic has been withdrawn. Either the source topic exists again, the target topic
-    is gone already, or deletions are no longer configured."""
+    """A planned deletion of a target topic has been withdrawn, for one of three reasons: the source topic exists again,
+    the target topic no longer exists, or deletions are no longer configured."""
 
     target_topic: str
     target_topic_id: TopicId
@@ -267,7 +267,7 @@ class CopyNamed(Fact, frozen=True, tag="copy_named"):
 class TargetProbed(Fact, frozen=True, tag="target_probed"):
     """The target's brokers have been probed for the behaviour on which exactly-once delivery depends.
 
-    If the brokers were probed several times, only the newest result is used.
+    If the brokers were probed several times, only the latest result is used.
     """
 
     cluster: ClusterId
@@ -295,7 +295,8 @@ class LaneOpened(Fact, frozen=True, tag="lane_opened"):
     producer_id: int
     producer_epoch: int
     policy: str
-    """Fingerprint of the settings that decide which records the lane sees: selection, isolation, filter, transform."""
+    """Fingerprint of the settings that determine which records the lane copies, and how it changes them: the isolation
+    level, the filter and the transform."""
     mode: Mode = "sequence"
     """How the lane avoids writing a record twice: `sequence` copies exactly once. If the target's brokers change, a
     later probe may change the mode.
@@ -306,7 +307,7 @@ class LaneTaken(Fact, frozen=True, tag="lane_taken"):
     """A replicator has taken the lane.
 
     The fact takes effect only if `grant` is one more than the lane's current grant. From then on, facts of older grants
-    have no effect, so all valid intents of the previous holder precede this fact.
+    have no effect. Every intent of a previous replicator that takes effect therefore precedes this fact in the ledger.
     """
 
     lane: LaneId
@@ -319,9 +320,10 @@ class LaneTaken(Fact, frozen=True, tag="lane_taken"):
 
 
 class PolicyChanged(Fact, frozen=True, tag="policy_changed"):
-    """The settings that decide which records the lane sees have changed, and the lane continues under the new ones.
+    """The isolation level, the filter or the transform of the lane has changed, and the lane continues with the new
+    settings.
 
-    A new run begins here even if the offsets are consecutive.
+    Records that were copied before this fact are not changed.
     """
 
     lane: LaneId
@@ -331,10 +333,11 @@ class PolicyChanged(Fact, frozen=True, tag="policy_changed"):
 
 
 class Rewound(msgspec.Struct, frozen=True, array_like=True):
-    """A note that the target log went back, and that the lane's ordinals from `first` on were assigned to other source
-    records.
+    """A note that ordinals of the lane were reassigned, for example because the target log had lost its last records.
+    The ordinal `first` and the ordinals above it now belong to other source records than before.
 
-    A resume position that was saved before is valid only up to the resume position in this note.
+    An older progress record may contain a higher resume position, which refers to the previous assignment. In this
+    case, the resume position in this note is used instead.
     """
 
     first: int
@@ -348,18 +351,18 @@ class Rewound(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SourceRun(Fact, frozen=True, tag="source_run"):
-    """An intent: the runs that the lane is about to write, and the verdicts on the source offsets that it skips in
-    between.
+    """An intent: the runs that the lane is about to write, and the verdicts on the source offsets that it skips between
+    these runs.
 
-    A run supersedes all earlier runs that begin at or above its first ordinal. A verdict "truncated" also says that the
-    source has lost records that were copied before: those with an ordinal below the first of these runs, and with a
-    source offset at or above the start of the verdict.
+    A run supersedes all earlier runs that begin at or above its first ordinal. A `truncated` verdict has a second
+    meaning: the source has also lost records that the lane had already copied. These records have ordinals below the
+    lowest ordinal of the new runs, and source offsets at or above the start of the verdict.
     """
 
     lane: LaneId
     grant: int
     runs: tuple[Run, ...]
-    """The runs: from each first ordinal on, the source offsets of the records that the lane will write."""
+    """The runs. Each run maps consecutive ordinals to the source offsets of the records that the lane will write."""
     verdicts: tuple[Verdict, ...] = ()
     """Why the source offsets between the runs are not copied."""
     epochs: tuple[tuple[int, int], ...] = ()
@@ -375,7 +378,8 @@ class SourceRun(Fact, frozen=True, tag="source_run"):
 
 
 class TargetRun(Fact, frozen=True, tag="target_run"):
-    """A run at the target: from this ordinal on, the lane's records are stored at consecutive target offsets."""
+    """A run at the target: the record with the ordinal `ordinal` and the records after it are stored at consecutive
+    target offsets, until the next run begins."""
 
     lane: LaneId
     grant: int
@@ -388,7 +392,8 @@ class TargetRun(Fact, frozen=True, tag="target_run"):
 
 
 class VerdictGiven(Fact, frozen=True, tag="verdict_given"):
-    """Verdicts on source offsets that will not be copied, recorded without a run that follows them."""
+    """Verdicts on source offsets that will not be copied. Unlike the verdicts in a `SourceRun`, they are recorded
+    without new runs."""
 
     lane: LaneId
     grant: int
@@ -399,11 +404,11 @@ class VerdictGiven(Fact, frozen=True, tag="verdict_given"):
 
 
 class HoleFound(Fact, frozen=True, tag="hole_found"):
-    """The target refused some of the lane's batches and accepted later ones, because it had forgotten the producer in
-    between.
+    """The target refused some of the lane's batches, then forgot the lane's producer, and therefore accepted later
+    batches.
 
-    The records with the ordinals [first, last] are not in the target log. They are copied again out of order, under the
-    ordinals from `again` on. The `SourceRun` in the same entry contains the runs for these ordinals.
+    The records with the ordinals [first, last] are not in the target log. They are copied again out of order, under new
+    ordinals that begin at `again`. The `SourceRun` in the same entry contains the runs for the new ordinals.
     """
 
     lane: LaneId
@@ -476,9 +481,9 @@ class TakeoverChecked(Fact, frozen=True, tag="takeover_checked"):
 class MapRebuilt(Fact, frozen=True, tag="map_rebuilt"):
     """Target and source differed, and the offset map of the lane has been rebuilt from both logs.
 
-    The `SourceRun` in the same entry records which source records the target holds under which ordinals. The ordinals
-    [first, last] were found in the target. The records that the target lacked are copied again under the ordinals after
-    `last`. The lane continues at the ordinal `until`.
+    The records with the ordinals [first, last] were found in the target. The `SourceRun` in the same entry maps these
+    ordinals to source offsets. The records that the target lacks are copied again under the ordinals after `last`.
+    After them, the lane continues at the ordinal `until`.
     """
 
     lane: LaneId
@@ -545,15 +550,16 @@ TopicFact = (
 
 
 class ConfigChanged(Fact, frozen=True, tag="config_changed"):
-    """The first configuration, or a changed one, is in effect for the facts that follow."""
+    """The flow has a new configuration, either its first one or a changed one. The facts that follow were recorded
+    under this configuration."""
 
     changes: tuple[str, ...]
     """One line for each changed setting, for people."""
     starts: tuple[TopicStarts, ...] = ()
     """Start offsets of the topics that the configuration selects for the first time."""
     selected: Selected | None = None
-    """The selection of topics for which all matching topics have been seen. A matching topic that appears later has
-    therefore been created later. None means that the selection has not changed.
+    """The rules that select topics. All topics that matched these rules at this time are known, so a matching topic
+    that appears later was created later. None means that the rules have not changed.
     """
 
 

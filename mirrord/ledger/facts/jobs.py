@@ -1,8 +1,8 @@
 """Facts about jobs that run for a flow alongside its daemon: which process runs a job, and how the last job ended.
 
 At most one job of each kind runs at a time. The ledger serves as the lease of this job. A job does not hold the lease
-of the flow. Its facts therefore take effect under the current lease, even after this lease was released, and decide
-nothing about copying.
+of the flow. Its facts therefore take effect if their entry has the epoch of the current lease, even if this lease has
+been released. They have no influence on copying.
 """
 
 import msgspec
@@ -30,8 +30,9 @@ class Worker(msgspec.Struct, frozen=True, array_like=True):
 class JobBegan(Fact, frozen=True, tag="job_began"):
     """A process has started a job.
 
-    The fact takes effect if `number` is one more than that of the last job of its kind. Before the process appends the
-    fact, it must have seen that the previous job has ended, is dead, or has been silent for its `ttl_ms`.
+    The fact takes effect if `number` is one more than that of the last job of its kind. A process may append the fact
+    only if the previous job has ended, if the process of the previous job is dead, or if the previous job has not been
+    renewed (`JobRenewed`) for its `ttl_ms`.
     """
 
     job: Job
@@ -47,7 +48,7 @@ class JobBegan(Fact, frozen=True, tag="job_began"):
 class JobRenewed(Fact, frozen=True, tag="job_renewed"):
     """A job has reported that it is still running.
 
-    The fact takes effect while the job is the last of its kind and has not ended. The same applies to `JobEnded`.
+    The fact takes effect only if the job is the last of its kind and has not ended. The same applies to `JobEnded`.
     """
 
     job: Job

@@ -7,7 +7,8 @@ from mirrord.model.names import LaneId
 class Quarantined(Fact, frozen=True, tag="quarantined"):
     """The records at the source offsets [start, end) cannot be copied, and are in quarantine.
 
-    If `skip` is true, the flow's policy skips them at once. If they were parked before that, `letters` is set.
+    If `skip` is true, the flow's configuration (`on_reject`) skips them immediately. If records of the range were first
+    written to the dead-letter topic, `letters` is their number.
     """
 
     lane: LaneId
@@ -20,7 +21,7 @@ class Quarantined(Fact, frozen=True, tag="quarantined"):
     line: str
     """The cause in one line, for operators."""
     skip: bool = False
-    """Whether the flow's policy skips the records."""
+    """Whether the flow's configuration skips the records, without a decision by an operator."""
     letters: int = -1
     """Number of records of the range that had been parked in the flow's dead-letter topic, or -1 if they were not
     parked."""
@@ -31,8 +32,8 @@ class Quarantined(Fact, frozen=True, tag="quarantined"):
 class QuarantineSkipped(Fact, frozen=True, tag="quarantine_skipped"):
     """An operator decided to skip the source offsets [start, end), and the lane continues after them.
 
-    The fact takes effect while the lane waits for a decision about these offsets. It is a command to the lane's current
-    holder, so it carries no grant.
+    The fact takes effect only if the lane waits for a decision about these offsets. It carries no grant, because it is
+    addressed to whichever replicator hosts the lane.
     """
 
     lane: LaneId
@@ -47,7 +48,7 @@ class QuarantineSkipped(Fact, frozen=True, tag="quarantine_skipped"):
 
 
 class QuarantineReplayed(Fact, frozen=True, tag="quarantine_replayed"):
-    """An operator requested another attempt to copy the source offsets [start, end). The fact takes effect while the
+    """An operator requested another attempt to copy the source offsets [start, end). The fact takes effect only if the
     lane waits for a decision about these offsets."""
 
     lane: LaneId

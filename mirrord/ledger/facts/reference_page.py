@@ -32,7 +32,7 @@ LINE = 120
 
 SECTIONS: tuple[tuple[str, str, Any], ...] = (
     ("Flow", "", core.FlowFact),
-    ("Target topics", "Changes of target topics that mirrord plans or has made.", core.TopicFact),
+    ("Target topics", "Changes to target topics that mirrord has planned or made.", core.TopicFact),
     (
         "Lanes",
         "All facts of this section except `LaneOpened` and `LaneTaken` take effect only if `grant` is the lane's "
@@ -47,8 +47,8 @@ SECTIONS: tuple[tuple[str, str, Any], ...] = (
     ),
     (
         "Audits, compactions and jobs",
-        "Audits, compactions and jobs hold no lease. Their facts take effect under the current lease, even after this "
-        "lease was released, and have no influence on copying.",
+        "Audits, compactions and jobs hold no lease. Their facts take effect if their entry has the epoch of the "
+        "current lease, even if this lease has been released. They have no influence on copying.",
         AuditFact | CompactionBegan | MapCompacted | JobFact,
     ),
 )
@@ -65,8 +65,9 @@ EFFECTS: dict[type, str] = {
         "follow it in the same entry."
     ),
     core.LeaseContinued: (
-        "The fact takes effect if `epoch` is the current epoch, `turn` is one more than the last `turn`, and `holder` "
-        "names the same daemon as the current holder. It replaces the holder."
+        "The fact takes effect if `epoch` is the current epoch, `turn` is one more than the number of the current "
+        "holder's process, and `holder` names the same daemon as the current holder. It replaces the holder, and sets "
+        "the number of its process to `turn`."
     ),
     core.LeaseReleased: (
         "The fact takes effect if `epoch` is the current epoch. From then on until the next `LeaseTaken`, only the "
@@ -74,9 +75,9 @@ EFFECTS: dict[type, str] = {
     ),
     core.TargetProbed: "The fact replaces the result of the last probe.",
     core.ConfigChanged: (
-        "The fact adds the start offsets in `starts` to the state, which keeps each of them until the lane of its "
-        "partition has begun. If `selected` is set, it replaces the selection. The lines in `changes` are not kept "
-        "in the state."
+        "The fact adds the start offsets in `starts` to the state. The start offset of a partition is removed when the "
+        "lane of the partition records its first run. If `selected` is set, it replaces the rules that select "
+        "topics. The lines in `changes` are not kept in the state."
     ),
     core.AclsPlanned: "The fact replaces the set of planned ACLs.",
     core.AclsSynced: (
@@ -84,13 +85,13 @@ EFFECTS: dict[type, str] = {
         "`removed` from this set. It also clears the set of planned ACLs."
     ),
     core.TopicCreated: (
-        "The fact takes effect if the target topic is not in the state yet. It adds the topic, as one that mirrord "
-        "has created."
+        "The fact takes effect if the target topic is not in the state yet. It adds the topic as one that mirrord has "
+        "created."
     ),
     core.PartitionsGrown: (
-        "The fact takes effect if the target topic is not in the state, or has fewer partitions there. It sets the "
-        "number of partitions. If the topic was not in the state, it is added, as one that mirrord has not "
-        "created."
+        "The fact takes effect if the target topic is not in the state, or if its number of partitions in the state is "
+        "lower than `partitions`. It sets the number of partitions. A topic that was not in the state is added as one "
+        "that mirrord has not created."
     ),
     core.ConfigsSynced: (
         "The fact does not change the state. It is recorded so that `mirrord ledger show` can print it."
@@ -120,21 +121,24 @@ EFFECTS: dict[type, str] = {
         "verdicts."
     ),
     core.LaneTaken: (
-        "The fact takes effect if `grant` is one more than the lane's current grant. It sets the lane's grant, "
-        "replicator and times."
+        "The fact takes effect if `grant` is one more than the lane's current grant. It sets the lane's grant and "
+        "replicator, and the length of the lease and the request timeout from `times`."
     ),
-    core.PolicyChanged: "The fact sets the policy of the lane.",
+    core.PolicyChanged: (
+        "The fact replaces the fingerprint of the isolation level, the filter and the transform in the state of the "
+        "lane."
+    ),
     core.SourceRun: (
-        "The fact adds the runs to the source side of the offset map. Earlier runs that begin at or above the "
-        "ordinal of an added run are dropped. The verdicts are added to the counts of verdicts. What was recorded "
-        "for reassigned ordinals is dropped as well: holes, leader epochs, and the proof by audits if it covers "
-        "one of these ordinals. A `truncated` verdict also drops the seeks, quarantined ranges and repairs that "
+        "The fact adds the runs to the source side of the offset map, and the verdicts to the counts of verdicts. The "
+        "state drops everything that was recorded earlier for ordinals at or above the lowest ordinal of the new runs: "
+        "runs, holes and leader epochs. If the lane's proven range (`RangeAudited`) ends above this ordinal, the "
+        "proven range is dropped. A `truncated` verdict also drops the seeks, quarantined ranges and repairs that "
         "reach into the truncated offsets."
     ),
     core.TargetRun: (
-        "The fact adds the run to the target side of the offset map. Earlier runs that begin at or above "
-        "`ordinal`, or at or above `offset`, are dropped, because the target log has lost its end since they were "
-        "recorded. The proof by audits is dropped if it covers `ordinal`."
+        "The fact adds the run to the target side of the offset map. Earlier runs that begin at or above `ordinal`, or "
+        "at or above `offset`, are dropped. They describe records that the target log has lost. If the lane's proven "
+        "range (`RangeAudited`) ends above `ordinal`, it is dropped."
     ),
     core.VerdictGiven: (
         "The fact adds the verdicts to the counts of verdicts. A newer verdict overrides an older one on the same "
@@ -142,37 +146,42 @@ EFFECTS: dict[type, str] = {
         "verdicts."
     ),
     core.HoleFound: (
-        "The fact adds the hole. The proof by audits is dropped if it covers `first`. If records of an older hole were "
-        "to be copied again under ordinals from `again` on, they are copied later: the fold raises the `until` of the "
-        "older hole to at least the `until` of this fact."
+        "The fact adds the hole. If the lane's proven range (`RangeAudited`) ends above `first`, it is dropped. "
+        "Records of an older hole may still have to be copied again, under ordinals at or above `again`. They are now "
+        "copied after the records of the new hole. The fold therefore raises the `until` of the older hole (the "
+        "ordinal at which the lane continues) to at least the `until` of this fact."
     ),
     core.LaneHalted: "The fact marks the lane as halted, and replaces an earlier fact of this kind.",
     core.LaneResumed: ("The lane is no longer halted. Its quarantined ranges that wait for a decision are removed."),
     core.TakeoverChecked: (
-        "The fact replaces the result of the last comparison. If ordinals were reassigned (`SourceRun.regiven`), "
-        "and the fact covers the lowest of them without a difference, the note about these ordinals is removed. "
-        "With `more`, it is removed only for the ordinals up to `last`."
+        "The fact replaces the result of the last comparison. The state also contains the lowest ordinal under which "
+        "other records may have been sent to the target earlier (`SourceRun.regiven`). If the comparison covers this "
+        "ordinal and has found no difference, the ordinal is removed from the state. If `more` is true, it is replaced "
+        "with the ordinal after `last` instead."
     ),
     core.MapRebuilt: (
-        "The fact adds a hole without ordinals. The records that the target lacked are copied again after this hole. "
-        "The fact removes the result of the last comparison and the note about reassigned ordinals. The proof by "
-        "audits is dropped if it covers `first`. An older hole without ordinals at the same ordinal is replaced. If "
-        "records of another older hole were to be copied again under ordinals from `first` on, the fold raises the "
-        "`until` of the older hole to at least the `until` of this fact."
+        "The fact adds an entry without missing ordinals to the holes of the lane. The entry only shows that records "
+        "are copied again under the ordinals after `last`, before the lane continues at `until`. It replaces older "
+        "entries of this kind at or above `first`. Another older hole may still have records to be copied again under "
+        "ordinals at or above `first`. In this case, the fold raises the `until` of this older hole to at least the "
+        "`until` of this fact, as for `HoleFound`.\n\n"
+        "The fact also removes everything in the state that depends on the previous map: the result of the last "
+        "comparison (`TakeoverChecked`), the ordinal that is kept because of `SourceRun.regiven`, and, if it ends "
+        "above `first`, the lane's proven range (`RangeAudited`)."
     ),
     core.CopyInherited: "The fact is kept in the state of the lane.",
     Quarantined: (
         "The fact adds an item to the quarantine of the lane, in place of earlier items on the same offsets. "
-        "Adjacent records that were skipped without a decision of an operator are merged into one item. The state "
+        "Adjacent records that were skipped without a decision by an operator are merged into one item. The state "
         "keeps the newest 128 items of a lane."
     ),
     SeekDone: (
-        "The fact removes the pending seeks that reach no further than `end`. If one of them ends exactly there "
-        "and offsets were skipped, the state keeps the skipped range."
+        "The fact removes the pending seeks that end at or below `end`. If one of them ends at `end` and the lane has "
+        "skipped offsets, the state keeps the skipped range [start, end)."
     ),
     CopyingPaused: (
         "The fact takes effect unless exactly this flow, topic or partition is already paused. It adds the pause. "
-        "The supervisor then drains the lanes concerned."
+        "The supervisor then drains the affected lanes."
     ),
     CopyingResumed: ("The fact takes effect if exactly this flow, topic or partition is paused. It removes the pause."),
     LanePinned: (
@@ -187,7 +196,7 @@ EFFECTS: dict[type, str] = {
     HostRestored: "The fact takes effect if the replicator is drained. It removes the drain.",
     QuarantineSkipped: (
         "The fact takes effect if a quarantined range of the lane waits for a decision and begins within [start, end). "
-        "It replaces this range by one that is skipped."
+        "It replaces this range with the range [start, end), which is marked as skipped."
     ),
     QuarantineReplayed: (
         "The fact takes effect if a quarantined range of the lane waits for a decision and begins within [start, end). "
@@ -197,35 +206,35 @@ EFFECTS: dict[type, str] = {
         "The fact takes effect unless another seek of the lane reaches at least as far. It adds a pending seek."
     ),
     RangeAudited: (
-        "The fact takes effect if it extends the proven range of the lane without a gap, or proves the same range "
-        "more closely. It sets the proven range. If parts of this range were compared at different levels, the "
-        "lower level applies to the whole range."
+        "The fact takes effect if it extends the proven range of the lane without a gap, or proves the same range at "
+        "the level `records` instead of `digest`. It sets the proven range. If parts of this range were compared at "
+        "different levels, the lower level (`digest`) applies to the whole range."
     ),
     RangeRepaired: (
-        "The fact takes effect unless the state already records for all these offsets that they were repaired into "
-        "this topic. It adds the range and merges it with adjacent ranges. Where it overlaps older ranges, it "
-        "overrides these. The state keeps the 128 ranges of a lane with the highest offsets."
+        "The fact takes effect unless the state already contains a repair of all these offsets into the same topic. It "
+        "adds the range and merges it with adjacent ranges. Where the new range overlaps older ranges, it replaces "
+        "them. For each lane, the state keeps the 128 ranges with the highest offsets."
     ),
     CompactionBegan: (
         "The fact takes effect if `number` is higher than that of the last compaction. From then on, only "
         "`MapCompacted` facts with this number take effect."
     ),
     MapCompacted: (
-        "The fact takes effect if `number` is that of the last `CompactionBegan`, and no run at or below the last "
-        "of these runs has been recorded since then. Later snapshots of the lane refer to the files instead of "
-        "containing the runs."
+        "The fact takes effect if `number` is that of the last `CompactionBegan`, and if every run that was recorded "
+        "after this `CompactionBegan` begins above the ordinal at which the last moved run begins. Later snapshots of "
+        "the lane refer to the files instead of containing the moved runs."
     ),
     JobBegan: (
         "The fact takes effect if `number` is one more than the number of the last job of its kind. It replaces that "
         "job in the state."
     ),
     JobRenewed: (
-        "The fact takes effect while the job is the last of its kind and has not ended. It counts as a "
-        "heartbeat, and sets the progress of the job."
+        "The fact takes effect only if the job is the last of its kind and has not ended. It counts as a heartbeat, "
+        "and sets the progress of the job."
     ),
     JobEnded: (
-        "The fact takes effect while the job is the last of its kind and has not ended. It sets the outcome. If "
-        "the job was successful, it also sets the time of the last success."
+        "The fact takes effect only if the job is the last of its kind and has not ended. It sets the outcome. If the "
+        "job was successful, it also sets the time of the last success."
     ),
 }
 """The effect of each kind of fact on the state (`mirrord.ledger.fold`), under the current lease."""
@@ -262,15 +271,15 @@ page. [The ledger](../explanation/ledger.md) explains what a ledger is and how f
 
 `mirrord ledger show` prints the facts of a flow. The topic `mirrord.<flow>.ledger` holds one entry per record: a
 version byte, then a msgpack array with the fields of [`Entry`](#entry) in the order shown here. A fact is an array as
-well: its tag, then its fields. At the end of an array, fields that have a default may be missing. Times whose names end
-in `_ms` are in milliseconds; wall-clock times count from the Unix epoch. Ids are strings: `ClusterId` and `TopicId` are
-assigned by Kafka, and a `LaneId` is `<source topic id>.<partition>.<target topic id>`.
+well: its tag, then its fields. At the end of an array, fields that have a default may be missing. Fields whose names
+end in `_ms` are times in milliseconds; wall-clock times count from the Unix epoch. Ids are strings: `ClusterId` and
+`TopicId` are assigned by Kafka, and a `LaneId` is `<source topic id>.<partition>.<target topic id>`.
 
-The fold ignores an entry of an older lease epoch, and an entry that it has folded already. No fact takes effect before
-`FlowOpened`. All facts after it, except `LeaseTaken`, take effect only under the current lease, and only until this
-lease is released. The facts of [audits, compactions and jobs](#audits-compactions-and-jobs) also take effect after its
-release. A fact about a lane or a topic that is not in the state does not take effect, unless the fact itself adds it. A
-fact that does not take effect changes nothing.
+The fold ignores an entry of an older lease epoch, and an entry that it has already folded. No fact takes effect before
+`FlowOpened`. All facts after it, except `LeaseTaken`, take effect only if their entry has the epoch of the current
+lease and this lease has not been released. The facts of [audits, compactions and jobs](#audits-compactions-and-jobs)
+take effect even if the current lease has been released. A fact about a lane or a topic that is not in the state does
+not take effect, unless the fact itself adds it. A fact that does not take effect changes nothing.
 """
 
 

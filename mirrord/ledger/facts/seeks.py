@@ -6,11 +6,11 @@ from mirrord.model.names import LaneId
 
 
 class LaneSought(Fact, frozen=True, tag="lane_sought"):
-    """An operator requested that the lane skip all records that it has not copied below the source offset `end`, and
-    continue there.
+    """An operator requested that the lane continue at the source offset `end`, and skip all records before it that are
+    not copied yet.
 
-    The fact takes effect unless another seek of the lane reaches at least as far. It is a command to the lane's current
-    holder, so it carries no grant.
+    The fact takes effect unless another seek of the lane reaches at least as far. It carries no grant, because it is
+    addressed to whichever replicator hosts the lane.
     """
 
     lane: LaneId
