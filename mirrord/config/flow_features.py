@@ -161,10 +161,9 @@ class HeartbeatsConfig(msgspec.Struct, frozen=True):
         EmitOn,
         Key(
             one_of(EmitOn),
-            'Cluster to which heartbeats are written. `"target"`: each heartbeat names this flow. `"source"`: each '
-            "heartbeat names the opposite flow. This flow copies these heartbeats to the target, so consumers at the "
-            "target can see that the flow works. mirrord needs permission to write at the source. "
-            '`"both"`: heartbeats are written to both clusters. `"off"`: no heartbeats are written.',
+            'Cluster to which heartbeats are written. `"target"`: they name this flow. `"source"`: they name the '
+            "opposite flow, and this flow copies them to the target. Consumers there can then see that this flow "
+            'works. mirrord needs permission to write at the source. `"both"`: both clusters. `"off"`: none.',
         ),
     ] = "target"
     every_ms: Annotated[int, Key(EVERY, "Interval at which heartbeats are written.", name="every")] = 1_000

@@ -1,7 +1,7 @@
-"""Parses the syntax of Java's properties files exactly as java.util.Properties does.
+"""Parses Java properties files exactly as java.util.Properties does.
 
 A logical line is a key, a separator (`=`, `:` or blanks) and a value. If a line ends in an odd number of backslashes,
-the logical line continues in the next line, and the leading blanks of that line are dropped. `#` and `!` begin a
+the logical line continues on the next line, and the leading blanks of that line are dropped. `#` and `!` begin a
 comment line. This module does not interpret the values.
 """
 
@@ -18,7 +18,7 @@ _COMMA = re.compile(r"\s*,\s*")
 
 
 class Property(msgspec.Struct, frozen=True):
-    """One property of a file. `line` is the number of its first line, counted from 1."""
+    """One property of a file. `line` is the number of the first line of the property, counted from 1."""
 
     key: str
     value: str
@@ -41,7 +41,8 @@ def parse(text: str, file_name: str) -> tuple[Property, ...]:
 
 
 def decode(data: bytes) -> str:
-    """Decode a file as UTF-8. If it is not valid UTF-8, decode it as ISO-8859-1, which Java assumes for every file."""
+    """Decode the contents of a properties file as UTF-8. If they are not valid UTF-8, decode them as ISO-8859-1, the
+    encoding that Java uses for every properties file."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -49,12 +50,12 @@ def decode(data: bytes) -> str:
 
 
 def split_list(value: str) -> tuple[str, ...]:
-    """Return the items of a comma-separated list without surrounding blanks. Empty items are omitted."""
+    """Return the items of a comma-separated list. Blanks around an item are removed. Empty items are omitted."""
     return tuple(item for item in _COMMA.split(value.strip()) if item)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
-    """Yield each logical line with the number of the line of the file in which it begins."""
+    """Yield each logical line with its line number. This is the number of the line on which the logical line begins."""
     naturals = re.split(r"\r\n|\r|\n", text)
     if naturals[-1] == "" and not text.endswith("\r\n"):
         del naturals[-1]

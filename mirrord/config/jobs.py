@@ -1,5 +1,5 @@
 """The configuration of the scheduled jobs, which run alongside the daemon: `[audit]` and `[compact]`. Both tables apply
-to all flows of the file."""
+to all flows in the file."""
 
 import re
 from collections.abc import Iterator
@@ -21,10 +21,10 @@ _NO_SCHEDULE = "only when the command is called"
 
 
 def spark_settings(found: object) -> dict[str, str]:
-    """Return the properties of Spark in the table `spark` of conf.toml, by their full names.
+    """Return the Spark properties that are set in a table `spark` of conf.toml, by their full names (`spark.master`).
 
-    A line such as `spark.master = "local[2]"` sets one property, because TOML reads it as the key `master` of the table
-    `spark`.
+    To TOML, the line `spark.master = "local[2]"` is the key `master` of the table `spark`. This function adds the
+    prefix `spark.` again.
     """
     if not isinstance(found, dict):
         raise ValueError(_SPARK_RULE)
@@ -42,7 +42,7 @@ def check_master(settings: dict[str, str]) -> None:
 
 def _flat(path: str, table: dict[str, object]) -> Iterator[tuple[str, str]]:
     for key, value in table.items():
-        # A quoted key may be the full name of a property.
+        # A key in quotes, such as "spark.master", may already be the full name of a property.
         name = key if path == "spark" and key.startswith("spark.") else f"{path}.{key}"
         if isinstance(value, dict):
             yield from _flat(name, cast(dict[str, object], value))
@@ -61,11 +61,11 @@ def share(found: object) -> float:
 
 
 _SHARE = ValueKind(share, "a share above 0 and up to 1, such as `0.1`")
-_SPARK = ValueKind(spark_settings, 'settings of Spark by their full names, such as `spark.master = "local[2]"`')
+_SPARK = ValueKind(spark_settings, 'Spark properties by their full names, such as `spark.master = "local[2]"`')
 
 
 class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How the daemon runs `mirrord audit` for each flow on a schedule."""
+    """Scheduled audits: how often the daemon runs `mirrord audit` for each flow, and with which options."""
 
     every_ms: Annotated[int | None, Key(_EVERY, "Interval between audits.", name="every", unset=_NO_SCHEDULE)] = None
     level: Annotated[
@@ -82,12 +82,12 @@ class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
         Key(duration(1_000, 10 * _YEAR_MS), "Maximum age of the records to audit.", name="since", unset="all records"),
     ] = None
     sample: Annotated[
-        float, Key(_SHARE, "Share of all ranges that are audited. These ranges are chosen at random.")
+        float, Key(_SHARE, "Share of the offset ranges that an audit compares. They are chosen at random.")
     ] = 1.0
-    again: Annotated[bool, Key(BOOLEAN, "Whether ranges that earlier audits have proven are audited again.")] = False
+    again: Annotated[bool, Key(BOOLEAN, "Whether to compare ranges again that an earlier audit has proven.")] = False
     rate_bytes_per_s: Annotated[
         int | None,
-        Key(RATE, "Maximum rate at which an audit reads from both clusters together.", name="rate", unset="unlimited"),
+        Key(RATE, "Maximum rate at which an audit reads, summed over both clusters.", name="rate", unset="unlimited"),
     ] = None
     out: Annotated[
         str | None,
@@ -99,13 +99,13 @@ class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     spark: Annotated[
         dict[str, str],
-        Key(_SPARK, "Settings of Spark. Without `spark.master`, Spark runs on this machine with all its cores."),
+        Key(_SPARK, "Spark properties. Without `spark.master`, Spark uses all cores of the daemon's machine."),
     ] = {}
 
 
 class CompactConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The folder to which `mirrord compact` moves older parts of the offset map, and how often the daemon runs this
-    command."""
+    command for each flow."""
 
     path: Annotated[
         str | None,
@@ -123,8 +123,8 @@ class CompactConfig(msgspec.Struct, frozen=True, kw_only=True):
         int | None,
         Key(
             number(1, 1 << 40),
-            "Minimum number of gaps of a partition that are moved together.",
+            "Parts of a partition's map with fewer gaps than this number stay in the ledger.",
             unset="`65536`",
         ),
     ] = None
-    spark: Annotated[dict[str, str], Key(_SPARK, "Settings of Spark, as for `[audit]`.")] = {}
+    spark: Annotated[dict[str, str], Key(_SPARK, "Spark properties, as for `[audit]`.")] = {}

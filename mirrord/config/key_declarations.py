@@ -1,13 +1,13 @@
-"""Declares the keys of conf.toml. Each key is declared once, at its field in a struct of the schema:
+"""Declares the keys of conf.toml. Each key is declared once, in the annotation of a field of a configuration struct:
 
     rpo_ms: Annotated[
         int | None,
         Key(duration(1_000, MONTH_MS), "How far the target may lag.", name="rpo", unset="no objective"),
     ] = None
 
-The reader, the writer, the suggestions for misspelled keys and docs/reference/configuration.md are derived from these
-declarations. A field with the type of a struct is a table, and the struct's docstring describes the table. All other
-fields without a `Key` are not in the file.
+The code that reads and writes the file, the suggestions for misspelled keys and docs/reference/configuration.md are
+derived from these declarations. A field whose type is another struct declares a table, which the docstring of that
+struct describes. Any other field without a `Key` has no key in the file.
 """
 
 import functools
@@ -19,17 +19,18 @@ from mirrord.config.value_kinds import ValueKind
 
 
 class Key(msgspec.Struct, frozen=True):
-    """The declaration of a key. It is part of the `Annotated` type of a field. The default of the field is the default
-    of the key."""
+    """The declaration of a key. It is part of the `Annotated` type of a field. The default of the field is also the
+    default of the key."""
 
     kind: ValueKind
     help: str
     """The description of the key, in one line."""
     name: str = ""
-    """The name of the key in the file; empty if it equals the name of the field."""
+    """The name of the key in the file. Empty if it equals the name of the field."""
     unset: str = ""
-    """What applies if the key is absent, as text for the reference page. It is set if the default cannot be written in
-    a file. A field without a default then gets the placeholder of the kind, which the loader replaces."""
+    """Says, on the reference page, what applies if the key is absent. Empty if the page shows the default itself. With
+    this text, a key is optional even if its field has no default. If the key is absent, the field first gets the
+    placeholder `kind.stand_in`, and the loader then computes the value."""
 
 
 class DeclaredKey(NamedTuple):
@@ -39,11 +40,11 @@ class DeclaredKey(NamedTuple):
     name: str
     key: Key
     default: Any
-    """The value of the field if the key is absent. REQUIRED if the key must be in the file."""
+    """The value of the field if the key is absent from the file. REQUIRED if the file must contain the key."""
 
 
 class DeclaredTable(NamedTuple):
-    """A table within another table. The name of its key equals the name of its field."""
+    """A table within another table. Its name in the file equals the name of its field in the struct."""
 
     name: str
     struct: type[msgspec.Struct]

@@ -1,8 +1,8 @@
-"""Loads a configuration file: a conf.toml, or a file for MirrorMaker 2 if its name ends in `.properties`.
+"""Loads a configuration file: a conf.toml, or a properties file for MirrorMaker 2 if its name ends in `.properties`.
 
-The structs of `mirrord.config.schema` get the values of the file, and defaults for all other keys. A file is either
-loaded as a consistent `Config`, or refused with one ConfigError that lists all its faults. The module does not connect
-to a cluster, read a secret or change a value that the user wrote.
+The values from the file are stored in the structs of `mirrord.config.schema`. Keys that the file does not contain get
+their defaults. If the file has no fault, the result is a `Config`. Otherwise, one ConfigError lists all faults. The
+module does not connect to a cluster, read a secret or change a value that the user wrote.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,14 +33,14 @@ _NO_KINDS: Mapping[ValueKind, ValueKind] = {}
 
 
 class Loaded(NamedTuple):
-    """A configuration and the remarks about its file, one line each."""
+    """A configuration, and the remarks for the user about its file, one line each."""
 
     config: Config
     remarks: tuple[str, ...] = ()
 
 
 def load_file(path: str, policies: PolicyCheck = BUILT_IN) -> Loaded:
-    """Return the configuration of a file. `policies` checks policies that are not built in.
+    """Load a conf.toml or a `.properties` file. `policies` checks the third-party policies that a conf.toml names.
 
     Raises ConfigError if the file cannot be read or has any fault.
     """
@@ -58,10 +58,10 @@ def load_file(path: str, policies: PolicyCheck = BUILT_IN) -> Loaded:
 
 
 def load(path: str | Path, policies: PolicyCheck = BUILT_IN) -> Config:
-    """Return the configuration of a conf.toml.
+    """Load a conf.toml. `policies` checks the third-party policies that it names.
 
-    Relative paths in the file are resolved against its folder. `policies` checks policies that are not built in. Raises
-    ConfigError if the file cannot be read or has any fault.
+    Relative paths in the file are resolved against the folder of the file. Raises ConfigError if the file cannot be
+    read or has any fault.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -75,7 +75,7 @@ def load(path: str | Path, policies: PolicyCheck = BUILT_IN) -> Config:
 
 
 def load_text(text: str, file_name: str, policies: PolicyCheck = BUILT_IN) -> Config:
-    """Return the configuration in a text. `file_name` is only used in messages. Relative paths are not resolved.
+    """Load the text of a conf.toml. `file_name` is only used in messages. Relative paths are not resolved.
 
     Raises ConfigError with all faults.
     """
@@ -105,10 +105,11 @@ def _read_struct(
     kinds: Mapping[ValueKind, ValueKind] = _NO_KINDS,
     **given: Any,
 ) -> S:
-    """Return the struct with the values of a table and of the tables within it. Record every fault.
+    """Return a struct with the values of a table and of the tables within it. Record every fault in the document.
 
-    `readers` read the tables that need additional checks, such as checks between keys. `kinds` replaces kinds whose
-    values depend on the rest of the file. `given` sets fields that are not read from this table.
+    `readers` contains functions for those inner tables that need additional checks, such as checks between keys.
+    `kinds` replaces some kinds of values: a key that names a cluster, for example, then accepts only the clusters in
+    the file. `given` contains values for fields that are not read from this table.
     """
     for field, name, key, default in keys_of(struct):
         given[field] = kinds.get(key.kind, key.kind).take(table, name, default)
@@ -119,15 +120,15 @@ def _read_struct(
 
 
 def read_security(table: Table) -> Security:
-    """Read a table `security`, which says how to authenticate to a cluster. Record a fault for each key that has no
-    effect."""
+    """Read a table `security`, which says how to authenticate to a cluster. Record a fault for each missing key and for
+    each key that has no effect."""
     security = _read_struct(table, Security)
     check_security(table, security)
     return security
 
 
 def _read_audit(table: Table) -> AuditConfig:
-    """Read the table `[audit]`. Record a fault for each key that has no effect at the chosen level."""
+    """Read the table `[audit]`. Record a fault for each key that has no effect at the audit level in the table."""
     found = _read_struct(table, AuditConfig)
     if found.level == "ledger":
         for key in ("sample", "rate", "spark"):
@@ -137,7 +138,7 @@ def _read_audit(table: Table) -> AuditConfig:
 
 
 def _read_compact(table: Table) -> CompactConfig:
-    """Read the table `[compact]`. Record a fault if compactions are scheduled and `path` is missing."""
+    """Read the table `[compact]`. Record a fault if it schedules compactions (`every`) but contains no `path`."""
     found = _read_struct(table, CompactConfig)
     if found.every_ms is not None and found.path is None:
         table.fault("path", 'missing beside every; allowed: a folder for the files, such as "/srv/maps"')

@@ -1,8 +1,8 @@
 """Checks the policies of a flow: which of them are third-party code, and whether they can be used.
 
-This module loads no policy. A caller that reads a file passes a `PolicyCheck` that can load policies
-(`policies.policy_trial.LOADING`). Otherwise, only the built-in names are known, and a dotted path to a class is
-accepted without a check.
+This module loads no policy. A caller can pass a `PolicyCheck` that loads policies (`policies.policy_trial.LOADING`) to
+the functions that read a file. Without it, only the built-in names are known. The path of a class, such as
+`module:Class`, is then accepted without a check.
 """
 
 import functools
@@ -16,15 +16,16 @@ from mirrord.config.schema import FlowConfig
 
 
 class PolicyCheck(Protocol):
-    """The interface for checks of policies. An implementation may load the policies."""
+    """The interface of the objects that check policies. An implementation may load the policies."""
 
     def faults(self, flow: FlowConfig) -> Iterable[tuple[str, str]]:
-        """Yield a fault for each policy of the flow that cannot be used: its key within the flow, and one line with the
-        reason."""
+        """Yield a fault for each policy of the flow that cannot be used: the key of the policy within the flow, and one
+        line with the reason."""
         ...
 
     def tells_origin(self, flow: FlowConfig) -> bool:
-        """Return whether the names of the flow's target topics reveal every cluster that a topic has passed."""
+        """Return whether the name of every target topic of the flow shows all clusters that its records have passed
+        through."""
         ...
 
 
@@ -47,10 +48,10 @@ BUILT_IN = BuiltIn()
 
 
 class Unjudged:
-    """A `PolicyCheck` for callers that never use a policy. It accepts everything that cannot be decided without loading
-    the policy.
+    """A `PolicyCheck` for commands that never call a policy. If only loading a policy could show a fault, this class
+    reports none.
 
-    With it, a daemon can be inspected and stopped from a machine on which its policies are not installed.
+    With this class, a daemon can be inspected and stopped from a machine on which its policies are not installed.
     """
 
     def faults(self, flow: FlowConfig) -> Iterator[tuple[str, str]]:
@@ -64,7 +65,7 @@ class _PolicyKey(NamedTuple):
     path: str
     """The key of the policy within the flow, such as `records.filter`."""
     table: str
-    """The table within the flow that contains the key; empty if the flow itself contains it."""
+    """The table within the flow that contains the key. Empty if the flow itself contains it."""
     field: str
     settings: str
     """The name of the field that holds the settings of the policy."""
@@ -85,32 +86,33 @@ def _policy_keys() -> tuple[_PolicyKey, ...]:
 
 
 def _policies(flow: FlowConfig) -> Iterator[tuple[_PolicyKey, str, PolicySettings]]:
-    """Yield every key that can name a policy, with the text that names it, which may be empty, and with its
-    settings."""
+    """Yield every key that can name a policy. Each item contains the key, its value in this flow, and the settings of
+    the policy. The value is empty if the flow has no such policy."""
     for key in _policy_keys():
         struct = getattr(flow, key.table) if key.table else flow
         yield key, getattr(struct, key.field), getattr(struct, key.settings)
 
 
 def third_party(flow: FlowConfig) -> Iterator[tuple[str, str, PolicySettings]]:
-    """Yield the third-party policies of the flow: the key within the flow, the text that names the policy, and its
-    settings."""
+    """Yield the third-party policies of the flow. Each item contains the key within the flow, the string under this
+    key that names the policy, and the settings of the policy."""
     for key, text, settings in _policies(flow):
         if text and not key.kind.is_built_in(text):
             yield key.path, text, settings
 
 
 def record_policies(flow: FlowConfig) -> Iterator[tuple[str, str, PolicySettings]]:
-    """Yield the policies for records, whether built-in or third-party: the key within the flow, the text that names the
-    policy, and its settings."""
+    """Yield the policies that filter or change the records of the flow, both built-in and third-party ones. Each item
+    contains the key within the flow, the string under this key that names the policy, and the settings of the
+    policy."""
     for key, text, settings in _policies(flow):
         if text and key.table == "records":
             yield key.path, text, settings
 
 
 def needless_settings(flow: FlowConfig) -> Iterator[tuple[str, str]]:
-    """Yield a fault for settings without a policy, and for settings of a policy that takes none: the key within the
-    flow, and one line with the reason."""
+    """Yield a fault for settings without a policy, and for settings of a policy that takes none. A fault is the key of
+    the settings within the flow, and one line with the reason."""
     for key, text, settings in _policies(flow):
         path = f"{key.table}.{key.settings}" if key.table else key.settings
         if settings and not text:
@@ -120,9 +122,10 @@ def needless_settings(flow: FlowConfig) -> Iterator[tuple[str, str]]:
 
 
 def unknown(path: str, found: object, installed: Sequence[str]) -> str:
-    """Return the fault line for a text that does not name any policy. `path` is the key within the flow.
+    """Return a fault message for a value that names no known policy. `found` is the value, and `path` is its key within
+    the flow.
 
-    `installed` are the names of policies in the packages that are installed on this machine.
+    `installed` are the names of the policies that the packages on this machine offer.
     """
     kind = next(key.kind for key in _policy_keys() if key.path == path)
     return f"found {shown(found)}; allowed: {kind.rule(found, installed)}"

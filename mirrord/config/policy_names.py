@@ -1,4 +1,4 @@
-"""The names of policies in a configuration, for built-in and for third-party policies. This module loads no policy."""
+"""How a configuration names policies, built-in and third-party ones. This module loads no policy."""
 
 import math
 import re
@@ -10,7 +10,8 @@ from mirrord.config.value_kinds import ValueKind
 
 Scalar = str | int | float | bool
 PolicySettings = dict[str, Scalar | tuple[Scalar, ...]]
-"""The keyword arguments with which a third-party policy is created, in addition to source and target."""
+"""The settings of a policy. The class of a third-party policy is called with these keyword arguments, after the aliases
+of the source and the target."""
 
 CLASS_RULE = 'a class as "module:Class"'
 _TEMPLATE = re.compile(r"[A-Za-z0-9._-]*\{topic\}[A-Za-z0-9._-]*")
@@ -21,18 +22,18 @@ _SETTINGS_RULE = "a table of texts, numbers, true or false, and lists of them; t
 
 
 def is_template(naming: str) -> bool:
-    """Return whether this text is a template with a placeholder for the topic name."""
+    """Return whether this value of `naming` is a template with a placeholder for the topic name."""
     return "{topic}" in naming
 
 
 def is_class(text: str) -> bool:
-    """Return whether this text is a dotted path to a class."""
+    """Return whether this string is the path of a class, such as `package.module:Class`."""
     return _CLASS.fullmatch(text) is not None
 
 
 class PolicyKind(ValueKind, frozen=True):
     """The kind of a key that names a policy. The value is a built-in name, a name that an installed package offers, or
-    a dotted path to a class."""
+    the path of a class, such as `package.module:Class`."""
 
     built_in: tuple[str, ...] = ()
     """The names of built-in policies."""
@@ -42,12 +43,12 @@ class PolicyKind(ValueKind, frozen=True):
     """Whether built-in policies accept settings, as third-party policies do."""
 
     def is_built_in(self, text: str) -> bool:
-        """Return whether the policy that this text names is built in."""
+        """Return whether this string names a built-in policy."""
         return text in self.built_in or (self.has_templates and is_template(text))
 
     def rule(self, found: object, installed: Sequence[str] = ()) -> str:
-        """Return a text that says what is allowed instead of `found`. `installed` are the names of policies in
-        installed packages."""
+        """Return a phrase that says what is allowed instead of `found`. `installed` are the names of the policies that
+        installed packages offer."""
         names = [*self.built_in, *installed]
         allowed = [
             *(['a template such as "dr-{topic}"'] if self.has_templates else []),
@@ -65,7 +66,7 @@ class SettingsKind(ValueKind, frozen=True):
     """The kind of a key that holds the settings of a policy, as a table."""
 
     policy: str = ""
-    """The name of the field, in the same struct, that names the policy."""
+    """The name of the field that names the policy. It is a field of the same struct."""
 
 
 def _accepts(found: object, *, has_templates: bool = False) -> bool:
@@ -96,19 +97,19 @@ RECORD_TRANSFORM = _policy("headers", has_settings=True)
 
 
 def is_built_in(naming: str) -> bool:
-    """Return whether this naming policy is built in."""
+    """Return whether this value of `naming` names a built-in policy."""
     return NAMING.is_built_in(naming)
 
 
 def settings_of(policy: str) -> SettingsKind:
-    """Return the kind of a key that holds the settings of a policy. `policy` is the field, in the same struct, that
-    names the policy."""
+    """Return the kind of a key that holds the settings of a policy. `policy` is the name of the field that names the
+    policy. It is a field of the same struct."""
     return SettingsKind(settings, "a table of strings, numbers, `true` or `false`, and lists of them", policy=policy)
 
 
 def settings(found: object) -> PolicySettings:
-    """Return the settings in the table of a policy. Raises ValueError if the table contains anything other than
-    settings."""
+    """Return the settings in this table of a conf.toml. Each key must be a valid argument name. Each value must be a
+    string, a number, a boolean, or a list of these. Otherwise, ValueError is raised."""
     if not isinstance(found, dict):
         raise ValueError(_SETTINGS_RULE)
     return {_argument(name): _setting(value) for name, value in cast(dict[str, object], found).items()}

@@ -1,7 +1,7 @@
-"""Resolves expressions `${provider:path:key}` in properties files, as Kafka's ConfigTransformer does.
+"""Resolves expressions such as `${provider:path:key}` in properties files, as Kafka's ConfigTransformer does.
 
-Kafka's three providers for plain files and the environment are recognized by their class names. Any other provider
-would be Java code, which mirrord does not run.
+mirrord has equivalents of Kafka's three providers for environment variables, files and directories. It recognizes them
+by their class names. Any other provider would be Java code, which mirrord does not run.
 """
 
 import os
@@ -23,13 +23,13 @@ CLASSES: dict[str, ProviderKind] = {
     "org.apache.kafka.common.config.provider.DirectoryConfigProvider": "directory",
 }
 UNDECLARED: dict[str, ProviderKind] = {"env": "env", "file": "file", "dir": "directory", "directory": "directory"}
-"""The kinds of well-known provider names, if the file does not declare a provider with that name. Kafka would leave
-such an expression unchanged."""
+"""Provider names that also work if the file does not declare a provider with this name. Kafka leaves an expression
+with an undeclared provider unchanged."""
 _EXPRESSION = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 
 
 class Expression(msgspec.Struct, frozen=True):
-    """One expression of the form `${provider:path:key}`."""
+    """One expression of the form `${provider:path:key}` or `${provider:key}`."""
 
     kind: ProviderKind
     path: str
@@ -37,7 +37,7 @@ class Expression(msgspec.Struct, frozen=True):
 
     @property
     def reference(self) -> str:
-        """The expression in the form in which conf.toml refers to secrets."""
+        """The expression, converted into the syntax of references to secrets in conf.toml, such as `env:NAME`."""
         match self.kind:
             case "env":
                 return f"env:{self.key}"
@@ -47,7 +47,7 @@ class Expression(msgspec.Struct, frozen=True):
                 return f"file:{Path(self.path) / self.key}"
 
     def resolve(self) -> str:
-        """Return the text to which the expression refers. Raises EnvironmentFault if it does not exist."""
+        """Return the value to which the expression refers. Raises EnvironmentFault if there is no such value."""
         match self.kind:
             case "env":
                 if self.key not in os.environ:
@@ -60,14 +60,15 @@ class Expression(msgspec.Struct, frozen=True):
 
 
 class Providers:
-    """The providers that a file declares, with their names and kinds."""
+    """The providers whose expressions are resolved: those in `UNDECLARED`, and those that a file declares."""
 
     def __init__(self, declared: Mapping[str, ProviderKind]) -> None:
         self._kinds: dict[str, ProviderKind] = {**UNDECLARED, **declared}
 
     @staticmethod
     def of(values: Mapping[str, str]) -> "Providers":
-        """Return the providers that a file declares. Providers of unknown classes are ignored."""
+        """Return the providers for a file with these values. Providers that the file declares with an unknown class are
+        ignored."""
         found: dict[str, ProviderKind] = {}
         for key, value in values.items():
             name = key.removeprefix(f"{DECLARATION}.").removesuffix(".class")
@@ -76,14 +77,14 @@ class Providers:
         return Providers(found)
 
     def whole(self, value: str) -> Expression | None:
-        """Return the expression if the whole value is a single expression; otherwise None."""
+        """Return the expression if the whole value is a single expression. Otherwise, return None."""
         match = _EXPRESSION.fullmatch(value.strip())
         return self._expression(match) if match else None
 
     def expand(self, value: str, resolve: Callable[[Expression], str] = Expression.resolve) -> str:
         """Return the value with every expression replaced. Raises EnvironmentFault if an expression cannot be resolved.
 
-        An expression is left unchanged if its provider is not known.
+        An expression is left unchanged if its provider is unknown.
         """
 
         def replace(match: re.Match[str]) -> str:
@@ -100,7 +101,7 @@ class Providers:
 
 
 def read_text(path: str) -> str:
-    """Return a file's text. Raises EnvironmentFault."""
+    """Return a file's text. Raises EnvironmentFault if the file cannot be read."""
     try:
         return decode(Path(path).read_bytes())
     except OSError as error:
@@ -110,7 +111,8 @@ def read_text(path: str) -> str:
 def read_property(path: str, key: str) -> str:
     """Return the value of a key in a properties file, with its expressions replaced.
 
-    Raises EnvironmentFault or ConfigError.
+    Raises EnvironmentFault if the file cannot be read, does not contain the key, or contains an expression that cannot
+    be resolved. Raises ConfigError if it is not a valid properties file.
     """
     values = {entry.key: entry.value for entry in parse(read_text(path), path)}
     if key not in values:

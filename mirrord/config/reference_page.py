@@ -66,7 +66,7 @@ def _section(title: str, text: str, struct: type[msgspec.Struct]) -> list[str]:
 
 
 def _applied() -> str:
-    """Return the paragraph about the effect of a changed key on the lanes of a running flow."""
+    """Return the paragraph that says for which changed keys the lanes of a running flow are restarted."""
     keys = [f"`{each.name}`" for each in keys_of(FlowConfig) if each.field in LIVE]
     tables = [f"`{table.name}`" for table in tables_of(FlowConfig) if table.name in LIVE]
     text = (

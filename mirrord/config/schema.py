@@ -1,4 +1,4 @@
-"""The contents of a conf.toml as frozen structs: the user's settings, with every default filled in."""
+"""Declares the keys of a conf.toml as frozen structs. A key that the user does not set has its default."""
 
 import re
 from collections.abc import Sequence
@@ -61,13 +61,13 @@ ReplicationFactor = int | Literal["broker", "source"]
 ALIAS = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ALIAS_RULE = 'up to 64 letters, digits, "_" and "-"'
 CLUSTER = ValueKind(text, "the alias of a `[clusters.ALIAS]` table")
-"""The kind of a key that names a cluster of the file. The loader replaces it by a kind that knows the aliases."""
+"""The kind of a key that names a cluster. The loader replaces it with a kind that accepts only the file's aliases."""
 _ALARM_AFTER = duration(1_000, MONTH_MS)
 _AUTO_OR_COUNT = either("auto", number(1, 10_000))
 _LEASE = duration(1_000, 300_000)
 _DAY_MS = 86_400_000
 DEFAULT_PORT = 8182
-"""The port of the daemon's HTTP API. If the port is taken, the daemon uses the next free port."""
+"""The default port of the daemon's HTTP API. If it is taken, the daemon uses the next free port."""
 
 
 def _names(pattern: re.Pattern[str], length: int) -> ValueKind:
@@ -162,7 +162,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
     ] = "prefix"
     naming_settings: Annotated[PolicySettings, Key(settings_of("naming"), "Arguments of the policy in `naming`.")] = {}
     separator: Annotated[
-        str, Key(SEPARATOR, "Separator between alias and topic in names that carry the alias, such as `eu.orders`.")
+        str, Key(SEPARATOR, "Separator between the alias and the topic in target topic names such as `eu.orders`.")
     ] = "."
     start: Annotated[
         StartPoint,
@@ -276,7 +276,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
     from_mm2: FromMm2Config = FromMm2Config()
     limits: LimitsConfig = LimitsConfig()
     archive: str | None = None
-    """The folder of `[compact]`, which is the same for all flows of the file. It is not a key of the flow."""
+    """The `path` of `[compact]`, which is the same for all flows in the file. It is not a key of the flow."""
 
     @property
     def default_name(self) -> str:
@@ -284,7 +284,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
         return f"{self.source}-{self.target}"
 
     def start_at(self, topic: str) -> StartPoint:
-        """Return where copying begins for a partition of this source topic that was never copied before."""
+        """Return where copying begins in a partition of this source topic that was never copied before."""
         for pattern, start in self.start_of.items():
             if re.fullmatch(pattern, topic):
                 return start
@@ -395,7 +395,7 @@ class Config(msgspec.Struct, frozen=True):
     clusters: dict[Alias, ClusterConfig]
     flows: tuple[FlowConfig, ...]
     elsewhere: tuple[FlowConfig, ...] = ()
-    """Flows of the same file that this daemon does not run, because other daemons do."""
+    """Flows in the same file that this daemon does not run, because other daemons run them."""
     instance: Annotated[
         str,
         Key(
@@ -413,7 +413,7 @@ class Config(msgspec.Struct, frozen=True):
 
     @property
     def all_flows(self) -> tuple[FlowConfig, ...]:
-        """The flows that this daemon runs, and those that it leaves to other daemons."""
+        """The flows that this daemon runs, and the flows in the same file that other daemons run."""
         return self.flows + self.elsewhere
 
     def only(self, flows: Sequence[FlowConfig]) -> "Config":
@@ -426,7 +426,7 @@ class Config(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, flows=tuple(flows), elsewhere=(*self.elsewhere, *others))
 
     def flow(self, name: str) -> FlowConfig:
-        """Return the flow of this name. If there is none, raise ConfigError and suggest the most similar name."""
+        """Return the flow with this name. If there is none, raise ConfigError and suggest the most similar name."""
         for flow in self.flows:
             if flow.name == name:
                 return flow
@@ -436,8 +436,8 @@ class Config(msgspec.Struct, frozen=True):
         raise ConfigError(f'no flow "{name}" in the configuration; there are: {", ".join(names)}.{hint}')
 
     def only_targets(self, names: Sequence[str]) -> "Config":
-        """Return the configuration with only the flows into these clusters. The remaining flows write nothing to other
-        clusters.
+        """Return the configuration with only the flows into these clusters. Their heartbeats to other clusters are
+        switched off, so the flows write only to these clusters.
 
         A name may be a comma-separated list. Raises ConfigError if there is no such cluster, or if no flow is left.
         """
@@ -475,12 +475,12 @@ class Config(msgspec.Struct, frozen=True):
         )
 
     def describe(self) -> dict[str, object]:
-        """Return the configuration as plain values for JSON, with *** in place of every secret."""
+        """Return the configuration as plain values for JSON, with `***` in place of every secret."""
         return {name: plain(getattr(self, name)) for name in self.__struct_fields__}
 
 
 def _writing_only(flow: FlowConfig, aliases: Sequence[Alias]) -> FlowConfig:
-    """Return the flow without heartbeats to clusters outside the selection."""
+    """Return the flow, without heartbeats to its source if the source is not one of these clusters."""
     if flow.source in aliases or flow.heartbeats.emit in {"target", "off"}:
         return flow
     emit = "target" if flow.heartbeats.emit == "both" else "off"
@@ -488,7 +488,7 @@ def _writing_only(flow: FlowConfig, aliases: Sequence[Alias]) -> FlowConfig:
 
 
 def plain(value: object) -> object:
-    """Return a configuration, or a part of it, as plain values for JSON, with *** in place of secrets."""
+    """Return a configuration, or a part of it, as plain values for JSON, with `***` in place of every secret."""
     if isinstance(value, Secret | HostPort):
         return str(value)
     if isinstance(value, msgspec.Struct):

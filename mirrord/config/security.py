@@ -1,5 +1,5 @@
-"""The authentication of mirrord to a cluster. Secrets are references, which only the process that connects to the
-cluster resolves."""
+"""Declares how mirrord authenticates to a cluster. A configuration contains references to secrets, not the secrets. A
+reference is resolved only in the process that connects to the cluster."""
 
 import os
 import re
@@ -32,7 +32,7 @@ _STORES = ("truststore", "keystore")
 
 
 def names_secret(key: str) -> bool:
-    """Return whether a value with this key may be a secret, according to the name of the key."""
+    """Return whether the name of a key suggests that its value is a secret."""
     return _SECRET_NAME.search(key) is not None
 
 
@@ -43,10 +43,10 @@ class Secret(msgspec.Struct, frozen=True):
 
     @staticmethod
     def parse(found: object) -> "Secret":
-        """Return the reference in a text: `env:NAME`, `file:PATH` or `properties:PATH#KEY`, optionally followed by
-        `#OPTION`.
+        """Return the reference in a string: `env:NAME`, `file:PATH`, `properties:PATH#KEY` or
+        `properties:PATH#KEY#OPTION`.
 
-        Raises ValueError for any other text, because it would be a secret in plain text.
+        Raises ValueError for any other value, because it may be a secret in plain text.
         """
         kind, _, name = found.partition(":") if isinstance(found, str) else ("", "", "")
         parts = name.split("#")
@@ -56,12 +56,12 @@ class Secret(msgspec.Struct, frozen=True):
         return Secret(f"{kind}:{name}")
 
     def below(self, folder: Path) -> "Secret":
-        """Return the same reference, with a relative path resolved against this folder."""
+        """Return the same reference. If its path is relative, the path is resolved against this folder."""
         kind, _, name = self.reference.partition(":")
         return self if kind == "env" else Secret(f"{kind}:{folder / name}")
 
     def resolve(self) -> str:
-        """Return the secret. If it is in a file, a line end at the end of the file is removed.
+        """Return the secret. If it is in a file, line breaks at the end of the file are removed.
 
         Raises EnvironmentFault if the secret is missing or blank.
         """
@@ -74,8 +74,8 @@ class Secret(msgspec.Struct, frozen=True):
             case _:
                 text = _file(name)
         if not any(letter.isprintable() and not letter.isspace() for letter in text):
-            # The secret may be in a file that is being written or only holds a byte order mark. It may also be an empty
-            # value in a properties file. An empty token would grant access to every client.
+            # The secret may be in a file that is just being written, or that only holds a byte order mark. It may also
+            # be an empty value in a properties file. An empty token would grant access to every client.
             raise EnvironmentFault(f"the secret {self.reference} is empty")
         return text
 
@@ -101,7 +101,7 @@ def _file(name: str) -> str:
 
 
 def _property(path: str, key: str, option: str | None = None) -> str:
-    value = read_property(path, key).strip()  # as Kafka does with every setting
+    value = read_property(path, key).strip()  # Kafka also strips the value of every setting
     if option is None:
         return value
     try:
@@ -114,7 +114,7 @@ def _property(path: str, key: str, option: str | None = None) -> str:
 
 
 def token_address(found: object) -> str:
-    """Return the HTTP address of a token endpoint if it is valid. Raises ValueError."""
+    """Return the address of a token endpoint if it is an HTTP or HTTPS address. Otherwise, raise ValueError."""
     if not isinstance(found, str) or not found.startswith(("https://", "http://")):
         raise ValueError('an address such as "https://login.example.com/oauth2/token"')
     return found
@@ -227,7 +227,7 @@ class Security(msgspec.Struct, frozen=True):
     ] = False
 
     def below(self, folder: Path) -> "Security":
-        """Return the same settings with relative paths resolved against this folder."""
+        """Return the same settings, with relative paths resolved against this folder."""
         changes: dict[str, Any] = {}
         for name in self.__struct_fields__:
             value = getattr(self, name)

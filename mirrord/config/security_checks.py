@@ -20,7 +20,7 @@ _TLS_KEYS = (
 
 
 def check_security(table: Table, security: Security) -> None:
-    """Record a fault for each key that is missing, and for each key that has no effect."""
+    """Record a fault for each missing key, and for each key that has no effect with the values of the other keys."""
     # The meaning of the other keys depends on the protocol. Without a valid protocol, they cannot be checked.
     if not table.document.faulty(table.at("protocol")):
         _check_sasl(table, security)
@@ -75,5 +75,5 @@ def _check_tls(table: Table, security: Security) -> None:
 
 
 def _need(table: Table, name: str, reason: str) -> None:
-    """Record a fault if the key is absent. `reason` says why it is needed."""
+    """Record a fault if the key is absent. `reason` says why the key is needed."""
     table.needs(name, key_of(Security, name).key.kind.read, reason)

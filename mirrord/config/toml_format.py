@@ -10,10 +10,9 @@ _WIDTH = 110
 
 
 def format_value(value: object) -> str:
-    """Return a text, number, boolean, list or table as TOML. The result is a single line, unless a list is too long for
-    one.
+    """Return a string, number, boolean, list or table as TOML. Lists are given as tuples.
 
-    A list may be given as a tuple.
+    The result is a single line, unless it contains a list that is too long for one line.
     """
     if isinstance(value, dict):
         items = [f"{format_key(name)} = {format_value(item)}" for name, item in cast(dict[str, object], value).items()]
@@ -24,14 +23,14 @@ def format_value(value: object) -> str:
 
 
 def format_list(items: Sequence[str]) -> str:
-    """Return a list of formatted items as TOML. If the list is too long for one line, each item gets a separate
-    line."""
+    """Return a TOML list of items that are already formatted. If the list is too long for one line, each item is on a
+    separate line."""
     line = f"[{', '.join(items)}]"
     return line if len(line) <= _WIDTH else "\n".join(["[", *(f"    {item}," for item in items), "]"])
 
 
 def format_text(value: str) -> str:
-    """Return a text in quotes, as TOML."""
+    """Return a string as TOML, in quotes."""
     # A literal string keeps the backslashes of a regex unchanged.
     if "\\" in value and value.isprintable() and "'" not in value:
         return f"'{value}'"

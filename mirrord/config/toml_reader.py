@@ -1,9 +1,9 @@
 """Reads a TOML document key by key, and collects all faults instead of stopping at the first one.
 
-A `Document` is the whole file, and a `Table` is one table of the file. Reading a key from a table also declares three
-things: that the key exists, which values it may have, and what its default is. Keys that were never read are reported
-as unknown. After a fault, reading continues with a placeholder value. No placeholder leaves this package, because
-`Document.finish` raises if there was any fault.
+A `Document` is the whole file, and a `Table` is one table of the file. The caller reads every key that it knows, and
+passes the default and a function that converts the value. At the end, all keys that were never read are reported as
+unknown. After a fault, reading continues with a placeholder value. No configuration with a placeholder is returned,
+because `Document.finish` raises if there was any fault.
 """
 
 import re
@@ -26,10 +26,11 @@ def _key_path(dotted: str) -> str:
 
 
 def locate_keys(text: str) -> dict[str, int]:
-    """Return the line number of each table header and key, by path such as `flows[1].topics`.
+    """Return the line number of each table header and each key. They are identified by paths such as
+    `flows[1].topics`.
 
-    The lines are inspected one by one, without a TOML parser. Keys inside an inline table are not included. For such a
-    key, the caller uses the line of the key that contains it.
+    The lines are inspected one by one, without a TOML parser. Keys within an inline table are not included. For such a
+    key, the caller uses the line of the key whose value is the inline table.
     """
     lines: dict[str, int] = {}
     counts: dict[str, int] = {}
@@ -70,18 +71,18 @@ class Document:
         self.root = Table(self, "", values)
 
     def adopt(self, table: "Table") -> None:
-        """Register a table, so that `finish` finds its unknown keys."""
+        """Register a table, so that `finish` also checks it for unknown keys."""
         self._tables.append(table)
 
     def fault(self, path: str, message: str) -> None:
-        """Record a fault of the key at `path`."""
+        """Record a fault for the key at `path`."""
         self._faulty.add(path)
         line = self._line(path)
         where = f"{self.file_name}:{line}" if line else self.file_name
         self._faults.append((line or 0, f"{where}: {path}: {message}" if path else f"{where}: {message}"))
 
     def faulty(self, path: str) -> bool:
-        """Return whether a fault was recorded for this key itself."""
+        """Return whether a fault was recorded for exactly this path. Faults of keys within it do not count."""
         return path in self._faulty
 
     def finish(self) -> None:
@@ -117,11 +118,11 @@ class Table:
         return f"{self.path}.{key}" if self.path else key
 
     def has(self, key: str) -> bool:
-        """Return whether the key is in the file."""
+        """Return whether the file contains the key."""
         return key in self._values
 
     def fault(self, key: str, message: str) -> None:
-        """Record a fault of this key."""
+        """Record a fault for this key."""
         self.document.fault(self.at(key), message)
 
     def optional(self, key: str, convert: Convert[T], default: T, *, secret: bool = False) -> T:
@@ -145,9 +146,9 @@ class Table:
     def list_of(
         self, key: str, convert: Convert[T], *, required: bool = False, default: tuple[T, ...] = ()
     ) -> tuple[T, ...]:
-        """Return the list under a key, with each item converted.
+        """Return the list under a key, with each item converted. If the key is absent, return `default`.
 
-        With `required`, the list must be present and must not be empty.
+        With `required`, a fault is recorded if the list is absent or empty.
         """
         found = self._take(key)
         if found is _MISSING:
@@ -165,7 +166,8 @@ class Table:
         return tuple(item for item in wrong if item is not None)
 
     def all_of(self, name: Convert[str], convert: Convert[T]) -> dict[str, T]:
-        """Return the converted values of a table whose keys the user chooses, in the order of the file."""
+        """Return the converted values of a table, in the order of the file. The user chooses the keys of this table.
+        `name` is the function that checks them."""
         found: dict[str, T] = {}
         for key in self._values:
             self._known.append(key)
@@ -180,7 +182,7 @@ class Table:
         return found
 
     def needs(self, key: str, convert: Convert[object], reason: str = "") -> None:
-        """Record a fault if the key is absent. `reason` says why it is needed."""
+        """Record a fault if the key is absent. `reason` says why the key is needed."""
         if key not in self._values:
             try:
                 convert(None)
@@ -193,8 +195,8 @@ class Table:
         return self._subtable(key, {} if found is _MISSING else found)
 
     def tables(self, key: str, required: str) -> list["Table"]:
-        """Return the tables of an array of tables. If the array is absent or empty, record a fault with the text
-        `required`."""
+        """Return the tables of an array of tables. If the array is absent or empty, record a fault. `required` is the
+        text of the fault, and says what is missing."""
         found = self._take(key)
         if found is _MISSING or found == []:
             self.document.fault(key, f"missing; {required}")
@@ -205,8 +207,8 @@ class Table:
         return [self._subtable(f"{key}[{index}]", item) for index, item in enumerate(cast(list[object], found))]
 
     def named_tables(self, key: str, required: str) -> dict[str, "Table"]:
-        """Return the tables under this key by their names. If there are none, record a fault with the text
-        `required`."""
+        """Return the tables under this key by their names. If there are none, record a fault. `required` is the text of
+        the fault, and says what is missing."""
         found = self._take(key)
         if found is _MISSING or found == {}:
             self.document.fault(key, f"missing; {required}")

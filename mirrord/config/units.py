@@ -1,7 +1,7 @@
-"""Converts durations, sizes and rates between the form in conf.toml, a number with a unit, and the base unit.
+"""Converts durations, sizes and rates between their form in conf.toml, such as `"5s"`, and a number in a base unit.
 
-Reading functions take the value from the file. They return the value in its base unit, or raise ValueError with one
-sentence that says what is allowed. Functions with names that end in `_text` do the reverse.
+A function that reads takes the value as it is in the file. It returns the value in the base unit, or raises ValueError
+with a phrase that says what is allowed. The functions whose names end in `_text` do the reverse.
 """
 
 import re
@@ -27,7 +27,7 @@ def _quantity(found: str, units: dict[str, int], rule: str) -> int:
 
 
 def _text(value: int, units: dict[str, int]) -> str:
-    """Return a quantity in the largest unit of which it is a whole multiple. `units` begins with the smallest unit."""
+    """Return a quantity as a whole number with the largest possible unit. `units` begins with the smallest unit."""
     for unit, size in reversed(units.items()):
         if value >= size and value % size == 0:
             return f"{value // size}{unit}"
@@ -42,7 +42,7 @@ def duration_ms(found: object) -> int:
 
 
 def duration_text(value_ms: int) -> str:
-    """Return a duration in the form of conf.toml."""
+    """Return a duration in the form that conf.toml uses, such as `5s`."""
     return _text(value_ms, _DURATION_MS)
 
 
@@ -56,13 +56,13 @@ def size_bytes(found: object) -> int:
 
 
 def size_text(value_bytes: int) -> str:
-    """Return a size in the form of conf.toml, in binary units."""
+    """Return a size in the form that conf.toml uses, in binary units, such as `8MiB`."""
     return _text(value_bytes, _BINARY_BYTES)
 
 
 def rate_bytes_per_s(found: object) -> int:
-    """Return a rate in bytes per second. A rate below 64 KiB per second is refused, because sending one batch would
-    then take more than a few seconds."""
+    """Return a rate in bytes per second. A rate below 64 KiB per second is refused, because at such a rate one batch
+    would take more than a few seconds."""
     if not isinstance(found, str) or not found.endswith("/s"):
         raise ValueError(RATE_RULE)
     rate = _quantity(found.removesuffix("/s"), _SIZE_BYTES, RATE_RULE)
@@ -72,5 +72,5 @@ def rate_bytes_per_s(found: object) -> int:
 
 
 def rate_text(value_bytes_per_s: int) -> str:
-    """Return a rate in the form of conf.toml, in binary units."""
+    """Return a rate in the form that conf.toml uses, in binary units, such as `10MiB/s`."""
     return f"{size_text(value_bytes_per_s)}/s"

@@ -33,22 +33,22 @@ from mirrord.config.value_parsers import (
 from mirrord.config.value_parsers import either as name_or
 
 REQUIRED = msgspec.NODEFAULT
-"""Marks a key that must be in the file. It takes the place of the default."""
+"""Stands in place of a default if the file must contain the key."""
 
 
 class ValueKind(msgspec.Struct, frozen=True):
     """The kind of a key: how its values are read, written and described."""
 
     read: Convert[Any]
-    """Converts a value of the file. Raises ValueError with a phrase that says what is allowed."""
+    """Converts a value from the file. Raises ValueError with a phrase that says what is allowed."""
     allowed: str
-    """What is allowed, as Markdown for the reference page."""
+    """Says which values are allowed, as Markdown for the reference page."""
     write: Callable[[Any], str] = format_value
-    """Formats a value as TOML."""
+    """Formats a value as TOML. It is the reverse of `read`."""
     stand_in: Any = ""
     """The placeholder that replaces a required value if it is missing or wrong."""
     secret: bool = False
-    """Whether the values must not be shown."""
+    """Whether messages must not show the values."""
 
     def take(self, table: Table, name: str, default: Any) -> object:
         """Return the value of a key, or `default` if the key is absent. Record a fault if the value is wrong."""
@@ -62,7 +62,8 @@ class ValueKind(msgspec.Struct, frozen=True):
 
 
 class ListKind(ValueKind, frozen=True):
-    """The kind of a list. Its items are read and written one by one. A required list must not be empty."""
+    """The kind of a key whose value is a list. `read` and `write` apply to each item. A required list must not be
+    empty."""
 
     def take(self, table: Table, name: str, default: Any) -> object:
         """Return the list, or `default` if the key is absent. Record a fault for each wrong item."""
@@ -76,7 +77,8 @@ class ListKind(ValueKind, frozen=True):
 
 
 class TableKind(ValueKind, frozen=True):
-    """The kind of a table whose keys the user chooses. Its values are read one by one."""
+    """The kind of a key whose value is a table with keys that the user chooses. `read` applies to each value in it, and
+    `read_name` to each of its keys."""
 
     read_name: Convert[str] = text
 
@@ -86,13 +88,13 @@ class TableKind(ValueKind, frozen=True):
 
 
 def _in_code(rule: str) -> str:
-    """Return a rule about values, with its examples formatted as Markdown code."""
+    """Return a description of the allowed values, with each string in quotes formatted as Markdown code."""
     return re.sub(r'"[^"]*"', lambda found: f"`{found[0]}`", rule)
 
 
 def _quantity(unit: Callable[[int], str]) -> Callable[[object], str]:
-    # A configuration that did not come from a file can hold values that no file can express. The reader then refuses
-    # the text.
+    # A configuration that was not read from a file can hold values that a file cannot express. If such a configuration
+    # is written as a file, the loader refuses the file.
     return lambda value: format_text(unit(value)) if isinstance(value, int) else format_value(value)
 
 
@@ -120,14 +122,14 @@ def size(low_bytes: int, high_bytes: int) -> ValueKind:
 
 
 def one_of(names: Any) -> ValueKind:
-    """Return the kind of a text that must be one of the names in the Literal type `names`."""
+    """Return the kind of a string that must be one of the names in the Literal type `names`."""
     choices = get_args(names)
     return ValueKind(choice(*choices), _alternatives([f'`"{name}"`' for name in choices]))
 
 
 def either(name: str, other: ValueKind, meaning: object = REQUIRED) -> ValueKind:
-    """Return the kind of a value that is either `name` or a value of another kind. `meaning` is the value that `name`
-    stands for, by default `name` itself."""
+    """Return the kind of a value that is either the string `name` or a value of the kind `other`. If the file contains
+    `name`, the value is `meaning`. By default, this is `name` itself."""
     value = name if meaning is REQUIRED else meaning
     convert = name_or(name, other.read)
     return ValueKind(

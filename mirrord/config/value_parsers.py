@@ -1,8 +1,8 @@
-"""Parses and checks single values of the configuration: texts, numbers, choices, start times, addresses, topic
-patterns.
+"""Parses and checks single values of the configuration: strings, numbers, names from a list, start times, addresses,
+and regular expressions.
 
-A parser takes the value from the file. It returns the parsed value, or raises ValueError with a phrase that says what
-is allowed. `mirrord.config.units` contains the parsers of durations, sizes and rates.
+A parser takes the value as it is in the file. It returns the parsed value, or raises ValueError with a phrase that says
+what is allowed. `mirrord.config.units` contains the parsers of durations, sizes and rates.
 """
 
 import re
@@ -16,12 +16,12 @@ from mirrord.config.fault_text import closest_name
 
 T = TypeVar("T")
 Convert = Callable[[object], T]
-"""A function that converts a value of the file. It returns the result, or raises ValueError with a phrase that says
+"""A function that converts a value from the file. It returns the result, or raises ValueError with a phrase that says
 what is allowed."""
 
 StartPoint = Literal["earliest", "latest"] | int
-"""Where a new lane begins: at the first offset, at the end of the log, or at the first record with the given timestamp
-(milliseconds since 1970) or a later one."""
+"""Where a new lane begins to copy: at the first offset, at the end of the log, or at a time. The time is in
+milliseconds since 1970. It means the first record with this timestamp or a later one."""
 
 START_RULE = (
     '"earliest", "latest", an RFC 3339 time such as "2026-01-31T12:00:00Z" (with its zone), or epoch milliseconds'
@@ -41,14 +41,14 @@ class HostPort(msgspec.Struct, frozen=True):
 
 
 def text(found: object) -> str:
-    """Return the text if it is not empty. Raises ValueError for any other value."""
+    """Return the string if it is not empty. Raises ValueError for any other value."""
     if not isinstance(found, str) or not found:
         raise ValueError("a text")
     return found
 
 
 def boolean(found: object) -> bool:
-    """Return the boolean. Raises ValueError for any other value."""
+    """Return the value if it is a boolean. Raises ValueError for any other value."""
     if not isinstance(found, bool):
         raise ValueError("true or false")
     return found
@@ -66,9 +66,9 @@ def integer(low: int, high: int) -> Convert[int]:
 
 
 def within(convert: Convert[int], low: int, high: int, rule: str) -> Convert[int]:
-    """Return a parser that accepts the values that `convert` accepts, if the result is within [low, high].
+    """Return a parser that calls `convert`, and then refuses results outside [low, high].
 
-    `rule` states the bounds in the units that users write.
+    `rule` states these bounds for the message, with the units that users write.
     """
 
     def take(found: object) -> int:
@@ -109,9 +109,10 @@ def either(name: T, convert: Convert[int]) -> Convert[T | int]:
 
 
 def start_point(found: object) -> StartPoint:
-    """Return the point at which a new lane begins. Date-times of TOML are accepted, too.
+    """Return the point at which a new lane begins. A time may be a string, a number of milliseconds, or a TOML
+    date-time.
 
-    A time without a time zone is refused, because it is ambiguous.
+    A time without a time zone is refused, because it is ambiguous. Raises ValueError for every value that is refused.
     """
     if found == "earliest":
         return "earliest"
@@ -135,7 +136,8 @@ def start_point(found: object) -> StartPoint:
 
 
 def host_port(found: object) -> HostPort:
-    """Return the address in a text host:port. The port must be between 1 and 65535. Raises ValueError."""
+    """Return the address in a string `host:port`. Raises ValueError for any other value, or if the port is not between
+    1 and 65535."""
     match = _HOST_PORT.fullmatch(found) if isinstance(found, str) else None
     if match is None or not 0 < int(match[2]) < 65_536:
         raise ValueError(HOST_RULE)
@@ -143,7 +145,8 @@ def host_port(found: object) -> HostPort:
 
 
 def regex(found: object) -> str:
-    """Return the regular expression if it compiles. It will be matched against whole names. Raises ValueError."""
+    """Return the regular expression if it compiles. Raises ValueError if it does not. Callers match the expression
+    against whole names."""
     if not isinstance(found, str) or not found:
         raise ValueError("a regular expression that matches the whole name")
     try:

@@ -1,5 +1,5 @@
-"""Writes a `Config` as the text of a conf.toml. Reading this text yields the same configuration. Defaults are
-omitted."""
+"""Writes a `Config` as the text of a conf.toml. Keys with their default values are omitted. Loading this text yields
+the same configuration."""
 
 from collections.abc import Iterable, Iterator
 from typing import cast
@@ -12,7 +12,7 @@ from mirrord.config.toml_format import format_key, format_value
 
 
 def conf_toml(config: Config, remarks: Iterable[str] = ()) -> str:
-    """Return the text of the conf.toml. The remarks become comments at the beginning of the text."""
+    """Return a configuration as the text of a conf.toml. The remarks become comments at the beginning of the text."""
     lines = [f"# {line}" for remark in remarks for line in remark.splitlines()]
     lines += _keys(config)
     for alias, cluster in config.clusters.items():
@@ -25,15 +25,15 @@ def conf_toml(config: Config, remarks: Iterable[str] = ()) -> str:
 
 
 def _keys(struct: msgspec.Struct) -> Iterator[str]:
-    """Yield the lines of a table's keys. The clusters of a flow come first."""
+    """Yield a line for each key of a table. In a flow, the keys `from` and `to` come first."""
     values = [(each, value) for each, value in _changed(struct) if not isinstance(value, dict)]
     for each, value in sorted(values, key=lambda item: item[0].field not in {"source", "target"}):
         yield f"{each.name} = {each.key.kind.toml(value)}"
 
 
 def _tables(path: str, struct: msgspec.Struct) -> Iterator[str]:
-    """Yield the lines of the tables within a table. Tables whose keys the user chooses come first, then the tables of
-    the schema."""
+    """Yield the lines of the tables within a table. Tables whose keys the user chooses, such as `start_of`, come first.
+    Tables with declared keys come after them."""
     before = f"{path}." if path else ""
     for each, value in _changed(struct):
         if isinstance(value, dict):
@@ -50,7 +50,7 @@ def _tables(path: str, struct: msgspec.Struct) -> Iterator[str]:
 
 
 def _changed(struct: msgspec.Struct) -> Iterator[tuple[DeclaredKey, object]]:
-    """Yield the keys whose values differ from their defaults, with these values."""
+    """Yield each key whose value differs from its default, and the value."""
     for each in keys_of(struct.__class__):
         default = each.default
         if isinstance(struct, FlowConfig) and each.field == "name":

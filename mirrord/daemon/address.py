@@ -8,16 +8,17 @@ from mirrord.config.value_parsers import HostPort
 
 
 def configured(http: HttpConfig) -> str:
-    """Return the address at which a daemon with this configuration is expected. The daemon listens on another port if
-    the configured port is taken."""
+    """Return the URL at which clients expect a daemon with this configuration. If `http.listen` is not set, the daemon
+    uses another port if the default port is taken, so this URL may be wrong."""
     return f"http://{advertised(http.listen or HostPort('127.0.0.1', DEFAULT_PORT), http.advertised)}"
 
 
 def advertised(listens: HostPort, given: HostPort | None) -> HostPort:
-    """Return the address at which clients reach a daemon that listens on `listens`. If the address `given` is set,
-    return it unchanged.
+    """Return the address at which clients reach a daemon. If `given`, the value of `http.advertised`, is set, return it
+    unchanged. Otherwise, return `listens`, the address on which the daemon listens.
 
-    A wildcard address is replaced by the host name, because clients cannot connect to a wildcard address.
+    If `listens` is a wildcard address, the host name takes its place, because clients cannot connect to a wildcard
+    address.
     """
     if given is not None:
         return given

@@ -1,5 +1,5 @@
-"""One daemon, with its flows and its HTTP API. It runs in the foreground process or in the supervisor actor on Ray,
-with any engine."""
+"""One daemon, with its flows and its HTTP API. With the engine `process`, it runs in the process of `mirrord start`.
+With the engine `ray`, it runs in a Ray actor."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -43,24 +43,24 @@ from policies.policy_trial import policy_faults
 
 STOP_S = 7.5
 CLOSE_S = 0.5
-"""Time limit in seconds for closing the engine and the HTTP API. A stop takes at most `STOP_S` + `CLOSE_S`. Together
-with the time that Ray needs to end, it stays within 10 seconds."""
+"""Time limit in seconds for closing the engine and the HTTP API. A stop takes at most `STOP_S` + `CLOSE_S`. This leaves
+Ray two seconds to end, so the whole stop takes at most 10 seconds."""
 
 log = structlog.get_logger()
 
 
 class DaemonAccess(ClusterAccess):
-    """The access of a daemon to clusters and ledgers. In addition to the access that commands need, it can write
-    records for MirrorMaker 2's clients and probe the target's brokers."""
+    """Connects a daemon to clusters and ledgers. Unlike its base class, which commands use, it can also write records
+    for MirrorMaker 2's clients and probe the target's brokers."""
 
     def __init__(self, config: Config, patience_s: float = DEADLINE_SECONDS) -> None:
-        """Create the access. A ledger may take up to `patience_s` seconds to answer."""
+        """Store the configuration. A ledger may take up to `patience_s` seconds to answer."""
         super().__init__(config, patience_s)
         self._sent = SentBeats()
 
     def mm2(self, flow: FlowConfig) -> Mm2Upkeep | None:
-        """Return the component that writes the records of a flow for MirrorMaker 2's clients. Return None if the flow
-        writes no such records."""
+        """Return the object that writes a flow's records for MirrorMaker 2's clients: heartbeats, checkpoints and
+        offset syncs."""
         timeout_s = self._config.runtime.request_timeout_ms / 1000
         return Mm2Upkeep(flow, self._config.clusters, timeout_s, self.clock, self._sent)
 
@@ -83,13 +83,13 @@ class Supervisor:
         keep: Callable[[Config], Awaitable[None]] | None = None,
         predecessor: Predecessor | None = None,
     ) -> None:
-        """Create the supervisor. `identity` stays the same when one process of the daemon replaces another.
+        """Create the supervisor. `identity` stays the same when another process continues the daemon.
 
-        `keep` saves the current configuration for the next process of the daemon. If `predecessor` is given, all flows
-        of that daemon are taken over.
+        `keep` saves the current configuration for the next process of the daemon. If `predecessor` is given, this
+        daemon replaces that daemon and takes over all its flows.
         """
         self.superseded = asyncio.Event()
-        """Set when another process of this daemon has taken over. This process then has to end."""
+        """Set when another process has taken over this daemon. The current process must then end."""
         self._identity = identity
         self._keep = keep
         self._config = config
@@ -105,7 +105,7 @@ class Supervisor:
         """Tasks of the daemon that belong to no flow."""
         self._services: Services | None = None
         self._ledgers: dict[str, LedgerStore] = {}
-        """The newest ledger store of each flow."""
+        """The ledger store that was opened last for each flow. Offset translations read from it."""
         self._applying = asyncio.Lock()
         token = config.http.token
         listens = (config.http.listen, token.resolve() if token else None)
@@ -117,7 +117,7 @@ class Supervisor:
         """Open the HTTP API, start the flows, and return the address of the HTTP API. Raises EnvironmentFault."""
         if faults := policy_faults(self._config):
             # The process that read the configuration file could load all policies. If this process runs on another
-            # machine, they may be missing here.
+            # machine, some policies may not be installed here.
             raise EnvironmentFault("\n".join(faults))
         address = f"http://{advertised(await self._http.start(), self._config.http.advertised)}"
         clock = self._access.clock
@@ -149,7 +149,7 @@ class Supervisor:
 
     @property
     def replaced_by(self) -> Successor | None:
-        """The daemon that has taken over all flows; None until then."""
+        """The daemon that has taken over all flows of this daemon. None until a daemon has done so."""
         return self._handover.replaced_by
 
     @property
@@ -161,8 +161,8 @@ class Supervisor:
         """Apply another configuration, and return the changes. With `dry_run`, or if any change is refused, change
         nothing.
 
-        `own_file` means that the configuration was read from the daemon's own file. Only then may it contain clusters,
-        classes, folders and Spark settings that the daemon does not know yet (`mirrord.config.changes`).
+        `own_file` means that the configuration was read from the daemon's own file. Clusters, policy classes, folders
+        and Spark settings that are new to the daemon are accepted only from this file (`mirrord.config.changes`).
         """
         async with self._applying:
             changes = compare(self._config, config, own_file=own_file)
@@ -199,8 +199,8 @@ class Supervisor:
         return changes
 
     async def wait(self) -> None:
-        """Wait until `stop` is called, then wait at most `STOP_S` until all flows have ended. Finally, close
-        everything."""
+        """Wait until `stop` is called. Then wait until all flows have ended, but at most for `STOP_S` seconds. Finally,
+        close the engine and the HTTP API."""
         try:
             await self._stopping.wait()
             late = (await asyncio.wait(flows, timeout=STOP_S))[1] if (flows := tuple(self._tasks)) else ()
@@ -238,23 +238,23 @@ class Supervisor:
         return flow if remark is None else msgspec.structs.replace(flow, remarks=(*flow.remarks, remark))
 
     def _holders(self) -> dict[str, str]:
-        """Return, for each flow that is on standby in this daemon, the HTTP address of the daemon that runs the
-        flow."""
+        """Return the HTTP address of the daemon that runs each flow for which this daemon is on standby."""
         held = {name: flow.stands_by_for() for name, flow in self._flows.items()}
         return {name: http for name, http in held.items() if http}
 
     async def groups(self, *, reverse: bool = False) -> list[GroupsReport]:
         """Return the positions of consumer groups, for each flow whose group follower runs in this daemon.
 
-        With `reverse`, return the positions that are synced from the target to the source, for the flows that do so.
+        With `reverse`, return instead the positions that are synced from the target back to the source. Only flows
+        with `groups.reverse` are then included.
         """
         flows = [flow for flow in self._flows.values() if not reverse or flow.flow.groups.reverse]
         reports = await asyncio.gather(*(flow.groups.report(reverse=reverse) for flow in flows))
         return [report for report in reports if report is not None]
 
     def ready(self) -> tuple[bool, list[str]]:
-        """Return whether this daemon runs each of its flows or is a standby for it. Also return a reason for each flow
-        that is neither running nor on standby."""
+        """Return whether this daemon is ready: each of its flows runs or is on standby. Also return a reason for each
+        flow that does neither."""
         reasons = [reason for flow in self._flows.values() if (reason := flow.ready())]
         return not reasons, reasons
 
@@ -263,18 +263,20 @@ class Supervisor:
         return metrics_text(self.status())
 
     async def translate(self, question: Question) -> Answer:
-        """Return the offset at which a reader resumes in the other cluster (`mirrord.daemon.http_api.StatusSource`)."""
+        """Return the offset at which a consumer of one cluster resumes in the other cluster
+        (`mirrord.daemon.http_api.StatusSource`)."""
         store = self._ledgers.get(self._config.flow(question.flow).name)
         if store is None or not store.state.flow:
             raise EnvironmentFault(f"the ledger of {question.flow} is not read yet")
         return await answer(self._config, await chart(store), question)
 
     async def stop(self) -> None:
-        """Begin to drain all flows, without waiting until they are drained. Further calls have no effect."""
+        """Begin to drain all flows. The method returns without waiting until they are drained. Later calls have no
+        effect."""
         self._begin_stop()
 
     async def hand_over(self, call: HandoverCall) -> HandoverAnswer:
-        """Answer a request of the daemon that replaces this daemon
+        """Answer a request from the daemon that replaces this daemon
         (`mirrord.supervision.upgrade.outgoing.Handover`)."""
         return await self._handover.answer(
             call,
@@ -295,7 +297,7 @@ class Supervisor:
             flow.stop()
 
     async def _replace(self, succession: Succession) -> None:
-        """Wait until none of the old daemon's replicators are left. Then end the old daemon, and take over its HTTP
+        """Wait until no replicator of the old daemon is left. Then end the old daemon, and take over its HTTP
         address."""
 
         def left() -> bool:
@@ -329,7 +331,7 @@ class Supervisor:
                 self._flows[change.flow].change(flow, change.lines, drains=change.restarts)
 
     async def _with_topics(self, change: FlowChange, config: Config) -> FlowChange:
-        """Return the change with a line for each topic that will start or stop being copied."""
+        """Return the change, and add a line for each topic whose copying will start or stop."""
         if change.kind != "changed":
             return change
         try:

@@ -1,9 +1,9 @@
 """The HTTP API of the daemon: health, status, metrics, translated offsets, a status page in HTML, and operator
 commands.
 
-Every client that can reach the address may read. The address is on the loopback interface unless the configuration says
-otherwise. Operator commands are accepted from this machine or with the configured token, but never from a web page in a
-browser.
+Every client that can reach the address of the API may send requests that only read. The address is on the loopback
+interface unless the configuration sets another one. Operator commands are accepted from clients on this machine and
+from clients that present the configured token, but never from a web page in a browser.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall
 
 PORTS_TRIED = 100
 MOVE_IN_S = 0.5
-"""Interval in seconds between two attempts to listen on the configured address."""
+"""Interval in seconds between two attempts to listen on the configured address while another process uses it."""
 DENIED = "commands are accepted from this machine, or with the token of [http] token"
 LONGEST_ORDER_BYTES = 16 << 20
 _PAGE = Path(__file__).with_name("page.html")
@@ -53,14 +53,15 @@ class StatusSource(Protocol):
         ...
 
     def ready(self) -> tuple[bool, list[str]]:
-        """Return whether the daemon is ready and, if it is not, the reasons. Lag and losses are never reasons, because
-        metrics report them."""
+        """Return whether the daemon is ready and, if it is not, the reasons. Lag and losses are never reasons. They are
+        reported by metrics."""
         ...
 
     async def groups(self, *, reverse: bool = False) -> list[GroupsReport]:
-        """Return the positions of consumer groups and their lags. The lags require a request to the target.
+        """Return the positions of consumer groups and their lags. To compute the lags, a request is sent to the target.
 
-        With `reverse`, return the positions that are synced from the target to the source, for the flows that do so.
+        With `reverse`, return instead the positions that are synced from the target back to the source. Only flows
+        with `groups.reverse` are then included.
         """
         ...
 
@@ -69,10 +70,11 @@ class StatusSource(Protocol):
         ...
 
     async def translate(self, question: Question) -> Answer:
-        """Return the position at which a reader resumes in the other cluster.
+        """Return the offset at which a consumer of one cluster resumes in the other cluster.
 
-        Raises ConfigError if the flow, topic or partition is not known. Raises EnvironmentFault if the ledger cannot
-        answer the question. For a question about a time, it is also raised if the cluster cannot answer.
+        Raises ConfigError if the flow, topic or partition is not known. Raises EnvironmentFault if the ledger cannot be
+        read. If the question gives a time instead of an offset, a cluster is asked for the offset of that time.
+        EnvironmentFault is then also raised if this cluster does not answer.
         """
         ...
 
@@ -89,11 +91,12 @@ class StatusSource(Protocol):
         ...
 
     async def hand_over(self, call: HandoverCall) -> HandoverAnswer:
-        """Answer a request of the daemon that replaces this daemon."""
+        """Answer a request from the daemon that replaces this daemon."""
         ...
 
     async def stop(self) -> None:
-        """Begin to drain all flows, without waiting until they are drained. Further calls have no effect."""
+        """Begin to drain all flows. The method returns without waiting until they are drained. Later calls have no
+        effect."""
         ...
 
 
@@ -103,8 +106,12 @@ class HttpServer:
     def __init__(
         self, source: StatusSource, listen: HostPort | None, token: str | None, *, elsewhere: bool = False
     ) -> None:
-        """Create the server. With `elsewhere`, the server listens on a default address if the configured address is
-        taken. `move_in` later adds the configured address."""
+        """Create the server. Its default addresses are the ports from `DEFAULT_PORT` upward on 127.0.0.1. They are used
+        if `listen`, the configured address, is None.
+
+        `elsewhere` is set if this daemon replaces a daemon that may still use the configured address. If this address
+        is taken, the server first listens on a default address. `move_in` later adds the configured address.
+        """
         self._elsewhere = elsewhere
         self._source = source
         self._listen = listen
@@ -131,8 +138,7 @@ class HttpServer:
     async def start(self) -> HostPort:
         """Start to listen, and return the address.
 
-        Raises EnvironmentFault if the server cannot listen on the configured address or, without one, on any default
-        address.
+        Raises EnvironmentFault if the server can listen on none of the addresses that `__init__` describes.
         """
         await self._runner.setup()
         reason = ""
@@ -153,7 +159,8 @@ class HttpServer:
         raise EnvironmentFault(f"http: cannot listen on any of 127.0.0.1:{DEFAULT_PORT}-{last}: {reason}")
 
     async def move_in(self) -> None:
-        """Wait until the configured address is free. Then listen on it in addition to the default address."""
+        """If the server does not listen on the configured address yet, wait until this address is free. Then listen on
+        it in addition to the default address."""
         while self._listen is not None and not self._moved_in:
             with suppress(OSError):
                 await self._listen_at(self._listen)
@@ -166,12 +173,12 @@ class HttpServer:
         await self._runner.cleanup()
 
     async def _listen_at(self, address: HostPort) -> None:
-        """Listen on one more address. Raises OSError."""
+        """Listen on one more address. Raises OSError if this is impossible."""
         site = web.TCPSite(self._runner, address.host, address.port)
         try:
             await site.start()
         except OSError:
-            await site.stop()  # otherwise the runner keeps the site, and each retry of `move_in` would add one
+            await site.stop()  # otherwise the runner keeps the site, and each attempt of `move_in` would add another
             raise
 
     def _candidates(self) -> Iterator[HostPort]:
@@ -223,7 +230,7 @@ class HttpServer:
             config = msgspec.json.decode(await request.read(), type=Config)
         except (msgspec.DecodeError, ValueError) as error:
             return _json({"error": f"not a configuration of this version of mirrord: {error}"}, status=400)
-        # An HTTP request may not introduce clusters, files, classes or Spark settings: see `mirrord.config.changes`.
+        # An HTTP request must not add clusters, files, classes or Spark settings: see `mirrord.config.changes`.
         dry_run = "dry_run" in request.query
         return _json(await self._source.apply(config, own_file=False, dry_run=dry_run))
 
@@ -250,8 +257,8 @@ class HttpServer:
         return _json(await self._source.hand_over(call))
 
     def _may_order(self, request: web.Request) -> bool:
-        # A browser adds Origin to every POST. A page from another site must not be able to stop the daemon of a user
-        # who views that page.
+        # A browser adds the header Origin to every POST. Without this check, a page from another site could stop the
+        # daemon on the machine of a user who views the page.
         if "Origin" in request.headers:
             return False
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
@@ -264,7 +271,7 @@ class HttpServer:
 
 
 def _question(query: Mapping[str, str]) -> Question:
-    """Return the question that the query parameters contain. Raises ValueError."""
+    """Build the question about an offset from the query parameters. Raises ValueError if they are not valid."""
     unknown = sorted(query.keys() - set(Question.__struct_fields__))
     if unknown:
         raise ValueError(f"not known: {', '.join(unknown)}; known: {', '.join(Question.__struct_fields__)}")

@@ -1,5 +1,5 @@
-"""Turns the status into metrics: values for the catalogue in `mirrord.model.metrics`, and the text format of
-Prometheus."""
+"""Turns the status of a daemon into metrics. The catalogue `mirrord.model.metrics` lists all metrics. The result is in
+the text format of Prometheus."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -34,11 +34,12 @@ class Sample(NamedTuple):
     """The values of the labels, in the order of the catalogue `mirrord.model.metrics`."""
     value: float
     requests: RequestsStatus | None = None
-    """The requests that a histogram counts; None for other metrics. `value` is then the number of requests."""
+    """For a histogram of request latencies, the number of requests in each bucket and their total time. `value` is then
+    the total number of requests. None for all other metrics."""
 
 
 def metrics_text(status: Status) -> bytes:
-    """Return the current metrics in the text format of Prometheus, including metrics about the calling process."""
+    """Return the metrics for a status in the text format of Prometheus, and metrics about the calling process."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_StatusCollector(status))
     ProcessCollector(registry=registry)
@@ -85,7 +86,8 @@ def _buckets(requests: RequestsStatus) -> list[tuple[str, float]]:
 
 
 def samples(status: Status) -> Iterator[Sample]:
-    """Yield all current values. Unknown values are omitted, because a zero in their place would be wrong."""
+    """Yield the values of all metrics. If a value is not known, the metric is omitted, because zero would be a wrong
+    value."""
     yield Sample("mirrord", (status.version, status.instance), 1)
     for flow in status.flows:
         name = (flow.name,)
@@ -141,7 +143,7 @@ def _by_label(flow: FlowStatus) -> Iterator[tuple[str, tuple[str, ...], float]]:
     for reason, number in offsets.items():
         yield "mirrord_verdict_offsets", (reason,), number
     for reason in LOSSES:
-        # Zeros are included, because an alert compares the current value with the value before the loss.
+        # A value of 0 is included, too: an alert on an increase needs the value from before the first loss.
         yield "mirrord_lost_offsets", (reason,), offsets[reason]
     for job in flow.jobs:
         yield "mirrord_job_runs", (job.job,), job.runs

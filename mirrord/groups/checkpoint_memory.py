@@ -1,9 +1,9 @@
-"""Reads the positions that consumer groups had before this process began. The positions are in the checkpoints at the
-target (`mirrord.mm2.checkpoints`).
+"""Reads the positions that consumer groups had before this process started. They are in the checkpoints at the target
+(`mirrord.mm2.checkpoints`).
 
 A checkpoint records a group's last known position at the source and the matching position at the target. The source's
-`__consumer_offsets` may no longer hold that position. With the checkpoint, mirrord can still detect that a group has
-gone back while no mirrord process was running.
+`__consumer_offsets` may hold only a newer position of the group. With the checkpoint, mirrord can still detect that the
+group has gone back while no mirrord process was running.
 """
 
 import asyncio
@@ -32,8 +32,8 @@ async def remember(
     copies: Mapping[TopicAndPartition, TopicAndPartition],
     pairs: PositionPairs,
 ) -> None:
-    """Add the positions in the flow's checkpoints to `pairs`. `copies` maps each target partition to its source
-    partition.
+    """Add the positions from the flow's checkpoints to `pairs`, which holds the matching source and target positions of
+    each group. `copies` maps each target partition to its source partition.
 
     Nothing is added if the flow writes no checkpoints, or if the checkpoints cannot be read.
     """

@@ -22,15 +22,15 @@ from mirrord.replication.host.fetcher import SourceFetcher
 
 RETRY_S = 1.0
 LOG_AGAIN_S = 60.0
-"""While mirrord polls, it tries at this interval to read `__consumer_offsets` again, because an administrator may have
-granted the permission."""
+"""How long mirrord polls before it tries again to read `__consumer_offsets`, in seconds. In the meantime, an
+administrator may have granted the permission."""
 LOOK_S = 0.2
 
 log = structlog.get_logger()
 
 
 class GroupSource:
-    """Keeps the newest offset commits of one cluster's groups in `book`, a `GroupBook`."""
+    """Keeps the newest committed offsets of one cluster's groups in `book`, a `GroupBook`."""
 
     def __init__(
         self,
@@ -40,7 +40,8 @@ class GroupSource:
         config: GroupsConfig,
         changed: Callable[[set[str]], None],
     ) -> None:
-        """`changed` is called with the names of the groups with a new commit or a deleted committed offset."""
+        """`changed` is called with the names of the groups that have committed an offset, or whose committed offsets
+        were deleted."""
         self.kind: CommitSource = "starting"
         self.note = ""
         self._filter = GroupFilter(config)
@@ -77,8 +78,8 @@ class GroupSource:
                 await asyncio.sleep(RETRY_S)
 
     async def _follow(self) -> None:
-        """Read `__consumer_offsets` until reading fails or the topic is gone. Raises MayNotRead if the permission is
-        missing."""
+        """Read `__consumer_offsets` until this fails or the topic no longer exists. Raises MayNotRead if the permission
+        to read it is missing."""
         self._log = groups = GroupLog(self._source, self._asks, self._filter.passes, self._take, self._changed)
         try:
             await groups.open(self._view)
@@ -139,8 +140,8 @@ class GroupSource:
 
 
 def values_of(answer: GroupOffsets) -> dict[TopicAndPartition, OffsetValue]:
-    """Convert the offsets of a polled group into the values that records of `__consumer_offsets` hold. The commit time
-    is set to 0, because a broker does not return it to a poll."""
+    """Convert the committed offsets of a polled group into the values of records in `__consumer_offsets`. The commit
+    time is set to 0, because a broker's answer to a poll does not contain it."""
     return {
         place: OffsetValue(each.offset, each.leader_epoch, each.metadata, 0) for place, each in answer.offsets.items()
     }

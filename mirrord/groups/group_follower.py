@@ -42,15 +42,18 @@ from mirrord.runtime.tasks import BackgroundTasks
 
 BUFFER_BYTES = 16 << 20
 ROUND_S = 0.1
-"""Commits that arrive within this time of each other are synced together."""
+"""Delay in seconds between the first new commit and a sync round. All commits that arrive in the meantime are synced in
+the same round."""
 RETRY_S = 1.0
 COUNT_S = 5.0
-"""Interval at which the result of `news` contains the number of positions in each state."""
+"""Minimum interval in seconds at which the result of `GroupSync.news` contains the number of positions in each
+`GroupState`."""
 CHECK_S = 60.0
-"""Interval at which all positions are compared, even if no group has committed. The target may have deleted committed
-offsets in the meantime."""
+"""Interval in seconds at which all positions at both clusters are compared, even if no group has committed. The target
+may have deleted committed offsets in the meantime."""
 FRESH_S = 2.0
-"""Maximum age of the positions in a report. Also the maximum time for which a report waits for a slow cluster."""
+"""A report compares all positions again, unless the last comparison began less than this number of seconds ago. It
+waits at most this number of seconds for the result. If a cluster is slower, the report contains the older positions."""
 
 
 class GroupSync(LeasedWorker):
@@ -62,8 +65,8 @@ class GroupSync(LeasedWorker):
         self._setup = setup
         self._wanted = asyncio.Event()
         self._done = asyncio.Event()
-        """Set when every group that had to be examined has been examined. `_check_again` clears this event and waits
-        for it."""
+        """Set when no group is left to examine. `_check_again` clears this event, requests a new examination, and
+        waits for the event."""
         self._checked = self._clock.monotonic()
         """The monotonic time at which the last comparison of all positions began."""
         self._lanes = Lanes()
@@ -83,8 +86,11 @@ class GroupSync(LeasedWorker):
             self._tasks.start(each)
 
     async def report(self, *, reverse: bool = False) -> GroupsReport:
-        """Return the current positions of all groups, with the lags of these positions at the target. If `reverse` is
-        set, return instead the positions that are synced from the target to the source, without lags."""
+        """Return the current positions of all groups, and the lag of each position at the target.
+
+        With `reverse`, return instead the positions that are synced from the target back to the source. They have no
+        lags.
+        """
         flow = self._setup.flow.name
         if self._parts is None:
             return GroupsReport(flow=flow, at_ms=self._clock.wall_ms(), reverse=reverse, source="starting")
@@ -105,8 +111,8 @@ class GroupSync(LeasedWorker):
     async def _check_again(self, rounds: GroupRounds) -> None:
         """Compare all positions at the two clusters again, unless the last comparison began less than `FRESH_S` ago.
 
-        A report needs this comparison, because a group that consumes at the target changes its position there without
-        any commit at the source.
+        A report needs this comparison, because a group may consume at the target. Its position there then changes
+        without any commit at the source.
         """
         if self._clock.monotonic() - self._checked < FRESH_S:
             return
@@ -138,8 +144,8 @@ class GroupSync(LeasedWorker):
         )
 
     def news(self) -> GroupsNews:
-        """Return the translated positions that have changed since the last call. Every `COUNT_S`, the result also
-        contains the number of positions in each state."""
+        """Return the translated positions that have changed since the last call. At most once in `COUNT_S` seconds, the
+        result also contains the number of positions in each state."""
         if self._parts is None:
             return GroupsNews(self.note)
         now, states = self._clock.monotonic(), None
@@ -148,8 +154,8 @@ class GroupSync(LeasedWorker):
         return GroupsNews(self.note, tuple(self._parts.rounds.take_translated()), states)
 
     def report_all(self) -> None:
-        """Let `news` return every position again. A new caller of `news` does not know what was returned to the
-        previous caller."""
+        """Make the next calls of `news` return every position again. A new caller needs this, because it has not seen
+        the results of earlier calls."""
         if self._parts is not None:
             self._parts.rounds.want_all()
             self._wanted.set()
@@ -163,8 +169,8 @@ class GroupSync(LeasedWorker):
         return next(filter(None, lines), "")
 
     async def close(self) -> None:
-        """Stop following the groups, and close all connections. Commits that were planned but not made are dropped. The
-        next follower plans them again."""
+        """Stop following the groups, and close all connections. Planned commits that were not made yet are dropped. The
+        next group follower of the flow plans them again."""
         await self._leave(self._close_connections)
 
     async def _close_connections(self) -> None:
@@ -172,11 +178,11 @@ class GroupSync(LeasedWorker):
             await self._parts.close()
 
     async def _chart(self, furthest: Mapping[TopicAndPartition, int]) -> Atlas:
-        """Return the offset maps of all lanes as of now. `furthest` holds the highest position of any group in each
+        """Return the current offset maps of all lanes. `furthest` holds the highest position of any group in each
         source partition.
 
-        The resume positions and log ends are taken before the ledger is read. The ledger then explains every record
-        below these positions and log ends.
+        This method first notes the resume positions and log ends, and then reads the ledger to its end. In this order,
+        the ledger contains everything that was decided about the records below these positions and log ends.
         """
         if self._parts is not None and self._parts.crossings is not None:
             return await self._crossed(self._parts.crossings, furthest)
@@ -268,7 +274,7 @@ class _Parts:
         self.pairs = PositionPairs()
         self.back: GroupBack | None = None
         self.target_groups: GroupSource | None = None
-        """Tracks the commits at the target, if `groups.reverse` is set. Otherwise None."""
+        """Tracks the commits at the target. None if `groups.reverse` is not set."""
         closing = [self._fetches.close, self._asks.close]
         if flow.groups.reverse:
             asks, bounds = Asks(self._to, read_committed=True), LaneEnds(self._from, "source")
@@ -283,8 +289,8 @@ class _Parts:
         self.ends = LaneEnds(self._to, "target")
         self._closing = [*closing, self.ends.close]
         self.crossings: Crossings | None = None
-        """Reads the state of the opposite flow, if `groups.both_ways` is set. The opposite flow copies the same topics
-        from the target back to the source, under the same names."""
+        """Reads the state of the opposite flow, which copies the same topics from the target back to the source, under
+        the same names. None if `groups.both_ways` is not set."""
         if flow.groups.both_ways:
             here = LaneEnds(self._from, "source")
             self._closing.append(here.close)

@@ -1,7 +1,8 @@
-"""Translates one flow of MirrorMaker 2 into a flow of mirrord, with MirrorMaker 2's defaults.
+"""Translates one flow of MirrorMaker 2 into a flow of mirrord.
 
-Some of these defaults are weaker than mirrord's: read_uncommitted, and groups that are not synced. In these cases,
-mirrord's default applies unless the file sets the property.
+If the file does not set a property, MirrorMaker 2's default applies, with two exceptions. MirrorMaker 2 also copies
+the records of aborted transactions (`read_uncommitted`), and it does not sync consumer groups. For these two
+properties, mirrord's defaults apply: `read_committed`, and groups are synced.
 """
 
 from typing import Literal
@@ -41,8 +42,8 @@ _DEFAULTS_FROM: dict[str, Literal["source", "target"]] = {"source": "source", "t
 
 
 class FlowReader:
-    """Reads the properties of the flow from one cluster to another. They are set for this flow or at the top of the
-    file."""
+    """Reads the properties of the flow from one cluster to another. A key such as `eu->us.topics` applies to one flow.
+    A key without a prefix, such as `topics`, applies to every flow that has no key of its own."""
 
     def __init__(self, source: PropertiesFile, start: Alias, end: Alias) -> None:
         self._file = source
@@ -50,29 +51,30 @@ class FlowReader:
         self._to = end
 
     def find(self, name: str) -> PropertyValue | None:
-        """Return the value that is set for this flow. If there is none, return the value at the top of the file, or
-        None.
+        """Return the value that is set for this flow, or else the value that is set without a prefix for all flows. If
+        there is neither, return None.
 
-        Former names of the property are considered as well.
+        Former names of the property are accepted as well.
         """
         names = (name, *OLD.get(name, ()))
         return self._file.find(*(f"{self._from}->{self._to}.{each}" for each in names), *names)
 
     @property
     def enabled(self) -> bool:
-        """Whether the flow copies anything, according to the file."""
+        """Whether the file enables the flow. A flow that is not enabled copies nothing."""
         return self._file.boolean(self.find("enabled"), False)
 
     @property
     def emits_heartbeats(self) -> bool:
-        """Whether heartbeats are written to the target. MirrorMaker 2 also writes them for flows that copy nothing."""
+        """Whether heartbeats are written to the target. MirrorMaker 2 writes them even if the flow is not enabled."""
         return self._on("emit.heartbeats", True)
 
     def read(self, name: str, *, reverse: "FlowReader | None") -> FlowConfig:
         """Return the configuration of the flow.
 
-        If the opposite direction is not an enabled flow, `reverse` reads its properties, and its heartbeats are added
-        to this flow. Otherwise, `reverse` is None.
+        `reverse` is the reader of the flow in the opposite direction, if that flow is not enabled. MirrorMaker 2 would
+        still write heartbeats for that flow, to the source of this flow. Therefore this flow writes them in mirrord.
+        `reverse` is None if the opposite flow is enabled.
         """
         for known, rule in CLASSES.items():
             self._file.java_class(self.find(known), known, rule)
@@ -98,7 +100,8 @@ class FlowReader:
         )
 
     def _legacy(self) -> FromMm2Config:
-        """Return where MirrorMaker 2 stored its positions. Its workers use the settings of the target cluster."""
+        """Return the topic in which MirrorMaker 2 stored its positions, and the group of its workers. Both are on the
+        target cluster, so the properties of that cluster apply."""
         topic = self._file.find("offset.storage.topic", f"{self._to}.offset.storage.topic")
         group = self._file.find(f"{self._to}.group.id")
         if topic is None:
@@ -156,7 +159,7 @@ class FlowReader:
         file = self._file
         emitted = file.boolean(self.find("emit.offset-syncs.enabled"), True)
         location: OffsetSyncsOn = file.choice(self.find("offset-syncs.topic.location"), _LOCATION, "source")
-        # The separator of topic names also applies to internal topics, but only if the file sets it.
+        # The separator of the flow also applies to internal topics, unless the file disables this.
         own = file.boolean(self.find("replication.policy.internal.topic.separator.enabled"), True)
         return Mm2RecordsConfig(
             checkpoints=self._on("emit.checkpoints", True),
@@ -169,9 +172,10 @@ class FlowReader:
         )
 
     def _on(self, name: str, default: bool) -> bool:
-        """Return whether `NAME.enabled` is true and the interval `NAME.interval.seconds` is not negative.
+        """Return whether a task of MirrorMaker 2, such as `emit.heartbeats`, is enabled: `NAME.enabled` is true, and
+        the interval `NAME.interval.seconds` is not negative.
 
-        In MirrorMaker 2, a negative interval means never.
+        A negative interval means that MirrorMaker 2 never performs the task.
         """
         on = self._file.boolean(self.find(f"{name}.enabled"), default)
         return on and self._every_ms(f"{name}.interval.seconds", 1) is not None
@@ -180,9 +184,9 @@ class FlowReader:
         return self._every_ms(f"{name}.interval.seconds", 600) if self._on(name, True) else None
 
     def _every_ms(self, name: str, default_s: int) -> int | None:
-        """Return an interval in milliseconds, or None for never.
+        """Return an interval in milliseconds, or None if the file sets a negative interval, which means never.
 
-        An interval of more than a month is reduced to a month.
+        An interval of more than 30 days is reduced to 30 days.
         """
         found = self.find(name)
         seconds = self._file.integer(found, default_s, -_SECONDS, _SECONDS)
@@ -215,7 +219,8 @@ class FlowReader:
             return "."
 
     def _consumer(self, name: str) -> PropertyValue | None:
-        """Return a property of the consumer that reads the source. The order of precedence is that of MirrorMaker 2."""
+        """Return a property of the consumer that reads the source. If the file sets it with several keys, these keys
+        have the same order of precedence as in MirrorMaker 2."""
         flow = f"{self._from}->{self._to}"
         return self._file.find(
             f"{flow}.source.consumer.{name}", f"{self._from}.consumer.{name}", f"{flow}.consumer.{name}"

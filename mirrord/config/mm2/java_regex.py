@@ -1,4 +1,4 @@
-"""Translates the regular expressions of Java into those of Python.
+"""Translates regular expressions from Java's syntax into Python's.
 
 The expressions match names of topics and groups, so most files only use syntax that both languages share. Other syntax
 is translated. Syntax that cannot be translated is refused, so that it is never misinterpreted.
@@ -24,7 +24,8 @@ _CLASSES = {
     "IsAlphabetic": "a-zA-Z",
     "IsDigit": "0-9",
 }
-"""POSIX classes, and Unicode classes restricted to the ASCII characters that Kafka allows in names."""
+"""Named character classes such as `Lower` and `IsDigit`, with their equivalents in Python. Some are POSIX classes, the
+others are Unicode classes. The Unicode classes are limited to ASCII, because Kafka allows only ASCII in topic names."""
 _TOKEN = re.compile(
     r"(?P<quote>\\Q(?P<quoted>.*?)(?:\\E|$))"
     r"|(?P<property>\\(?P<sign>[pP])(?:\{(?P<name>\w+)\}|(?P<letter>\w)))"
@@ -44,7 +45,7 @@ _REFUSED = {"\\G", "\\X", "\\R", "\\N", "\\H", "\\V", "\\v", "\\c", "\\E"}
 def python_regex(java: str) -> str:
     """Return the equivalent expression in Python's syntax.
 
-    Raises ValueError if there is no equivalent or the expression is invalid. The message says what is allowed.
+    Raises ValueError if there is no equivalent, or if the expression is invalid. The message says what is allowed.
     """
     translated = _Translator(java).run()
     try:

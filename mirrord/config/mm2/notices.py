@@ -1,5 +1,5 @@
-"""Notices about properties that are not translated. Such a property has no meaning in mirrord, is ignored by
-MirrorMaker 2 as well, or is unknown."""
+"""Notices about properties of an mm2.properties file that are not translated. Such a property has no meaning in
+mirrord, is ignored by MirrorMaker 2 as well, or is unknown."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal
@@ -19,7 +19,7 @@ _FLOW = (*BECOMES, *_OLD)
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """A notice for operators, in one line. It is about a property, which may occur several times in the file, or about
+    """A one-line notice for operators. It concerns either one property, which may occur several times in the file, or
     the whole file."""
 
     kind: NoticeKind
@@ -28,7 +28,7 @@ class Notice(msgspec.Struct, frozen=True):
     text: str
 
     def of(self, file_name: str) -> str:
-        """Return the notice as one line with the file name and the line numbers."""
+        """Return the notice as one line of text, with the file name and the line numbers of the property."""
         if not self.lines:
             return f"{file_name}: {self.text}"
         others = f" (also in line {', '.join(map(str, self.lines[1:]))})" if self.lines[1:] else ""
@@ -38,7 +38,7 @@ class Notice(msgspec.Struct, frozen=True):
 def notices(
     source: PropertiesFile, aliases: Sequence[Alias], flows: Sequence[tuple[Alias, Alias]]
 ) -> tuple[Notice, ...]:
-    """Return all notices in the order of the file. `flows` are the enabled flows, as pairs of source and target."""
+    """Return all notices, sorted by line number. `flows` are the enabled flows, as pairs of source and target."""
     found: dict[tuple[str, str], Notice] = {}
     for entry in source.entries.values():
         parts = locate(entry.key, aliases)
@@ -66,8 +66,8 @@ def notices(
 
 
 def _stronger(source: PropertiesFile) -> Iterator[Notice]:
-    """Yield a remark if mirrord's default is stronger than MirrorMaker 2's for properties that the file does not
-    set."""
+    """Yield a remark about the properties whose defaults give a stronger guarantee in mirrord than in MirrorMaker 2.
+    Only properties that the file does not set are included."""
     held = [
         setting
         for name, setting in (("isolation.level", 'isolation = "read_committed"'), (_GROUPS, 'groups.mode = "follow"'))
@@ -81,8 +81,8 @@ def _stronger(source: PropertiesFile) -> Iterator[Notice]:
 def _verdict(
     parts: PropertyLocation, source: PropertiesFile, flows: Sequence[tuple[Alias, Alias]]
 ) -> tuple[NoticeKind, str] | None:
-    """Return the kind and the text of the notice about a property. Return None if the property is used, or if it
-    belongs to a flow that is not enabled."""
+    """Return the kind and the text of the notice about a property. Return None if no notice is needed, for example
+    because the property is used."""
     if len(parts.clusters) == 2 and parts.clusters not in flows:
         return None if _is_known(parts) else ("unknown", "")
     if len(parts.clusters) == 1 and not any(parts.clusters[0] in flow for flow in flows):

@@ -1,5 +1,5 @@
-"""Reads the values of an mm2.properties file: finds them by key, replaces expressions, converts the values and collects
-every fault."""
+"""Reads the values of an mm2.properties file: finds them by key, replaces expressions such as `${env:NAME}`, converts
+the values, and collects every fault."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,8 +18,8 @@ _HIDDEN = ("password", "secret", "jaas", "keystore.key", "certificate")
 
 
 class PropertyValue(NamedTuple):
-    """One value of the file. `raw` is the value as it is written, possibly with expressions such as `${env:NAME}`. In
-    `text`, the expressions are replaced."""
+    """One value of the file. `raw` is the value as it is written in the file, possibly with expressions such as
+    `${env:NAME}`. In `text`, the expressions are replaced, unless `PropertiesFile.find_secret` returned the value."""
 
     key: str
     line: int
@@ -57,10 +57,11 @@ class PropertiesFile:
         return None
 
     def find_secret(self, *keys: str) -> PropertyValue | None:
-        """Return the value of the first of these keys that the file contains, without replacing expressions; None if
-        there is none.
+        """Return the value of the first of these keys that the file contains. Return None if the file contains none of
+        them.
 
-        A secret to which an expression refers need not exist yet, so `text` is the value as it is written.
+        An expression in the value is not replaced, because the secret that it names may not exist yet. Therefore `text`
+        is the value as it is written in the file.
         """
         key = next((key for key in keys if key in self.entries), None)
         if key is None:
@@ -72,7 +73,7 @@ class PropertiesFile:
     def expand(self, key: str, text: str) -> str | None:
         """Return the text with its expressions replaced.
 
-        If an expression cannot be replaced, record a fault of the key and return None.
+        If an expression cannot be replaced, record a fault for the key and return None.
         """
         try:
             return self.providers.expand(text)
@@ -81,9 +82,12 @@ class PropertiesFile:
             return None
 
     def secret(self, value: PropertyValue, option: str | None = None, raw: str | None = None) -> Secret:
-        """Return a reference to the value, or to one option within it.
+        """Return a reference to the value or, with `option`, to one option of the value. The value is then a
+        `sasl.jaas.config`, and `raw` is the option as it is written in the file.
 
-        `raw` is the option as it is written in the file.
+        If the value or the option is a single expression such as `${env:NAME}`, the reference names what the expression
+        names. Otherwise, the reference names the key of this properties file. This is also the case if `raw` is None
+        although `option` is given.
         """
         expression = self.providers.whole(value.raw if raw is None else raw)
         if expression is not None and (option is None or raw is not None):
@@ -103,7 +107,7 @@ class PropertiesFile:
             return Secret(reference)
 
     def fault(self, key: str, message: str) -> None:
-        """Record a fault of a key, with the file name and the line number."""
+        """Record a fault for a key, with the file name and the line number."""
         entry = self.entries.get(key)
         where = f"{self.file_name}:{entry.line}" if entry else self.file_name
         line = f"{where}: {key}: {message}"
@@ -111,7 +115,7 @@ class PropertiesFile:
             self._faults.append((entry.line if entry else 0, line))
 
     def wrong(self, value: PropertyValue, allowed: str) -> None:
-        """Record that a value is not allowed. `allowed` says what is allowed instead."""
+        """Record a fault for a value that is not allowed. `allowed` says what is allowed instead."""
         hidden = any(part in value.key for part in _HIDDEN)
         self.fault(value.key, f"found {'***' if hidden else chr(34) + value.text + chr(34)}; allowed: {allowed}")
 
@@ -125,7 +129,8 @@ class PropertiesFile:
     # Conversions of values.
 
     def boolean(self, value: PropertyValue | None, default: bool) -> bool:
-        """Return the value `true` or `false`, in any case, as a bool; `default` if there is none."""
+        """Return the value `true` or `false` as a bool. Upper and lower case are equivalent. Without a value, return
+        `default`."""
         if value is None:
             return default
         found = {"true": True, "false": False}.get(value.text.lower())
@@ -135,7 +140,7 @@ class PropertiesFile:
         return found
 
     def integer(self, value: PropertyValue | None, default: int, low: int, high: int) -> int:
-        """Return the value as a whole number within [low, high]; `default` if there is none."""
+        """Return the value as a whole number within [low, high]. Without a value, return `default`."""
         if value is None:
             return default
         try:
@@ -148,7 +153,8 @@ class PropertiesFile:
         return number
 
     def choice(self, value: PropertyValue | None, known: Mapping[str, T], default: T) -> T:
-        """Return the meaning of the value, which must be one of the known names; `default` if there is no value."""
+        """Return what `known` contains for the value. Record a fault if `known` does not contain the value. Without a
+        value, return `default`."""
         if value is None:
             return default
         if value.text not in known:
@@ -160,7 +166,7 @@ class PropertiesFile:
         return known[value.text]
 
     def items(self, value: PropertyValue | None, default: tuple[T, ...], convert: Convert[T]) -> tuple[T, ...]:
-        """Return the converted items of a comma-separated list; `default` if there is no value."""
+        """Return the converted items of a comma-separated list. Without a value, return `default`."""
         if value is None:
             return default
         found: list[T] = []
@@ -172,8 +178,8 @@ class PropertiesFile:
         return tuple(found)
 
     def java_class(self, value: PropertyValue | None, name: str, rule: JavaClass) -> str | None:
-        """Return the named Java class if mirrord has a built-in equivalent. For any other class, record a fault that
-        names the replacement, and return None."""
+        """Return the name of the Java class if mirrord has a built-in equivalent of the class. For any other class,
+        record a fault that describes a replacement, and return None."""
         if value is None or not value.text:
             return None
         if value.text in rule.known:

@@ -1,5 +1,5 @@
-"""Splits a key of mm2.properties into its parts: the clusters to which it applies, the client, and the name of the
-property."""
+"""Splits a key of mm2.properties into its parts: the clusters to which it applies, the Kafka client that it
+configures, and the name of the property. Example: `eu->us.source.consumer.isolation.level`."""
 
 from collections.abc import Sequence
 
@@ -22,22 +22,23 @@ _NO_CLIENT = (
     "source.cluster.alias",
     "target.cluster.alias",
 )
-"""Names that begin like the properties of a client, but do not belong to a client."""
+"""Properties whose names begin with the prefix of a client, although they do not configure a client."""
 
 
 class PropertyLocation(msgspec.Struct, frozen=True):
-    """The parts of a key: the clusters to which it applies, the client, and the name of the property."""
+    """The parts of a key: the clusters to which it applies, the Kafka client that it configures, and the name of the
+    property."""
 
     clusters: tuple[Alias, ...]
-    """The clusters to which the property applies. An empty tuple means all clusters: the property is at the top of the
-    file. One alias means that cluster. Two aliases mean the flow from the first cluster to the second."""
+    """The clusters that the key names. If it names none, the property applies to all clusters and flows. One alias
+    means that cluster. Two aliases mean the flow from the first cluster to the second."""
     client: str
-    """The prefix of a client, such as `consumer.` or `source.consumer.`; empty if the property belongs to no client."""
+    """The prefix of a client, such as `consumer.` or `source.consumer.`. Empty if the key configures no client."""
     name: str
 
     @property
     def prefix(self) -> str:
-        """The part of the key that names the clusters, with its final dot; empty if the key names none."""
+        """The part of the key that names the clusters, including the dot after it. Empty if the key names none."""
         return f"{'->'.join(self.clusters)}." if self.clusters else ""
 
 

@@ -1,8 +1,8 @@
 """Maps each property of MirrorMaker 2's dedicated mode to its translation, or to the reason why it has no meaning in
 mirrord.
 
-The property names are those of Kafka 4.3. They belong to MirrorMaker 2's connectors, to Connect's workers and REST
-interface, and to the consumer, producer and admin client.
+The property names are those of Kafka 4.3: the properties of MirrorMaker 2's connectors, of Connect's workers and REST
+interface, and of the consumer, the producer and the admin client.
 """
 
 import msgspec
@@ -52,15 +52,15 @@ BECOMES: dict[str, str] = {
     "header.converter": "(built in)",
     "config.providers": "references to secrets",
 }
-"""The keys of conf.toml that replace the properties of a flow. At the top of the file, such a property applies to all
-flows."""
+"""The properties of a flow, each with the key of conf.toml that replaces it. Without a prefix such as `eu->us.`, such
+a property applies to all flows."""
 
 OLD: dict[str, tuple[str, ...]] = {
     "topics.exclude": ("topics.blacklist",),
     "groups.exclude": ("groups.blacklist",),
     "config.properties.exclude": ("config.properties.blacklist", "sync.topic.configs.exclude"),
 }
-"""Alternative names of properties: former names, and names that are often used by mistake."""
+"""Other names under which a property may be set: former names, and a name that is often used by mistake."""
 
 SECURITY: dict[str, str] = {
     "bootstrap.servers": "bootstrap",
@@ -89,12 +89,12 @@ SECURITY: dict[str, str] = {
     "ssl.keystore.certificate.chain": "security.certificate",
     "ssl.key.password": "security.key_password",
 }
-"""The keys of conf.toml that replace the properties of a cluster. At the top of the file, such a property applies to
-all clusters."""
+"""The properties of a cluster, each with the key of conf.toml that replaces it. Without a prefix such as `eu.`, such a
+property applies to all clusters."""
 
 SOURCE_CONSUMER = {"isolation.level": "isolation", "auto.offset.reset": "start"}
-"""The keys of conf.toml that replace properties of the consumer of the source. Other properties of this consumer have
-no meaning in mirrord."""
+"""The properties of the consumer that reads the source, each with the key of conf.toml that replaces it. Other
+properties of this consumer have no meaning in mirrord."""
 
 
 class JavaClass(msgspec.Struct, frozen=True):

@@ -1,8 +1,8 @@
-"""Translates the client settings of one cluster into its `bootstrap` and `security`.
+"""Translates the client settings of one cluster into the keys `bootstrap` and `security` of the cluster.
 
-In MirrorMaker 2, each client of a cluster has separate settings. In mirrord, there is one identity for each cluster.
-The value of the cluster itself takes precedence over the values of its clients. These take precedence over the value at
-the top of the file.
+In MirrorMaker 2, the consumer, the admin client and the producer of a cluster can have different settings. mirrord has
+one identity for each cluster. For a property of the cluster `eu`, the first of these keys that the file contains
+applies: `eu.NAME`, `eu.consumer.NAME`, `eu.admin.NAME`, `eu.producer.NAME`, `NAME`.
 """
 
 from collections.abc import Mapping
@@ -77,12 +77,12 @@ class ClusterReader:
         return ClusterConfig(bootstrap=self._bootstrap(), security=self._security())
 
     def find(self, name: str) -> PropertyValue | None:
-        """Return the value of a property for this cluster, or None if there is none."""
+        """Return the value of a property for this cluster, or None if the file does not set it."""
         return self._file.find(*self._keys(name))
 
     def find_secret(self, name: str) -> PropertyValue | None:
-        """Return the value of a property for this cluster without replacing expressions, because it may refer to a
-        secret."""
+        """Return the value of a property for this cluster, or None if the file does not set it. Expressions in the
+        value are not replaced, because they may refer to secrets."""
         return self._file.find_secret(*self._keys(name))
 
     def _keys(self, name: str) -> list[str]:
@@ -200,13 +200,15 @@ class ClusterReader:
         }
 
     def _plain(self, jaas: PropertyValue | None, entry: JaasEntry, option: str) -> str | None:
-        """Return an option of a JAAS entry that is not a secret."""
+        """Return the value of one option of a JAAS entry. Only used for options that are not secrets, such as the user
+        name."""
         if jaas is None or option not in entry.options:
             return None
         return self._file.expand(jaas.key, entry.options[option])
 
     def _option(self, jaas: PropertyValue, entry: JaasEntry, option: str) -> Secret | None:
-        """Return a reference to one option of a JAAS entry. The option may be a secret, so its value is not read."""
+        """Return a reference to one option of a JAAS entry. The option is a secret, so the result does not contain its
+        value."""
         if option not in entry.options:
             return None
         whole = self._file.providers.whole(jaas.raw) is not None

@@ -1,4 +1,5 @@
-"""The entry point of the package: translates the text of an mm2.properties file into a `Config` and notices."""
+"""Translates the text of an mm2.properties file into a `Config` and notices. This module is the entry point of the
+package."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -24,7 +25,8 @@ class TranslatedConfig(NamedTuple):
 def translate(text: str, file_name: str) -> TranslatedConfig:
     """Return the equivalent configuration with the enabled flows and their clusters.
 
-    Raises ConfigError with all faults: wrong values, Java classes without equivalent, secrets that cannot be found.
+    Raises ConfigError with all faults, such as wrong values, Java classes without an equivalent in mirrord, and
+    expressions that cannot be resolved.
     """
     source = PropertiesFile(text, file_name)
     aliases = _aliases(source)
@@ -69,7 +71,8 @@ def _aliases(source: PropertiesFile) -> tuple[Alias, ...]:
 def _name(start: Alias, end: Alias, flows: Sequence[FlowConfig]) -> str:
     """Return a flow name such as `eu-us`.
 
-    The names of two flows could be equal if aliases contain dashes. In this case, more dashes are used.
+    Aliases may contain dashes, so two flows could get the same name. The later flow then gets more dashes between its
+    aliases, such as `eu--us`.
     """
     dashes = "-"
     while any(flow.name == f"{start}{dashes}{end}" for flow in flows):
