@@ -3,7 +3,7 @@
 
 A caller that knows the positions of groups passes them to `record`, as often as necessary. Once per interval, the
 changed positions are written. A position is written only after the target has acknowledged the records before it. The
-topic is read before the first write, because a new checkpoint must not be lower than the previous checkpoint of its
+topic is read before the first write, because a new checkpoint must be compared with the previous checkpoint of its
 group and partition.
 """
 

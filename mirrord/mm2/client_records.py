@@ -55,7 +55,7 @@ class Mm2Upkeep:
         self._failed: dict[str, str] = {}
 
     def see(self, discovered: Discovered) -> None:
-        """Update the topics and lanes for which records are written, from the newest result of discovery."""
+        """Update the topics and lanes for which records are written, from the newest result of topic discovery."""
         apart = {copy for topic, copy in discovered.names.items() if not self._is_named(topic, copy)}
         self._apart = tuple(sorted(apart))
         lanes = [lane for lane in discovered.lanes if lane.target_topic not in apart] if apart else discovered.lanes

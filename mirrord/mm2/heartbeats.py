@@ -22,7 +22,7 @@ from policies.mm2_names import HEARTBEATS
 
 RETRY_S = 5.0
 CLOCKS_S = 10.0
-"""Interval between two requests for the time of each cluster, in seconds."""
+"""Interval in seconds at which each cluster is asked for its time."""
 
 
 class Heartbeats:

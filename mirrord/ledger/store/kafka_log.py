@@ -18,8 +18,8 @@ class KafkaLog:
     def __init__(
         self, flow: str, cluster: ClusterConfig, *, deadline_seconds: float = DEADLINE_SECONDS, alone: bool = False
     ) -> None:
-        """Create the log without connecting. `alone` says that the flow has no state topic. Such a ledger can only be
-        read if no entry was removed from it."""
+        """Create the log without connecting. `alone` says that the flow has no state topic, and therefore no
+        snapshots. Its ledger can be read only if no entry was deleted from it."""
         self._alone = alone
         self._topics = LedgerTopics(flow, cluster, deadline_seconds, alone=alone)
         self._ledger = PartitionReader(self._topics, self._topics.ledger, compacted=False)
@@ -38,7 +38,8 @@ class KafkaLog:
         return self._state.position
 
     async def open(self, *, create: bool, again: bool = False) -> None:
-        """Find or create the two topics, and connect. With `again`, also create a ledger topic that was deleted."""
+        """Find or create the two topics, and connect. A ledger topic that was deleted is created again only with
+        `again`."""
         try:
             await self._topics.find(create=create, again=again)
         except BaseException:
@@ -46,11 +47,11 @@ class KafkaLog:
             raise
 
     async def ends(self) -> LogEnds:
-        """Return the ends of both topics, as their leaders report them."""
+        """Return the bounds of the ledger topic and the end of the state topic, as their leaders report them."""
         return (await self._topics.ends())[0]
 
     async def epoch_end(self, leader_epoch: int) -> int:
-        """Return the end of a leader epoch of the ledger topic, as its leader reports it."""
+        """Return the end offset of a leader epoch of the ledger topic, as the leader of the topic reports it."""
         return await self._topics.epoch_end(leader_epoch)
 
     async def load_state(self) -> AsyncIterator[StateRow]:
@@ -81,7 +82,7 @@ class KafkaLog:
         return read
 
     async def prepare(self) -> None:
-        """Connect the writers of both topics in advance."""
+        """Open the connections on which `append` and `save` write, so that their first calls are not delayed."""
         await asyncio.gather(self._entries.prepare(), self._rows.prepare())
 
     async def append(self, values: Sequence[bytes]) -> Sequence[int]:

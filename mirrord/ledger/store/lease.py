@@ -1,21 +1,28 @@
-"""The lease of a flow: who may write, until when, and from when on a former holder can no longer write.
+"""The lease of a flow: who may write, until when, and when a former holder can no longer write.
 
-Clocks of different processes are never compared. The holder measures the lease from the time before it sent a renewal.
-All other processes measure it from the time at which they saw the renewal. The lease therefore ends for its holder
-before it ends for the others. A renewal may be acknowledged although another daemon has taken the flow in the meantime.
-It takes effect only if the ledger, read to its end afterwards, still shows the lease.
+Clocks of different processes are never compared. The holder measures the lease from the moment just before it sent a
+renewal. All other processes measure it from the later moment at which they saw the renewal. The lease therefore ends
+for its holder before it ends for the others.
 
-A renewal that was sent before a `LeaseTaken` may remain valid for its sender until its time is over. A daemon that
-takes the flow therefore keeps in `settled_from` the time from which on no writer under an older lease can still write.
-From that time on, its renewals say so (`LeaseRenewed.settled`). Lanes wait according to the times of the former holder,
-which `LaneTaken` contains (`FlowSetup.barrier_s`).
+A renewal may be acknowledged although another daemon has taken the lease in the meantime. After each renewal, the
+holder therefore reads the ledger to its end. The renewal takes effect only if no other lease was taken.
 
-A daemon on Ray outlives the process of its supervisor. The process that replaces it appends `LeaseContinued` and
-continues under the same epoch, so the writers under the lease are not affected. If an earlier process of the daemon was
-thought dead but still runs, it is superseded.
+Each new lease begins with the fact `LeaseTaken` and has a higher epoch than the previous lease. A former holder may
+have renewed its lease just before this fact, and then still considers its lease valid until the renewed time has
+passed. The new holder therefore keeps in `settled_from` the time after which no writer under an older lease can still
+write. After this time, `LeaseRenewed.settled` is true in its renewals.
 
-Only the renewals of the holder are recorded. Whether the replicators of a lease are alive has no effect on the lease. A
-dead holder is replaced even if its replicators keep running, and they read in the ledger that it was replaced.
+If the previous replicator of a lane has not left cleanly, the lane waits until that replicator can no longer write. The
+length of this barrier depends on the lease time and the request timeout of the previous replicator. The fact
+`LaneTaken` contains both times (`FlowSetup.barrier_s`).
+
+On Ray, a daemon continues when the process of its supervisor dies, because Ray starts another process for it. The new
+process appends `LeaseContinued` and works under the same lease epoch, so the writers under the lease are not affected.
+Ray may also replace a process that it wrongly considers dead. That process is then superseded: it must end.
+
+The lease depends only on the renewals of its holder, not on whether the replicators are alive. If the holder dies,
+another daemon takes the lease even if the holder's replicators still run. These replicators read the new lease in the
+ledger and can no longer write.
 """
 
 import asyncio
@@ -49,16 +56,16 @@ class Superseded(MirrordError):
 class LeaseKeeper:
     """Takes, renews and releases the lease of one flow for this process.
 
-    The daemon calls `acquire`. Every other process that works under the lease calls `join`. From then on, the keeper
-    follows the lease in the background. Immediately before each write, a writer checks that `clock.monotonic() <
-    valid_until`, with the clock of this keeper.
+    The daemon calls `acquire`. From then on, the keeper renews the lease in the background. Every other process that
+    works under the lease calls `join`. Its keeper regularly checks in the ledger that no other lease was taken.
+    Immediately before each write, a writer checks `is_valid`.
     """
 
     def __init__(
         self, store: LedgerStore, holder: Holder, ttl_ms: int, clock: Clock, *, held_before: bool = False
     ) -> None:
-        """Begin without a lease. `held_before` says that this process has held the lease before. If another process of
-        its daemon holds the lease now, that process was started later."""
+        """Begin without a lease. `held_before` says that an earlier keeper of this process has held the lease. If the
+        lease now belongs to another process of the same daemon, that process has superseded this one."""
         self.epoch = 0
         """The epoch of the lease under which this process works; 0 before `acquire` and `join`."""
         self.valid_until = NEVER
@@ -78,8 +85,8 @@ class LeaseKeeper:
         """The number of this process among the processes of its daemon that have held this lease; 0 before
         `acquire`."""
         self.superseded = asyncio.Event()
-        """Set when another process of the same daemon has continued the lease. This process must not end any
-        replicators then."""
+        """Set when another process of the same daemon has continued the lease. From then on, this process must not
+        end any replicators, because they belong to the other process."""
         self._store = store
         self._holder = holder
         self._ttl_ms = ttl_ms
@@ -127,8 +134,8 @@ class LeaseKeeper:
                 await self._clock.sleep(self._ttl_ms / 1000 / RENEWALS_PER_TTL)
 
     async def join(self, epoch: int) -> None:
-        """Work under the lease of this epoch. This process may write as soon as the ledger, read to its end, shows the
-        same lease."""
+        """Work under the lease with this epoch, which the daemon holds. This process may write once it has read the
+        ledger to its end and has found no later lease there."""
         self.epoch = epoch
         with suppress(LedgerUnavailable):
             await self._renew()
@@ -148,8 +155,8 @@ class LeaseKeeper:
         await self._stop()
 
     async def _until_free(self) -> None:
-        """Wait until the current lease is released, its holder is dead, or the holder was silent for the length of the
-        lease."""
+        """Wait until the current lease is released, its holder is dead, or its holder has not renewed it for the
+        length of the lease."""
         while not self._is_free() and not self._is_own:
             state = self._store.state
             self._sign.clear()
@@ -157,8 +164,8 @@ class LeaseKeeper:
             if silence > 0:
                 await self._wait(min(silence, LOOK_SECONDS))
                 continue
-            # Renewals may have arrived while this process was suspended. The ledger must be read before the holder
-            # counts as silent.
+            # Renewals may have arrived while this process was suspended. The ledger must be read before the lease
+            # counts as expired.
             epoch, seen = state.lease_epoch, self._seen
             await self._store.read_to_end()
             if (self._store.state.lease_epoch, self._seen) == (epoch, seen):
@@ -166,12 +173,12 @@ class LeaseKeeper:
 
     @property
     def _is_own(self) -> bool:
-        """Whether a process of this daemon holds the lease, either this process or one that has died."""
+        """Whether this daemon holds a lease of the configured length. The process that took the lease may have died."""
         state = self._store.state
         return self._is_of_daemon(state.holder) and not state.released and state.ttl_ms == self._ttl_ms
 
     async def _continue(self) -> bool:
-        """Continue the lease of this daemon, and return whether there is one. Raises Superseded."""
+        """Continue the lease of this daemon if it holds one, and return whether this succeeded. Raises Superseded."""
         state = self._store.state
         if self._held_before and self._is_of_daemon(state.holder) and state.holder != self._holder:
             self.superseded.set()
@@ -275,7 +282,7 @@ class LeaseKeeper:
 
     async def _renew(self) -> None:
         if self._took and not self.is_valid:
-            # This process was silent for so long that another daemon may have taken the flow or rebuilt its ledger.
+            # The lease of this process has expired, so another daemon may have taken the flow or rebuilt its ledger.
             await self._store.read_to_end()
             if self.lost.is_set():
                 return
@@ -288,7 +295,7 @@ class LeaseKeeper:
             self.valid_until = max(self.valid_until, sent + state.ttl_ms / 1000)
 
     def _too_slow(self, began: float) -> str:
-        """Return a text if a successful renewal came too late to take effect; otherwise an empty string."""
+        """Return a message if a renewal succeeded too late to take effect, or else an empty string."""
         took, ttl_s = self._clock.monotonic() - began, self._ttl_ms / 1000
         if self.lost.is_set() or took < ttl_s:
             return ""
@@ -338,8 +345,8 @@ class LeaseKeeper:
             self._see(state)
 
     def _is_rival(self, fact: LeaseContinued) -> bool:
-        """Return whether this fact is from another process of this daemon. That process has continued the lease
-        although this process is still running."""
+        """Return whether this fact shows that another process of this daemon has continued the lease, although this
+        process is still running."""
         return self._is_of_daemon(fact.holder) and fact.holder != self._holder
 
     def _see(self, state: FlowState) -> None:

@@ -28,7 +28,7 @@ class SeenLease:
         self._seen = 0.0
 
     def follow(self, store: LedgerStore) -> None:
-        """Watch the renewals in a ledger that was just opened."""
+        """Watch the renewals in a ledger that has just been opened."""
         self._seen = self._clock.monotonic()
         store.on_record(self._take)
 

@@ -48,11 +48,11 @@ class LeasedWorker:
         self._tasks = tasks
 
     async def until_lost(self) -> None:
-        """Wait until another daemon has the lease. This worker can do no more work then."""
+        """Wait until another daemon has taken the lease. This worker can do no more work after that."""
         await self._lease.lost.wait()
 
     async def _join(self, lease_epoch: int) -> None:
-        """Read the ledger to its end, and join the lease of this epoch.
+        """Read the ledger to its end, and join the lease with this epoch.
 
         The daemon has created the ledger, so a worker never creates one. Raises LedgerMissing, LedgerUnavailable,
         LedgerCorrupt and LedgerWentBack.

@@ -57,16 +57,16 @@ class LedgerLog(Protocol):
         ...
 
     async def open(self, *, create: bool) -> None:
-        """Connect to both topics. If a topic is missing, create it with `create`, or else raise LedgerMissing."""
+        """Connect to both topics. If a topic is missing, either create it (`create` is true) or raise LedgerMissing."""
         ...
 
     async def ends(self) -> LogEnds:
-        """Return the bounds of both topics, as their leaders report them."""
+        """Return the bounds of the ledger topic and the end of the state topic, as their leaders report them."""
         ...
 
     async def epoch_end(self, leader_epoch: int) -> int:
-        """Return the end of this leader epoch of the ledger topic, as the leader reports it. Return -1 if the leader
-        does not know the epoch."""
+        """Return the end offset of a leader epoch of the ledger topic, as the leader of the topic reports it. Return
+        -1 if the leader does not know the epoch."""
         ...
 
     def load_state(self) -> AsyncIterator[StateRow]:
@@ -91,7 +91,7 @@ class LedgerLog(Protocol):
         ...
 
     async def prepare(self) -> None:
-        """Prepare `append` and `save`, so that their first calls are not delayed. Errors are not raised."""
+        """Prepare `append` and `save`, so that their first calls are not delayed. This method raises no errors."""
         ...
 
     async def append(self, values: Sequence[bytes]) -> Sequence[int]:

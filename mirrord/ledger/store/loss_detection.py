@@ -1,5 +1,9 @@
-"""Detects that a ledger has lost entries or that its topic is a different topic. The proof is saved in the state topic,
-so that later starts find it."""
+"""Detects that a ledger topic has lost entries or was deleted and created again.
+
+The state topic records ends of the ledger: how far it was known to extend at some moment (`LedgerEnd`). A recorded end
+proves a loss if the ledger later does not contain all entries below it. The recorded end that proves a loss is saved in
+the state topic, so that later starts also detect the loss.
+"""
 
 import asyncio
 from collections.abc import Iterable
@@ -31,14 +35,14 @@ class LedgerWatch:
         self._lost: LedgerEnd | None = None
         """The recorded end that proves a loss; None if no loss was found."""
         self._verified = -1
-        """The newest leader epoch for which the existence of all entries read so far was confirmed."""
+        """The newest leader epoch at which a check has found no loss. The same epoch is not checked again."""
         self._lease_epoch = 0
         self._grants: tuple[tuple[LaneId, int], ...] = ()
 
     @property
     def known(self) -> LedgerEnd | None:
-        """How far the ledger was known to extend; None if it has not been read. If a loss was found, the recorded end
-        that proves it."""
+        """The end of the part of the ledger that was read. Before the ledger is read, the value of `remembered`. After
+        a loss was found, the recorded end that proves the loss."""
         if self._lost is not None:
             return self._lost
         return self._evidence.read if self._evidence is not None else self.remembered
@@ -87,8 +91,8 @@ class LedgerWatch:
                 self.lose(f"lacks grant {grant} of {name}, under which the state topic was written")
 
     async def ends(self, acknowledged: int) -> LogEnds:
-        """Return the bounds of both topics. The ledger must extend at least to `acknowledged`, the end of this store's
-        acknowledged appends."""
+        """Return the bounds of the ledger topic and the end of the state topic. The ledger must extend at least to
+        `acknowledged`, the end of this store's acknowledged appends."""
         evidence = self._evidence
         if evidence is None:
             raise RuntimeError("the store is not open")
@@ -128,19 +132,19 @@ class LedgerWatch:
         self.lose(f"lost an entry that was acknowledged at offset {offset}", proof)
 
     def lose(self, what: str, proof: LedgerEnd | None = None) -> NoReturn:
-        """Raise LedgerWentBack. `what` describes the loss, and `proof` proves it. By default, the proof is the end of
-        the part of the ledger that was read."""
+        """Raise LedgerWentBack. `what` describes the loss, and `proof` is the recorded end that proves it. By default,
+        this is the end of the part of the ledger that was read."""
         self.note_loss(proof)
         raise went_back(self._log.topic, what)
 
     def note_loss(self, proof: LedgerEnd | None = None) -> None:
-        """Record that the ledger has lost facts."""
+        """Remember that the ledger has lost entries, with the recorded end that proves it (`lose`)."""
         if self._lost is None:
             self._lost = proof if proof is not None else self.known
 
     async def keep_proof(self) -> None:
-        """Save the proof of a loss to the state topic. Do nothing if the recorded end already proves the loss, or if it
-        names another ledger."""
+        """Save the recorded end that proves a loss to the state topic. Retry until this succeeds. Do nothing if the
+        state topic already records an end that proves the loss, or an end of another ledger topic."""
         lost, saved = self._lost, self._saved
         if lost is None or (saved is not None and (covers(saved, lost) or saved.topic_id != lost.topic_id)):
             return
@@ -157,7 +161,8 @@ class LedgerWatch:
                 return
 
     async def _is_another(self, recorded: LedgerEnd) -> bool:
-        """Return whether the ledger topic of a recorded end was deleted."""
+        """Return whether the ledger topic to which a recorded end belongs no longer exists. A topic that was created
+        again under the same name is another topic."""
         try:
             return (await self._log.ends()).topic_id != recorded.topic_id
         except LedgerGone:

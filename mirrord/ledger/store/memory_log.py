@@ -17,7 +17,7 @@ TOPIC_ID = TopicId("memory-ledger")
 
 
 class Fault(Enum):
-    """The kind of a fault that a test injects into one request."""
+    """A kind of fault that a test injects into one request."""
 
     FAILS = "it has no effect, and fails"
     ANSWER_LOST = "it takes effect, and fails"
@@ -32,12 +32,12 @@ class MemoryLedger:
     topic_id: TopicId = TOPIC_ID
     start: int = 0
     entries: list[bytes | None] = field(default_factory=list[bytes | None])
-    """The entries of the ledger topic, from offset `start` on."""
+    """The entries of the ledger topic. The first one is at offset `start`."""
     rows: list[StateRow | None] = field(default_factory=list[StateRow | None])
     """The records of the state topic, by offset. None stands for a record that compaction has removed."""
     epoch_starts: dict[int, int] = field(default_factory=lambda: {0: 0})
     append_faults: deque[Fault | None] = field(default_factory=deque[Fault | None])
-    """The faults for the next appends, one for each. None means that the append succeeds."""
+    """The faults for the next appends, with one element for each append. None means that the append succeeds."""
     save_faults: deque[Fault | None] = field(default_factory=deque[Fault | None])
     delete_faults: deque[Fault | None] = field(default_factory=deque[Fault | None])
     is_reachable: bool = True
@@ -47,7 +47,8 @@ class MemoryLedger:
         default_factory=list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]
     )
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    """The lock that protects the data. Jobs keep their lease in a separate thread with another event loop."""
+    """The lock that protects `version` and `_waiting`. An audit or a compaction keeps its own lease in a separate
+    thread with another event loop, so two threads may use the ledger."""
     _late: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     _released: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -150,14 +151,14 @@ class MemoryLog:
 
     @property
     def state_position(self) -> int:
-        """The number of records of the state topic that were read."""
+        """The offset in the state topic up to which `load_state` and `read` have read."""
         return self._state_position
 
     async def open(self, *, create: bool) -> None:
         """Do nothing. The topics always exist."""
 
     async def ends(self) -> LogEnds:
-        """Return the bounds of both topics."""
+        """Return the bounds of the ledger topic and the end of the state topic."""
         await self._answer()
         ledger = self._ledger
         return LogEnds(ledger.topic_id, ledger.start, ledger.end, max(ledger.epoch_starts), len(ledger.rows))

@@ -36,12 +36,13 @@ FETCH_BYTES = 4 << 20
 BATCH_BYTES = 512 << 10
 """Maximum size in bytes of a batch that combines several records. A single record may be larger."""
 EMPTY_LOOKS = 2
-"""Number of consecutive empty answers below the high watermark after which the remaining records of a compacted log
-count as removed."""
+"""After this number of consecutive empty answers below the high watermark, the reader of a compacted log assumes that
+compaction has removed all records up to the high watermark."""
 LONG_WAIT = 0.6
-"""The share of the request timeout for which a fetch waits after an empty answer below the high watermark. The records
-may be in remote storage. Brokers before Kafka 3.8 stop reading from remote storage when the wait time of the fetch is
-over."""
+"""Wait time of a fetch after an empty answer below the high watermark, as a share of the request timeout.
+
+The answer may have been empty because the records are in remote storage. Brokers before Kafka 3.8 stop reading from
+remote storage when the wait time of the fetch is over. A longer wait time lets them finish."""
 _NO_SESSION, _NOT_IN_A_SESSION = 0, -1
 _MAGIC, _LZ4 = 2, 3
 _UNLIMITED = (1 << 31) - 1
@@ -131,7 +132,7 @@ class _ToLeader:
         return leader, self._connection
 
     def check(self, code: int, message: str = "") -> None:
-        """Raise AskAgain or LedgerUnavailable if the code stands for an error."""
+        """Raise AskAgain if a retry may succeed after this error code. Raise LedgerUnavailable for any other error."""
         if code:
             line = f"{self._topic}: {ErrorCode.name_of(code)}{f': {message}' if message else ''}"
             raise AskAgain(line) if code in _LATER else LedgerUnavailable(line)
@@ -148,11 +149,11 @@ class _ToLeader:
 
 
 class PartitionReader:
-    """Reads a partition from a position on.
+    """Reads the records of a partition in order, starting at any offset.
 
-    In a compacted log, the records up to the high watermark may have been removed. In any other log, all of them must
-    exist, and no record is skipped. In such a log, an empty answer below the high watermark is an error that is
-    retried.
+    In a compacted log, records may have been removed, even all records between the position and the high watermark.
+    The reader skips them. In any other log, every record must exist, and the reader skips none. There, an empty answer
+    below the high watermark is an error, and the reader retries.
     """
 
     def __init__(self, topics: LedgerTopics, topic: str, *, compacted: bool) -> None:
@@ -168,7 +169,7 @@ class PartitionReader:
         self._empty = 0
 
     def seek(self, offset: int) -> None:
-        """Let the next `take` continue at this offset."""
+        """Make the next `take` continue at this offset."""
         self.stop()
         self.position, self.last_epoch = offset, -1
         self._empty = 0
@@ -262,7 +263,7 @@ class PartitionReader:
         return fetch.FetchLimits(max_wait_ms=wait_ms, max_bytes=FETCH_BYTES, read_committed=False)
 
     def _behind_nothing(self, high_watermark: int) -> _LogRead:
-        """Interpret an answer without records. Raises AskAgain if the log must contain records here."""
+        """Interpret an answer without records. Raises AskAgain if the log must contain records at the position."""
         self._empty = self._empty + 1 if high_watermark > self.position else 0
         if self._empty and not self._compacted:
             raise AskAgain(
@@ -279,7 +280,8 @@ class PartitionWriter:
     """Appends records to a partition in order. Each record is appended once, as long as the leader remembers the
     producer.
 
-    After a failure, the writer uses a new producer, so that no request of the old producer is repeated.
+    If `write` fails, it is unknown which records the broker has appended. The next `write` therefore
+    uses a new producer id.
     """
 
     def __init__(self, topics: LedgerTopics, topic: str, timeout_s: float) -> None:
@@ -321,8 +323,8 @@ class PartitionWriter:
         return offsets
 
     async def prepare(self) -> None:
-        """Open a connection and request a producer id before there are records to write. If this fails, `write` does
-        it."""
+        """Open a connection and request a producer id before there are records to write. If this fails, `write` tries
+        again."""
         with suppress(MirrordError, TimeoutError):
             async with asyncio.timeout(self._timeout_ms / 1000):
                 await self._ready()
@@ -380,7 +382,7 @@ class _Batch:
     def __init__(self, records: Sequence[KeyValue]) -> None:
         self.records = records
         self.tries = 0
-        """How often the batch was sent."""
+        """The number of times that the batch was sent."""
 
     def encode(self, producer: producer_ids.ProducerIdentity, sequence: int) -> bytearray:
         builder = DefaultRecordBatchBuilder(

@@ -19,14 +19,15 @@ after boot."""
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """The identity of a daemon. All processes of the daemon that replace one another share it (`Holder.daemon`)."""
+    """The identity of a daemon (`Holder.daemon`). If a process of the daemon dies, the process that replaces it has the
+    same identity."""
 
     daemon: str = ""
     keeper_pid: int = 0
     keeper_ticks: int = 0
     kept_as: str = ""
     """The name under which the processes of the daemon keep data for their successors. Each daemon has a different
-    name; even a daemon that replaces another daemon does not take over its name."""
+    name. A daemon that replaces another daemon takes over its `daemon` id, but not this name."""
 
 
 NOBODY = Identity()
@@ -34,10 +35,10 @@ NOBODY = Identity()
 
 
 def new_identity(*, kept_here: bool, goes_on_as: str = "") -> Identity:
-    """Return the identity of a daemon whose processes are restarted.
+    """Return the identity of a daemon whose processes are replaced when they die.
 
-    `kept_here` says that they are restarted only while this process lives. `goes_on_as` is the identity of the daemon
-    that this daemon replaces (`Identity.daemon`).
+    `kept_here` says that they are replaced only as long as the calling process lives. `goes_on_as` is the
+    `Identity.daemon` of the daemon that this daemon replaces; empty if it replaces none.
     """
     own = uuid.uuid4().hex
     if not kept_here:
@@ -80,7 +81,7 @@ def is_dead(holder: Holder) -> bool:
 
 
 def this_worker() -> Worker:
-    """Return the description of this process as the worker of a job."""
+    """Return the description of this process as the worker of a job (an audit or a compaction)."""
     pid = os.getpid()
     return Worker(socket.gethostname(), pid, _boot_id(), _started_ticks(pid))
 

@@ -1,12 +1,15 @@
-"""The dataset of older runs (`mirrord compact`): Parquet files in a folder, which are written once and never changed.
+"""The dataset to which `mirrord compact` moves older runs: Parquet files that are written once and never changed. Each
+compaction writes one generation of the dataset:
 
     PATH/FLOW/generation=000003/topic=orders/partitions=000000-000063/source-000002-0000000000000000000-IDS.parquet
     PATH/FLOW/generation=000003/_manifest.json
 
-Each row is a run, with its side and with the ordinal and the offset at which it begins. Each row group is one part
-(`ArchivedRuns`) in the ledger, so a lookup by ordinal reads only one row group. The manifest is written last and makes
-the generation complete. Spark ignores the manifest because of its name. pyarrow is imported when files are read or
-written, so a daemon that never reads the dataset does not need it.
+Each row is a run, with its side and with the ordinal and the offset at which it begins. For each row group, the ledger
+stores a summary (`ArchivedRuns`). With it, a look-up by ordinal reads only one row group.
+
+The manifest is written last. A generation without a manifest is incomplete. Spark ignores the manifest because its name
+begins with an underscore. pyarrow is imported when files are read or written, so a daemon that never reads the dataset
+does not need pyarrow.
 """
 
 import importlib
@@ -52,7 +55,7 @@ class ArchiveFile(msgspec.Struct, frozen=True, kw_only=True):
     lane: LaneId
     side: Side
     parts: tuple[ArchivedRuns, ...]
-    """The description of each row group of the file."""
+    """A summary of each row group of the file."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +107,7 @@ def write_file(path: Path, topic: str, partition: int, lane: LaneId, side: Side,
     schema = _schema()
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}{_UNFINISHED}")
-    # Ordinals and offsets ascend in small steps, so the difference between two of them takes one or two bytes.
+    # Ordinals and offsets rise in small steps, so the difference between two of them takes one or two bytes.
     encoding = {"ordinal": "DELTA_BINARY_PACKED", "offset": "DELTA_BINARY_PACKED"}
     names = ["topic", "partition", "lane", "side"]
     with parquet.ParquetWriter(
@@ -191,7 +194,7 @@ def _is_ours(path: Path, ledger: str) -> bool:
 
 
 def _missing_files(folder: Path, files: Sequence[ArchiveFile]) -> Iterator[str]:
-    """Yield the files that are missing or that differ in size from the written files. Raises OSError."""
+    """Yield the paths of files that are missing or whose size is not `size_bytes`. Raises OSError."""
     for each in files:
         path = folder / each.path
         if not path.is_file() or path.stat().st_size != each.size_bytes:
@@ -199,7 +202,7 @@ def _missing_files(folder: Path, files: Sequence[ArchiveFile]) -> Iterator[str]:
 
 
 class FolderArchive:
-    """An `Archive` in a folder. If a read takes longer than `READ_S`, the folder temporarily counts as lost."""
+    """An `Archive` in a folder. If a read takes longer than `READ_S`, `get` raises ArchiveLost until this read ends."""
 
     def __init__(self, folder: Path, read_s: float = READ_S) -> None:
         self.folder = folder
@@ -220,7 +223,7 @@ class FolderArchive:
         return pack(*columns, part.runs.turns)
 
     def _within_time(self, part: ArchivedPart) -> RunColumns:
-        """Return the runs of a part if they can be read within the time limit.
+        """Return the runs of a part. Raises TimeoutError if they cannot be read within the time limit.
 
         A result that arrives too late is kept for the next caller that requests the same part.
         """
@@ -266,7 +269,7 @@ def flow_archive(flow: FlowConfig, known: Archive | None = None) -> Archive | No
 
 
 def writable(folder: Path) -> None:
-    """Check that a folder can be created or exists, and that it can be written to. Raises ConfigError."""
+    """Check that a folder exists or can be created, and that files can be written to it. Raises ConfigError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".{uuid.uuid4().hex[:8]}{_UNFINISHED}"

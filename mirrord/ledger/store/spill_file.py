@@ -23,14 +23,15 @@ log = structlog.get_logger()
 
 
 class AtticLost(EnvironmentFault):
-    """Raised when runs that were moved to the temporary file cannot be read any more."""
+    """Raised when runs that were moved to the temporary file can no longer be read."""
 
 
 class FileAttic:
     """An `Attic` that stores runs in a temporary file. The file is created on first use and disappears with the
     process.
 
-    Freed space is reused for data that takes the same number of units (`UNIT_BYTES`).
+    The file is divided into units of `UNIT_BYTES` bytes. Freed space is reused for data that takes the same number of
+    units.
     """
 
     def __init__(self, folder: str | None = None) -> None:
@@ -40,9 +41,10 @@ class FileAttic:
         self._file: IO[bytes] | None = None
         self._end = 0
         self._sizes: dict[int, int] = {}
-        """For each stored piece of data, its size in bytes, by the number of its first unit."""
+        """The stored data. The key is the number of its first unit, and the value is its size in bytes."""
         self._free: defaultdict[int, list[int]] = defaultdict(list)
-        """The first units of free ranges, by the number of units in the range."""
+        """The free ranges of units. The key is the length of a range, and the value lists the first units of all free
+        ranges of this length."""
         self._is_full = False
 
     @property

@@ -8,7 +8,7 @@ from mirrord.ledger.store.log_interface import LedgerLog, StateRow
 
 
 class Saves:
-    """The records of one store that wait to be written."""
+    """The records of one store that are waiting to be written."""
 
     def __init__(self, log: LedgerLog, deadline_seconds: float) -> None:
         self._log = log
@@ -48,7 +48,7 @@ class Saves:
                     saved.set_exception(error)
 
     def fail_all(self, error: Exception) -> None:
-        """Raise the error in all callers that wait, because no more records will be sent."""
+        """Raise the error in all callers that are waiting, because no more records will be sent."""
         for _, saved in self._waiting:
             if not saved.done():
                 saved.set_exception(error)

@@ -45,9 +45,9 @@ from mirrord.runtime.clock import Clock
 
 DEADLINE_SECONDS = 10.0
 TRIM_ENTRIES = 20_000
-"""Number of entries after the last snapshot at which a new snapshot is due."""
+"""A new snapshot is due when more than this number of entries follow the last snapshot."""
 KEPT_ENTRIES = 1_000
-"""Number of entries that a trim keeps below its snapshot, for readers that lag slightly."""
+"""Number of entries before the snapshot that a trim does not delete, for readers that lag slightly."""
 LOAD_TRIES = 5
 APPEND_TRIES = 5
 RETRY_SECONDS = 0.5
@@ -77,7 +77,7 @@ class LedgerStore:
         deadline_seconds: float = DEADLINE_SECONDS,
         memory: RunMemory = ALL_OF_IT,
     ) -> None:
-        """Create the store unopened. `memory` holds the runs (`mirrord.ledger.store.spill_file.run_memory`)."""
+        """Create an unopened store. `memory` holds the runs (`mirrord.ledger.store.spill_file.run_memory`)."""
         self._log = topics
         self._clock = clock
         self._deadline = deadline_seconds
@@ -118,23 +118,23 @@ class LedgerStore:
 
     @property
     def recorded_end(self) -> LedgerEnd:
-        """The end of the ledger when it was last requested."""
+        """The end of the ledger that its leader reported last."""
         if self._ends is None:
             raise RuntimeError("the store is not open")
         return LedgerEnd(self._ends.topic_id, self._ends.end, self._ends.leader_epoch)
 
     @property
     def end_to_save(self) -> LedgerEnd | None:
-        """The value of `recorded_end`, or None if the state topic records an end that extends further."""
+        """The value of `recorded_end`, or None if the state topic records a higher end or another ledger topic."""
         return self.recorded_end if self._watch.may_save(self.recorded_end) else None
 
     @property
     def known(self) -> LedgerEnd | None:
-        """How far the ledger was known to extend, or the proof of a loss. The next store of this process needs it."""
+        """How far the ledger is known to extend, or the end that proves a loss. The next store needs it."""
         return self._watch.known
 
     def remember(self, known: LedgerEnd | None) -> None:
-        """Set the knowledge of an earlier store of this process. Must be called before `open`."""
+        """Pass on the value of `known` from an earlier store of this process. Must be called before `open`."""
         self._watch.remembered = known
 
     @property
@@ -144,7 +144,7 @@ class LedgerStore:
 
     @property
     def is_long(self) -> bool:
-        """Whether a trim is due: many entries follow the last snapshot, or snapshots contain moved runs."""
+        """Whether a trim is due: many entries follow the last snapshot, or `has_moved_runs` is true."""
         return self._holds_moved_runs or self._state.next_offset - self._cut > TRIM_ENTRIES
 
     async def open(self, *, read_only: bool = False, create: bool = True) -> None:
@@ -179,7 +179,7 @@ class LedgerStore:
         await self._log.close()
 
     async def append(self, lease_epoch: int, facts: Iterable[AnyFact]) -> FactBindings:
-        """Append facts under a lease epoch, wait until they were read back, and return for each whether it took effect.
+        """Append facts under a lease epoch and wait until they are read back. Return for each whether it took effect.
 
         Facts that are appended in one iteration of the event loop share an entry. Raises LedgerUnavailable if the
         outcome is not known in time: the facts may be in the ledger, or enter it later. It is safe to append the same
@@ -233,24 +233,24 @@ class LedgerStore:
             await self._changed.wait()
 
     def on_entry(self, callback: OnEntry) -> Callable[[], None]:
-        """Call `callback(offset, entry, bound)` for every entry folded from now on. Return a function to end it."""
+        """Call `callback(offset, entry, bound)` for each entry that is folded. Return a function that unsubscribes."""
         return _subscribe(self._on_entry, callback)
 
     def on_record(self, callback: OnRecord) -> Callable[[], None]:
-        """Call `callback` with every record read from the state topic from now on. Return a function to end it."""
+        """Call `callback` with each record that is read from the state topic. Return a function that unsubscribes."""
         return _subscribe(self._on_record, callback)
 
     def on_leap(self, callback: OnLeap) -> Callable[[], None]:
         """Call `callback` if entries were trimmed before this store read them. The store continues from the snapshots,
-        and calls no other callbacks for those entries. Return a function to end it."""
+        and calls no other callbacks for those entries. Return a function that unsubscribes."""
         return _subscribe(self._on_leap, callback)
 
     def on_end(self, callback: OnEnd) -> Callable[[], None]:
-        """Call `callback` when the store ends, after `failure` was set. Return a function to end it."""
+        """Call `callback` when the store ends, after `failure` was set. Return a function that unsubscribes."""
         return _subscribe(self._on_end, callback)
 
     def prune(self, lane: LaneId, source_log_start: int, target_log_start: int) -> int:
-        """Drop a lane's runs below both log start offsets. Return their number. The next trim makes this permanent."""
+        """Drop a lane's runs whose records both logs have deleted. Return their number. The next trim persists this."""
         return prune(self._state, lane, source_log_start, target_log_start)
 
     async def trim(self, kept_entries: int = KEPT_ENTRIES) -> None:
@@ -449,7 +449,7 @@ class LedgerStore:
         self._wake()
 
     def _keep_proof(self) -> None:
-        """Save the proof of a loss in the background, so that every process that opens the ledger finds it."""
+        """Save the end that proves a loss in the background, so that every process that opens the ledger finds it."""
         self._watch.note_loss()
         if not self._read_only:
             self._proof = asyncio.create_task(self._watch.keep_proof())
@@ -475,7 +475,7 @@ async def append_under_current_lease(store: LedgerStore, fact: AnyFact) -> bool:
 
 
 async def open_flow(store: LedgerStore, opened: FlowOpened) -> None:
-    """Record that the ledger belongs to this flow, if it is new. Raises ForeignFlow if it belongs to other clusters."""
+    """Record in a new ledger that it belongs to this flow. Raises ForeignFlow if it belongs to other clusters."""
     if not store.state.flow:
         await store.append(0, (opened,))
     check_clusters(store.state, opened)

@@ -1,9 +1,9 @@
-"""The ledger topic and the state topic of a flow on a real cluster: finds or creates them, requests their ends, and
-trims the ledger topic.
+"""Finds or creates the ledger topic and the state topic of a flow on a real cluster, requests their offsets, and trims
+the ledger topic.
 
 Every request begins with fresh metadata, because the name may belong to another topic by now. The request also carries
 the leader epoch from the metadata, so that a broker that is no longer the leader refuses it (KIP-320). A topic that was
-found once counts as deleted when all brokers that answer have lacked it for `GONE_SECONDS`.
+found once counts as deleted when it has been missing from the answers of all brokers for `GONE_SECONDS`.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -65,7 +65,8 @@ GONE_SECONDS = 1.0
 not know all topics yet."""
 
 _ASKING = "ask"
-"""The purpose of a connection that only carries short requests, so that no request blocks the others for long."""
+"""The name of the connection to a broker that carries only short requests. Requests that may take long have other
+connections, so they do not delay the short ones."""
 DENIED = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
 
 
@@ -87,8 +88,7 @@ class LedgerTopics:
     """Sends requests about the topics of one flow. The methods raise LedgerUnavailable if no answer arrives in time."""
 
     def __init__(self, flow: str, cluster: ClusterConfig, timeout_s: float, *, alone: bool = False) -> None:
-        """Create the client without connecting. With `alone`, only the ledger topic is used, and not the state
-        topic."""
+        """Create the client without connecting. With `alone`, it uses only the ledger topic, not the state topic."""
         self.flow = flow
         self.ledger = ledger_topic(flow)
         self.state = state_topic(flow)
@@ -106,8 +106,8 @@ class LedgerTopics:
     async def find(self, *, create: bool, again: bool = False) -> None:
         """Make sure that both topics exist and have the required configs.
 
-        If the ledger topic is missing, the state topic shows whether there was a ledger before. In this case, the
-        ledger topic is created only with `again`. Raises LedgerMissing, LedgerGone or EnvironmentFault.
+        If the ledger topic is missing, the state topic shows whether there was a ledger before. If there was one, a
+        new ledger topic is created only with `again`. Raises LedgerMissing, LedgerGone or EnvironmentFault.
         """
         missing, brokers = await self.asking(self._missing)
         if missing == [self.ledger] and not again and await self.asking(self._has_state):
@@ -122,11 +122,12 @@ class LedgerTopics:
         self._found = frozenset((self.ledger, self.state))
 
     async def ends(self) -> tuple[LogEnds, int]:
-        """Return the bounds of both topics, and the start offset of the state topic."""
+        """Return the bounds of the ledger topic and the end of the state topic. Also return the log start offset of the
+        state topic."""
         return await self.asking(self._ends)
 
     async def epoch_end(self, leader_epoch: int) -> int:
-        """Return the end of a leader epoch of the ledger topic, or -1 if the leader does not know the epoch."""
+        """Return the end offset of a leader epoch of the ledger topic, or -1 if the leader does not know the epoch."""
         return await self.asking(lambda: self._epoch_end(leader_epoch))
 
     async def delete_below(self, offset: int) -> None:
@@ -211,7 +212,7 @@ class LedgerTopics:
         return metadata.decode(version, await connection.call(METADATA, metadata.encode(version, names), version))
 
     def _lacks(self, answer: metadata.Metadata) -> list[str]:
-        """Return the topics that are missing in this answer but existed when `find` was called."""
+        """Return the topics that are missing from this metadata but existed when `find` was called."""
         return [
             topic.name
             for topic in answer.topics
@@ -226,7 +227,7 @@ class LedgerTopics:
                 raise gone(name) if name == self.ledger else StateLost(f"the topic {name} was deleted")
 
     async def _to_leader(self, found: metadata.Metadata, topic: str) -> tuple[int, Connection]:
-        """Return the leader's epoch and a connection to it."""
+        """Return the leader epoch of the topic's partition, and a connection to the leader."""
         leader = _leader(found, topic)
         return leader.epoch, await self.connection(leader.address, _ASKING)
 
@@ -295,7 +296,7 @@ class LedgerTopics:
     async def _offsets(
         self, found: metadata.Metadata, which: int, topics: Sequence[str]
     ) -> dict[str, list_offsets.ListedOffset]:
-        """Return, for each of these topics, the offset that `which` selects. Each topic has one partition.
+        """Return the earliest or latest offset of each topic, depending on `which`. Each topic has one partition.
 
         Requests to the same leader are combined. A broker answers the requests of a connection one after the other, and
         lanes that are being moved wait for the answers. Only requests about different topics can be combined, because a

@@ -27,8 +27,7 @@ class CheckpointBook:
         self._stand: dict[CheckpointKey, Checkpoint] = {}
         self._written: dict[CheckpointKey, Checkpoint] = {}
         self._changed: set[CheckpointKey] = set()
-        """Groups and partitions that have changed since `due` last compared their positions with the checkpoints in the
-        topic."""
+        """Groups and partitions whose positions may differ from their checkpoints in the topic. `due` compares them."""
 
     def learn(self, checkpoint: Checkpoint) -> None:
         """Record that this checkpoint is in the topic."""

@@ -35,8 +35,9 @@ def clock_sample(asked_ms: float, reported_ms: int, answered_ms: float) -> Clock
     """Return how far a cluster's clock is ahead of this machine's clock, according to one request for the cluster's
     time.
 
-    The cluster has read its time `reported_ms` between the request at `asked_ms` and the arrival of the response at
-    `answered_ms`. The error includes that each of the three times is truncated to a millisecond.
+    The cluster read `reported_ms` from its clock at some moment between `asked_ms`, when the request was sent, and
+    `answered_ms`, when the response arrived. All three times are truncated to whole milliseconds. The error takes this
+    into account.
     """
     return ClockSample(reported_ms - (asked_ms + answered_ms) / 2, (answered_ms - asked_ms) / 2 + 1)
 
