@@ -128,7 +128,7 @@ _AS_KAFKA_STARTS = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHe
 
 
 def class_archive(java: str, jars: Path) -> Path:
-    """Return the path of Java's archive of loaded classes (class data sharing) for these jars and this Java.
+    """Return the path of the class data sharing archive (an archive of loaded classes) for these jars and this JVM.
     `tests.fixtures.class_archive` creates the archive."""
     changed = Path(java).resolve().stat()
     return jars.parent / f"{jars.name}-classes-{changed.st_size:x}-{int(changed.st_mtime):x}.jsa"

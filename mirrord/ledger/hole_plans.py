@@ -1,4 +1,5 @@
-"""Adjusts a hole and the plan for copying its records again, when later facts assign its ordinals again."""
+"""Updates a hole, and the plan for copying its records again, when a later fact records another hole or assigns the
+same ordinals again."""
 
 import msgspec
 
