@@ -33,16 +33,15 @@ class LabOptions:
     """Whether clients must present a certificate of the cluster's CA. This is useful only with TLS."""
     relayed: tuple[int, int] | None = None
     """The port of an additional plaintext listener, and the port that this listener advertises. The advertised port
-    belongs to a relay between clients and the broker. This is possible only in a cluster of one broker."""
+    belongs to a relay between clients and the broker. This is possible only in a cluster with one broker."""
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
     """Properties that replace or extend those in the nodes' server.properties."""
     heap_mb: int = 384
     quick_start: bool = True
-    """Whether Java starts with few optimizations of the compiler and a garbage collector with one thread. Such a start
-    is fast, and is enough for tests. Otherwise Java runs with the options of Kafka's start script, which benchmarks
-    need."""
+    """Whether the JVM uses only its fast compiler (C1) and the serial garbage collector. It then starts quickly, which
+    is useful in tests. Otherwise, the JVM runs with the options of Kafka's start script, as benchmarks require."""
     java_options: tuple[str, ...] = ()
-    """Additional options of Java. They apply only to the nodes, not to Kafka's tools."""
+    """Additional JVM options. They apply only to the nodes, not to Kafka's tools."""
 
     @property
     def tls(self) -> bool:
@@ -58,7 +57,7 @@ class LabOptions:
 
     @property
     def node_ids(self) -> tuple[int, ...]:
-        """Return the ids of all processes of the cluster. The controller is the first."""
+        """Return the node ids of all processes of the cluster. The first id is that of the controller."""
         return self.broker_ids if self.brokers == 1 else (CONTROLLER_ID, *self.broker_ids)
 
 
@@ -129,7 +128,7 @@ _AS_KAFKA_STARTS = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHe
 
 
 def class_archive(java: str, jars: Path) -> Path:
-    """Return the path of Java's archive of loaded classes (class data sharing) for these jars and this Java.
+    """Return the path of the class data sharing archive (an archive of loaded classes) for these jars and this JVM.
     `tests.fixtures.class_archive` creates the archive."""
     changed = Path(java).resolve().stat()
     return jars.parent / f"{jars.name}-classes-{changed.st_size:x}-{int(changed.st_mtime):x}.jsa"

@@ -1,8 +1,8 @@
-"""Creates the data folders of new nodes, with the same contents as Kafka's storage tool creates.
+"""Creates the data folders of new nodes. Their contents are the same as if Kafka's storage tool had created them.
 
 The storage tool is a Java program that takes seconds of CPU time. Its output for different nodes and clusters differs
-only in three ids. Therefore each process runs the tool only once for each version and set of users. Further folders are
-copies of the tool's output with other ids.
+only in three ids. A process that starts several lab clusters therefore runs the tool only once for each Kafka version
+and set of users. Further data folders are copies of the tool's output with other ids.
 """
 
 import base64
@@ -48,7 +48,7 @@ def format_folder(
 
 
 def _with_ids(meta: bytes, ids: dict[str, str]) -> bytes:
-    """Return the contents of a properties file with these ids in place of the former ones."""
+    """Return the contents of a properties file after its ids were replaced with these ids."""
     lines: list[str] = []
     for line in meta.decode("latin-1").splitlines():
         name = line.partition("=")[0]

@@ -48,13 +48,14 @@ VERSION = 9
 - 1: the first layout
 - 2: `TargetProbed`
 - 3: configs, ACLs and topic deletions (`ConfigsSynced` and related facts), `ConfigChanged`
+- 4: `CopyInherited`
 - 5: packed runs in snapshots
 - 6: `LeaseContinued`, and operator commands (`CopyingPaused` and related facts)
 - 7: the quarantine (`Quarantined` and related facts), `RangeAudited`
 - 8: `CopyForgotten`, compacted offset maps (`MapCompacted`), seeks (`LaneSought`, `SeekDone`, and the verdict
   "skipped")
 - 9: `CopyNamed`, jobs (`JobBegan` and related facts), repairs (`RangeRepaired`), and the location of parked records
-  (`letters_at`), including those that a policy skips
+  (`letters_at`), including records that are skipped without a decision by an operator
 """
 _PREFIX = bytes([VERSION])
 _INT64 = 1 << 63
@@ -79,7 +80,7 @@ def encode_entry(entry: Entry) -> bytes:
 
 
 def decode_entry(data: bytes | None) -> Entry:
-    """Return the entry that a ledger record holds. Raises LedgerCorrupt if the data is no valid entry."""
+    """Return the entry that a ledger record holds. Raises LedgerCorrupt if the data is not a valid entry."""
     entry = _decode(_entries, data, "ledger record")
     for fact in entry.facts:
         if not _is_sound(fact):
@@ -175,8 +176,8 @@ def _is_sound_range(fact: Quarantined | QuarantineOrder | LaneSought | SeekDone)
 
 
 def _are_archived(parts: tuple[ArchivedRuns, ...], number: int) -> bool:
-    """Return whether these can be the archived parts of the source side or the target side of a lane: the numbers are
-    plausible, and the parts ascend."""
+    """Return whether these descriptions of archived runs are plausible: each of them contains only possible numbers,
+    and their ordinals are in ascending order. All of them belong to the same side of one lane."""
     behind = -1
     for part in parts:
         offsets = 0 <= part.first_offset < _INT64 and 0 <= part.last_offset < _INT64

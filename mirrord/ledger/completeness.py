@@ -21,9 +21,9 @@ class Account(msgspec.Struct, frozen=True):
     position: int
     """The source offset that the lane would copy next."""
     counted: bool
-    """Whether the offsets could be counted: the number of copied records plus the number of offsets with verdicts was
-    compared with the number of offsets that the lane has passed. They cannot be counted if the ledger no longer holds
-    the lane's beginning, or if the lane has holes or truncations."""
+    """Whether the check could count offsets. If so, it compared two numbers: the copied records plus the offsets with a
+    verdict, and the offsets that the lane has passed since it began. It cannot count them if the ledger no longer
+    contains the lane's beginning, or if the lane has holes or truncations."""
     differences: tuple[str, ...] = ()
     """The differences that were found, one readable line each."""
 
@@ -70,8 +70,8 @@ def _begin(lane: LaneState) -> int | None:
 
 
 def uncopied(state: FlowState, topics: Container[str]) -> dict[Reason, int]:
-    """Count the source offsets of these topics that have a verdict instead of a copy, by reason. For deleted topics of
-    the same names, only losses are counted."""
+    """Count the source offsets of these topics that have a verdict instead of a copy, by reason. A partition has older
+    lanes if a topic was deleted and created again. For these lanes, only losses are counted."""
     present: dict[tuple[str, int], LaneState] = {}
     for lane in sorted(state.lanes.values(), key=lambda each: each.age):
         present[lane.source_topic, lane.partition] = lane

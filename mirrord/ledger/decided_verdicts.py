@@ -1,8 +1,9 @@
 """Handles verdicts that record a decision, such as the decision of a filter, instead of a property of the source. If a
 filter is called again for the same record, its decision may be different.
 
-A replicator that takes over a lane calls the filter again for every record without a decision in the ledger. All runs
-and decisions that were recorded for later records are then no longer valid, and are recorded again.
+A replicator that takes over a lane calls the filter again for every record without a decision in the ledger. Then it
+records new runs. Runs and decisions that the ledger already contains for later source records are no longer valid after
+that, and the replicator records them again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,21 +16,24 @@ DECIDED: frozenset[Reason] = frozenset({"filtered", "rejected", "skipped"})
 EVERYTHING_BEHIND = 1 << 63
 
 VoidPiece = tuple[int, int, int]
-"""Consecutive ordinals of an open hole whose source offsets are consecutive, as (first ordinal, its source offset,
-number of ordinals)."""
+"""A part of a hole for which nothing is copied again (`HoleFound.is_open`). The ordinals of the part are consecutive,
+and so are their source offsets. The tuple contains the first ordinal, its source offset, and the number of ordinals."""
 
 
 def void_pieces(runs: Runs, hole: HoleFound) -> list[VoidPiece]:
-    """Return the pieces of the hole if it is open; otherwise return nothing. The source offsets of these pieces have
-    the verdict "unexplained" until a later run assigns the ordinals of the hole again."""
+    """Return the parts of a hole for which nothing is copied again (`HoleFound.is_open`). The list is empty for other
+    holes. The source offsets of these parts have the verdict "unexplained" until later runs assign the ordinals of the
+    hole to other records."""
     return list(runs.between(hole.first, hole.last)) if hole.is_open else []
 
 
 def void_no_longer(pieces: Iterable[VoidPiece], lowest: int) -> tuple[list[Interval], list[VoidPiece]]:
-    """Split the pieces of open holes at the ordinal `lowest`. From this ordinal on, ordinals are assigned again.
+    """Split the pieces at the ordinal `lowest`, because new runs have assigned the ordinals at or above it to other
+    records.
 
-    Return the source offsets from `lowest` on, and the pieces below it. The returned offsets lose the verdict
-    "unexplained", because the new runs and verdicts say which of them are copied. The returned pieces keep it.
+    Return the source offsets of the ordinals at or above `lowest`, and the pieces with the ordinals below it. The
+    returned source offsets lose the verdict "unexplained", because the new runs and verdicts say which of them are
+    copied. The returned pieces keep this verdict.
     """
     ranges: list[Interval] = []
     left: list[VoidPiece] = []
@@ -43,9 +47,12 @@ def void_no_longer(pieces: Iterable[VoidPiece], lowest: int) -> tuple[list[Inter
 
 
 def invalidated_decisions(runs: Runs, new_runs: Sequence[Run], above: int) -> list[Interval]:
-    """Return the source offsets whose earlier decisions the runs `new_runs` invalidate. These are the offsets that
-    these runs copy, and the offsets that the lane reaches again after them. Return an empty list if all of these runs
-    begin at source offset `above` or higher."""
+    """Return the source offsets whose earlier decisions are no longer valid because the runs `new_runs` were recorded.
+
+    These are the source offsets in the new runs. If no other run follows them, all higher source offsets are returned
+    as well, because the lane reaches them again. No decision was recorded for a source offset at or above `above`. If
+    all new runs begin there, the list is therefore empty.
+    """
     if not new_runs:
         return []
     lowest, last = min(run.ordinal for run in new_runs), max(run.ordinal for run in new_runs)

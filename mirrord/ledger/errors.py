@@ -41,8 +41,8 @@ class AliasChanged(ForeignFlow):
 
 
 def went_back(topic: str, what: str) -> LedgerWentBack:
-    """Return the error for a ledger that has lost facts. Its message contains `what` was noticed and what an operator
-    can do."""
+    """Return the error for a ledger that has lost facts. Its message contains `what`, the sign of the loss, and says
+    what an operator can do."""
     return LedgerWentBack(f"{topic} {what}: {LOST}")
 
 

@@ -1,22 +1,25 @@
-"""The only place where the flow's state changes: one entry after another, in the order of the ledger.
+"""Changes the state of a flow, one entry of the ledger after another. No other code changes this state.
 
 `fold` is total and deterministic. Every entry that the codec accepts can be folded, and the same entries give the same
 state everywhere. A fact that does not take effect changes nothing, and every reader of the ledger sees that it did not.
 
 These facts take effect:
 
-- the first `FlowOpened` of the ledger; no other fact takes effect before it;
-- `LeaseTaken` if its epoch is one more than the last, and is the epoch of its entry;
-- every other fact only under the current lease and until that lease is released, except those of jobs (audits, repairs,
-  compactions), which hold no lease; `LeaseContinued` if its turn is one more than the last, and its daemon is the
-  holder's;
-- the first `LaneOpened` of a lane; `LaneTaken` if its grant is one more than the lane's; every other fact of a lane if
-  it carries the lane's grant;
-- an operator command (`OrderFact`) if it changes something; a command about a quarantine while the lane waits there; a
-  command to skip ahead if no earlier one covers the same records;
-- no fact that follows, in the same entry, a `LeaseTaken` that did not take effect, because its writer is not the
-  holder;
-- no fact of an entry that is already in the ledger, as its writer and number show.
+- The first `FlowOpened` of the ledger. No other fact takes effect before it.
+- `LeaseTaken` if its epoch is one more than the last epoch, and equals the epoch of its entry. If it does not take
+  effect, its writer is not the holder. The facts that follow it in the same entry then do not take effect either.
+- Every other fact if its entry has the epoch of the current lease, and this lease has not been released. Facts of jobs
+  (audits, repairs, compactions) also take effect after the release, because jobs hold no lease.
+
+Some of these other facts have to meet a further condition:
+
+- `LeaseContinued`: its turn is one more than the last turn, and its daemon is that of the holder.
+- `LaneOpened`: it is the first one of its lane. `LaneTaken`: its grant is one more than the lane's grant. All other
+  facts of a lane: they carry the lane's grant.
+- Operator commands (`OrderFact`): they change something. Commands about the quarantine: the lane waits for a decision.
+  Commands to skip ahead: no earlier command covers the same records.
+
+If an entry is already in the ledger, as its writer and number show, a repetition of it has no effect.
 """
 
 import msgspec
@@ -78,13 +81,14 @@ WRITERS_KEPT = 1000
 """Maximum number of writers whose last entries are remembered. Each replicator writes under its own name, and one lease
 may outlive many replicators."""
 FORGOTTEN_KEPT = 1000
-"""Maximum number of forgotten topics whose names are remembered. All of them together must fit into one record."""
+"""Maximum number of source topics whose names are remembered after `CopyForgotten`. All names must fit into one
+record."""
 _OF_ANYBODY = AuditFact | CompactionBegan | MapCompacted | JobFact
 """Facts of jobs and repairs. They also take effect after the last holder has released the lease."""
 
 
 def writer_text(writer: str, number: int) -> str:
-    """Return the value of `Entry.writer` for one append of a writer. The numbers of a writer ascend."""
+    """Return the value of `Entry.writer` for one append of a writer. `number` rises with each append."""
     return f"{writer}#{number}"
 
 
@@ -307,8 +311,8 @@ def _compact(state: FlowState, fact: MapCompacted, offset: int) -> bool:
 
 
 def _note_recorded_again(state: FlowState, lane: LaneState, ordinal: int) -> None:
-    """Note that a run was recorded at this ordinal. Runs from there on that the current compaction has already read are
-    no longer valid."""
+    """Remember that a run was recorded at this ordinal. If the current compaction has already read runs at or above it,
+    these runs are no longer valid, and the compaction's `MapCompacted` has no effect."""
     began, lowest = lane.retold
     lane.retold = (state.compaction, min(lowest, ordinal) if began == state.compaction else ordinal)
 

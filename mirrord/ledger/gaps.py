@@ -1,9 +1,9 @@
 """Collects the source offsets that were not copied, with the reasons, from the verdicts in a ledger.
 
-A later verdict overrides an earlier one on the same offsets. After a takeover, a lane states the verdicts around its
-position again, and it may copy records that had been excluded before. A "truncated" verdict is different. It removes
-everything that was recorded earlier about its offsets. It does not affect later facts, because the source uses these
-offsets again for other records.
+A later verdict overrides an earlier one on the same offsets. After a takeover, a lane records the verdicts near its
+position again, and it may copy records that an earlier verdict had excluded. A "truncated" verdict is different. It
+removes everything that was recorded earlier about its offsets. It does not affect facts that are recorded later: the
+source uses these offsets again for other records, and the later facts are about those.
 """
 
 from bisect import bisect_left, bisect_right
@@ -21,8 +21,8 @@ _NEVER = 1 << 63
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """A range [start, end) of source offsets that were not copied or that the source has since reused, with the
-    verdict."""
+    """A range [start, end) of source offsets, with the verdict on them. The offsets were not copied, or the source lost
+    their records after the copy and uses the offsets again ("truncated")."""
 
     lane: LaneId
     start: int
@@ -34,8 +34,8 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class Gaps:
-    """The gaps in the copies that one ledger records. The object begins with the verdicts of a state, because a trimmed
-    ledger only holds its older verdicts in this form. `take` then adds the verdicts of each fact, in ledger order.
+    """The gaps in all lanes of one flow. At first, the object contains the verdicts in the given state. If the ledger
+    was trimmed, its older verdicts exist only there. `take` then adds the verdicts of each fact, in ledger order.
 
     The caller must fold each fact into the state before it passes the fact to `take`.
     """
@@ -47,7 +47,7 @@ class Gaps:
         self._lanes: dict[LaneId, list[Gap]] = {}
         """The gaps of each lane, in the order of their offsets."""
         self._void: dict[LaneId, list[VoidPiece]] = {}
-        """The ranges of source offsets that open holes leave unexplained."""
+        """The parts of each lane's holes for which nothing is copied again. Their source offsets are "unexplained"."""
         self._truncated: list[Gap] = []
         self._forgotten: dict[LaneId, int] = {}
         for lane, known in state.lanes.items():
@@ -122,7 +122,7 @@ class Gaps:
         return [_cut(each, max(each.start, start), min(each.end, end)) for each in gaps[slice(*_touched(gaps, where))]]
 
     def _put(self, lane: LaneId, where: Interval, instead: list[Gap]) -> None:
-        """Replace the gaps of a lane within a range by the gaps in `instead`."""
+        """Replace the gaps of a lane within a range with the gaps in `instead`."""
         gaps = self._lanes.setdefault(lane, [])
         first, behind = _touched(gaps, where)
         left = [_cut(old, *piece) for old in gaps[first:behind] for piece in uncovered((old.start, old.end), [where])]

@@ -1,4 +1,5 @@
-"""Adjusts a hole and the plan for copying its records again, when later facts assign its ordinals again."""
+"""Updates a hole, and the plan for copying its records again, when a later fact records another hole or assigns the
+same ordinals again."""
 
 import msgspec
 
@@ -6,11 +7,11 @@ from mirrord.ledger.facts.core import HoleFound
 
 
 def carried_on(hole: HoleFound, first: int, again: int, until: int) -> HoleFound:
-    """Return an older hole in its state after a later hole was found. The later hole begins at the ordinal `first`, and
-    its records follow as the ordinals [again, until).
+    """Return the updated form of an older hole after a later hole was found. The later hole begins at the ordinal
+    `first`, and its records are copied again under the ordinals [again, until).
 
-    Records of the older hole that were to be copied at ordinals from `again` on now follow after the records of the
-    later hole. The `until` of the older hole rises accordingly.
+    If records of the older hole were still to be copied again under ordinals at or above `again`, they are now copied
+    after the records of the later hole. The `until` of the older hole is then at least the `until` of the later hole.
     """
     if hole.is_open or hole.first >= first or hole.until <= again:
         return hole
@@ -18,16 +19,20 @@ def carried_on(hole: HoleFound, first: int, again: int, until: int) -> HoleFound
 
 
 def kept_below(hole: HoleFound, ordinal: int) -> HoleFound:
-    """Return a hole in its state after the ordinals from `ordinal` on were assigned again. An open hole only keeps its
-    part below `ordinal`."""
+    """Return the updated form of a hole after the ordinals at or above `ordinal` were assigned to other records. If
+    nothing is copied again for the hole (`HoleFound.is_open`), it now ends before `ordinal`. Otherwise it is
+    unchanged."""
     if not hole.is_open or hole.last < ordinal:
         return hole
     return msgspec.structs.replace(hole, last=ordinal - 1, again=ordinal, until=ordinal)
 
 
 def ended_at(hole: HoleFound, last: int) -> HoleFound:
-    """Return a hole whose records are copied again only up to the ordinal `last`. If none of these records remain, the
-    hole must not look like an open hole."""
+    """Return the updated form of a hole whose records are now copied again only under ordinals below `last`.
+
+    If there are no such ordinals, `again` is set to a higher value than `until`. If both were equal, the hole would be
+    mistaken for a hole for which nothing is copied again (`HoleFound.is_open`).
+    """
     if hole.until <= last:
         return hole
     return msgspec.structs.replace(hole, until=last, again=hole.again if last > hole.again else last + 1)

@@ -24,8 +24,8 @@ class RangeAudited(Fact, frozen=True, tag="range_audited"):
     end: int
     """Ordinal after the last one that was proven."""
     source_offset: int
-    """Source offset up to which the copy is proven. Every source offset below it, from the first copied record on, is
-    at the target or is explained."""
+    """Source offset up to which the copy is proven. Every source offset from that of the first copied record to this
+    one (exclusive) was found in the target topic or is explained."""
     newest_ms: int
     """Highest timestamp of the records below `source_offset`, or -1 if it is not known."""
     at_ms: int

@@ -2,8 +2,8 @@
 
 A fact states something that has happened or has been decided, in the order of the ledger. Only `mirrord.ledger.fold`
 changes the state of a flow, and it does so only from facts. Facts are tagged arrays in msgpack. A field may be added at
-the end if it has a default, but no field may ever be removed or change its meaning. The tests fold golden logs of every
-version.
+the end if it has a default, but no field may ever be removed or change its meaning. The tests fold a stored ledger of
+each version.
 """
 
 from typing import Literal
@@ -37,7 +37,8 @@ Reason = Literal[
     "doubled",
     "skipped",
 ]
-"""Why source offsets were not copied one to one."""
+"""The reason of a verdict: why source offsets were not copied. "doubled" is different: the target holds the records of
+these offsets more than once."""
 
 LOSSES: tuple[Reason, ...] = ("expired", "truncated", "recreated", "rejected", "skipped", "unexplained")
 """The reasons of verdicts on records that readers of the source could have read and that the target does not have."""
@@ -83,20 +84,20 @@ class Holder(msgspec.Struct, frozen=True, array_like=True):
     holder is dead.
     """
     started_ticks: int = 0
-    """Start time of the process in clock ticks since boot, because its process id may be reused. 0 if it is not
-    known.
+    """Start time of the process in clock ticks since boot. It distinguishes the process from a later process with the
+    same process id. 0 if it is not known.
     """
     hosts_all: bool = False
     """Whether all replicators are tasks of the holder's process. If so, nothing can write under the lease after this
     process has ended.
     """
     daemon: str = ""
-    """Identity of the daemon. If the process dies, the process that replaces it has the same identity, and no other
-    process has it. Empty if no process will replace it.
+    """Identity of the daemon. If another process replaces the holder's process, it has the same identity. Empty if the
+    holder's process is not replaced when it dies.
     """
     keeper_pid: int = 0
-    """Process id of the process on the same machine that must be alive for a replacement to be started. 0 if there is
-    no such process.
+    """Process id of the `mirrord start` process on the same machine. The holder's process is replaced only while this
+    process is running. 0 if the replacement does not depend on such a process.
     """
     keeper_ticks: int = 0
     """Start time of the process `keeper_pid`, in the same unit as `started_ticks`."""
@@ -115,8 +116,8 @@ class FlowOpened(Fact, frozen=True, tag="flow_opened"):
     source_cluster: ClusterId
     target_cluster: ClusterId
     keeps_starts: bool = False
-    """Whether the ledger holds the start offsets that were resolved at the first scan of the source's topics. False if
-    an older version of mirrord or `mirrord rebuild` has opened the ledger.
+    """Whether the ledger records the start offsets (`ConfigChanged.starts`) of the topics that existed when the daemon
+    first listed the source's topics. False if an older version of mirrord or `mirrord rebuild` opened the ledger.
     """
 
 
@@ -232,7 +233,7 @@ class TopicDeletionWithdrawn(Fact, frozen=True, tag="topic_kept"):
     target_topic: str
     target_topic_id: TopicId
     reason: str
-    """Why the deletion was withdrawn, for people."""
+    """Why the deletion was withdrawn, as a text for operators."""
 
 
 class TopicDeleted(Fact, frozen=True, tag="topic_deleted"):
@@ -314,8 +315,9 @@ class LaneTaken(Fact, frozen=True, tag="lane_taken"):
     grant: int
     replicator: str
     times: tuple[int, int] = (0, 0)
-    """Length of the lease and request timeout, in ms. For each of them, the longer time of this holder and of a
-    previous holder that did not leave cleanly. Zeros mean that an older version of mirrord wrote the fact.
+    """Length of the lease and request timeout, in ms. From them, the next replicator computes how long this one may
+    still write. If the previous replicator did not leave cleanly, its values are recorded where they are higher. Zeros
+    mean that an older version of mirrord wrote the fact.
     """
 
 
@@ -374,7 +376,7 @@ class SourceRun(Fact, frozen=True, tag="source_run"):
     expected to arrive any more. If one does arrive, it must not be mistaken for a record of these runs.
     """
     rewound: Rewound | None = None
-    """Set if a resume position above the lowest ordinal of these runs may have been saved."""
+    """Set if these runs reassign ordinals, and a progress record with a higher resume position may exist."""
 
 
 class TargetRun(Fact, frozen=True, tag="target_run"):
@@ -400,7 +402,7 @@ class VerdictGiven(Fact, frozen=True, tag="verdict_given"):
     verdicts: tuple[Verdict, ...]
     """The verdicts."""
     note: str = ""
-    """A remark for people, in one line."""
+    """A remark for operators, in one line."""
 
 
 class HoleFound(Fact, frozen=True, tag="hole_found"):
@@ -426,8 +428,9 @@ class HoleFound(Fact, frozen=True, tag="hole_found"):
     def is_open(self) -> bool:
         """Whether nothing is copied again for this hole.
 
-        This is the case if something is stored in its place, the source no longer has the records, and nothing shows
-        which records they are (`SourceRun.regiven`). The hole ends where its ordinals are assigned again.
+        In this case, the target log contains records with these ordinals, but it is not known which source records they
+        are. The source no longer has them, and different records may have been sent under the same ordinals
+        (`SourceRun.regiven`). If later runs assign some of these ordinals again, the hole ends before them.
         """
         return self.again == self.until and self.first <= self.last
 
@@ -440,7 +443,7 @@ class LaneHalted(Fact, frozen=True, tag="lane_halted"):
     reason: str
     """Short name of the cause."""
     line: str
-    """The cause in one line, for people."""
+    """The cause in one line, for operators."""
     start: int
     """First of the source offsets concerned."""
     end: int
@@ -469,12 +472,12 @@ class TakeoverChecked(Fact, frozen=True, tag="takeover_checked"):
     them. This does not count as a difference.
     """
     note: str = ""
-    """A remark for people, in one line."""
+    """A remark for operators, in one line."""
     more: bool = False
     """Whether a previous holder may have sent other records under later ordinals, which have not been compared yet."""
     is_all: bool = False
-    """Whether the target log was read to its end at a time when no batch that was sent before could still arrive. If
-    so, no such batch follows.
+    """Whether the target log was read to its end at a time when batches that were sent before the comparison could no
+    longer arrive. If so, no such batch follows after the ordinal `last`.
     """
 
 
@@ -554,12 +557,12 @@ class ConfigChanged(Fact, frozen=True, tag="config_changed"):
     under this configuration."""
 
     changes: tuple[str, ...]
-    """One line for each changed setting, for people."""
+    """One line for each changed setting, for operators."""
     starts: tuple[TopicStarts, ...] = ()
     """Start offsets of the topics that the configuration selects for the first time."""
     selected: Selected | None = None
-    """The rules that select topics. All topics that matched these rules at this time are known, so a matching topic
-    that appears later was created later. None means that the rules have not changed.
+    """The rules that select topics. mirrord has seen all topics that matched these rules when it recorded this fact. A
+    matching topic that appears later was therefore created later. None means that the rules have not changed.
     """
 
 
@@ -600,9 +603,10 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
     """The progress of a lane. It is written to the state topic at most once a second, and once when the lane becomes
     idle.
 
-    `ordinal`, `target_offset` and `leader_epoch` are the resume position, which is below the target's high watermark:
-    the next ordinal to write, the target offset directly after the lane's last acknowledged record, and the leader
-    epoch. The other fields show status and lag while the daemon or the source is down.
+    Three fields contain the resume position. `ordinal` is the next ordinal to write, `target_offset` is the target
+    offset directly after the lane's last acknowledged record, and `leader_epoch` is the leader epoch of the target
+    partition. All records before the resume position are below the target's high watermark. The other fields let
+    `mirrord status` show state and lag while the daemon or the source is down.
     """
 
     lane: LaneId
@@ -624,12 +628,12 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
     source_epoch: int = -1
     """Leader epoch of the source batch before `source_offset`, or -1 if it is not known."""
     epochs_told: bool = False
-    """Whether the ledger records every change of the source's leader epoch before the first record after the change is
-    produced.
+    """Whether the ledger contains every change of the source's leader epoch. Each change is then recorded before the
+    first record with the new epoch is written to the target. False in records of older versions of mirrord.
     """
     settled: bool = False
-    """Whether every source record before `source_offset` is either stored below the resume position or not copied.
-    Nothing is in flight then.
+    """Whether the lane has finished with every source record before `source_offset`: the record is stored in the target
+    log before the resume position, or it is not to be copied. In this case, no batch is in flight.
     """
     source: SourceEnds | None = None
     """Set if the record is about a source topic (`mirrord.ledger.source_ends`). Such a record is not a lane's resume

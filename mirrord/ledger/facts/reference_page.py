@@ -52,7 +52,8 @@ SECTIONS: tuple[tuple[str, str, Any], ...] = (
         AuditFact | CompactionBegan | MapCompacted | JobFact,
     ),
 )
-"""The title, the introduction and the union of facts of each section. Every fact is in exactly one section."""
+"""The sections of the page. Each section has a title, an introduction and a union of the types of its facts. Every
+fact is in exactly one section."""
 
 EFFECTS: dict[type, str] = {
     core.FlowOpened: (
@@ -237,7 +238,8 @@ EFFECTS: dict[type, str] = {
         "job was successful, it also sets the time of the last success."
     ),
 }
-"""The effect of each kind of fact on the state (`mirrord.ledger.fold`), under the current lease."""
+"""The effect of each kind of fact on the state (`mirrord.ledger.fold`), if its entry has the epoch of the current
+lease."""
 
 SHARED = {
     "end": "End of the range of source offsets (exclusive).",

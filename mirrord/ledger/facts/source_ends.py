@@ -13,5 +13,5 @@ class SourceEnds(msgspec.Struct, frozen=True, array_like=True):
     """Whether the topic no longer exists, and its records below `ends` were lost before any lane was opened for
     them."""
     starts: tuple[int, ...] = ()
-    """If `lost` is true: the source offsets at which the lanes would have begun, so nothing below these offsets was
-    lost. Missing values at the end are 0."""
+    """The source offset at which the lane of each partition would have begun, if `lost` is true. Records below this
+    offset do not count as lost, because they were not to be copied. Missing values at the end are 0."""

@@ -7,8 +7,8 @@ from mirrord.config.value_parsers import StartPoint
 from mirrord.model.names import TopicId
 
 UNRESOLVED = -1
-"""The start offset is not resolved. Either it is not needed, because `start` is "earliest", or the source has not
-answered yet."""
+"""The start offset has not been determined. Either it is not needed, because `start` is "earliest" in the
+configuration, or the source has not answered yet."""
 BEGUN = -2
 """The lane of the partition has begun. Its first run replaces the start offset."""
 
@@ -35,7 +35,7 @@ class TopicStarts(msgspec.Struct, frozen=True, array_like=True):
     topic_id: TopicId
     """Topic id of the source topic."""
     start: StartPoint
-    """The value of `start` for which the offsets were resolved."""
+    """The value of `start` in the configuration for which the offsets were determined."""
     offsets: tuple[int, ...]
-    """For each partition, the source offset at which its lane begins. -1 (`UNRESOLVED`): the offset is not resolved. -2
-    (`BEGUN`): the lane has begun."""
+    """For each partition, the source offset at which its lane begins. -1 (`UNRESOLVED`): the offset has not been
+    determined. -2 (`BEGUN`): the lane has begun."""
