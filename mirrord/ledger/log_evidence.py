@@ -26,8 +26,8 @@ class Evidence:
     """What this process has learned about the ledger's log since it loaded the snapshots."""
 
     def __init__(self, topic_id: TopicId, offset: int, leader_epoch: int) -> None:
-        """`offset` is the position at which reading begins. All entries below it were written under `leader_epoch` or an
-        earlier epoch."""
+        """`offset` is the position at which reading begins. All entries below it were written under `leader_epoch` or
+        an earlier epoch."""
         self.read = LedgerEnd(topic_id, offset, leader_epoch)
         """The end of the part of the log that was read."""
         self._epochs: list[tuple[int, int]] = []

@@ -33,7 +33,7 @@ class ReadEntry(NamedTuple):
 
 
 class LedgerReading:
-    """Reads a ledger from its first entry on, and folds the entries."""
+    """Reads a ledger, beginning with its first entry, and folds the entries."""
 
     def __init__(self, topics: LedgerLog, memory: RunMemory = ALL_OF_IT) -> None:
         self._log = topics
