@@ -53,10 +53,10 @@ class VerdictTally:
     counts: dict[Reason, int] = field(default_factory=dict[Reason, int])
     recent: deque[Verdict] = field(default_factory=deque[Verdict])
     beyond: int = field(default=0, compare=False, repr=False)
-    """No range in `recent` extends beyond this offset. A verdict above it overlaps no range, so no search is needed.
-    This saves time when a filter produces thousands of consecutive verdicts."""
+    """No range in `recent` extends beyond this offset. A verdict on higher offsets overlaps no range, so no search is
+    needed. This saves time when a filter produces thousands of consecutive verdicts."""
     decided: int = field(default=0, compare=False, repr=False)
-    """No range in `recent` extends beyond this offset if its verdict records a decision, for example that of a filter
+    """No range in `recent` whose verdict records a decision, for example that of a filter, extends beyond this offset
     (`mirrord.ledger.decided_verdicts`)."""
 
     def __post_init__(self) -> None:

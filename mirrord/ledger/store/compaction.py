@@ -113,7 +113,7 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
     next compaction."""
     trimmed: bool
     """Whether the snapshots of the ledger no longer contain the moved runs, because the ledger was trimmed. If false,
-    the lease holder will trim it."""
+    the lease holder will trim the ledger."""
 
 
 def write(work: FileWork) -> ArchiveFile:

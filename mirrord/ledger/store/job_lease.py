@@ -65,8 +65,8 @@ class JobLease:
     Entering raises JobBusy if another process runs the job, and JobNotRecorded if the ledger cannot be written. Other
     EnvironmentFaults are raised if a ledger cannot be read. A flow that has never run is skipped.
 
-    If another process has taken the lease, this process ends itself. This happens if this process was suspended for
-    longer than the length of the lease.
+    If another process has taken the lease, this process exits. This happens if this process was suspended for longer
+    than the length of the lease.
     """
 
     def __init__(self, config: Config, job: Job) -> None:
