@@ -18,20 +18,20 @@ class JobState(msgspec.Struct, frozen=True, array_like=True):
     ttl_ms: int
     began_ms: int
     signs: int = 0
-    """Number of `JobRenewed` facts. If it rises, a process that waits for the end of the job knows that the job is
-    alive."""
+    """Number of `JobRenewed` facts since the job began. If another process sees this number rise, it knows that the job
+    is still running."""
     done: int = 0
     every: int = 0
     outcome: JobOutcome | None = None
-    """The outcome, or None if the job has not ended according to the ledger."""
+    """How the job ended. None if the ledger does not say that it has ended."""
     line: str = ""
     ended_ms: int | None = None
     succeeded_ms: int | None = None
-    """When the last successful job of this kind ended. This may be an earlier job."""
+    """When the last successful job of this kind ended. It may be an earlier job than this one."""
 
 
 def after(known: JobState | None, fact: JobFact) -> JobState | None:
-    """Return the state of the last job of its kind after a fact, or None if the fact has no effect."""
+    """Return the state of the last job after a fact about a job of this kind, or None if the fact has no effect."""
     if isinstance(fact, JobBegan):
         if fact.number != (known.number if known else 0) + 1:
             return None

@@ -1,9 +1,12 @@
 """Remembers what one process knows about the log of its ledger topic, and detects reads that contradict it.
 
-After an unclean election, a log that lost its end can grow past a reader's position before the reader fetches again.
-Offsets alone therefore do not reveal the loss, but leader epochs do (KIP-595). They ascend with the offsets, and a
-truncated log continues under a higher epoch. A recorded end says that all entries below `end` were written under
-`leader_epoch` or an earlier epoch. If an entry below `end` has a later epoch, it has replaced the original entry.
+After an unclean election, a log can lose its last entries and then grow past a reader's position before the reader
+fetches again. Offsets alone therefore do not reveal the loss, but leader epochs do (KIP-595). In a log, a later entry
+never has a lower leader epoch, and a truncated log continues under a higher epoch.
+
+Processes record in the state topic how far the ledger extended. Such a recorded end (`LedgerEnd`) says that all entries
+below the offset `end` were written under `leader_epoch` or an earlier epoch. If an entry below `end` has a later epoch,
+it has replaced the original entry.
 """
 
 from mirrord.ledger.state_topic_records import LedgerEnd
@@ -11,7 +14,8 @@ from mirrord.model.names import TopicId
 
 
 class Contradicted(Exception):
-    """Raised when the log no longer contains what it contained according to a recorded end."""
+    """Raised when the log contradicts a recorded end (`LedgerEnd`): it no longer contains all the entries that it
+    contained when the end was recorded."""
 
     def __init__(self, recorded: LedgerEnd) -> None:
         super().__init__(recorded)
@@ -19,16 +23,18 @@ class Contradicted(Exception):
 
 
 class Evidence:
-    """The knowledge of this process about the ledger's log since it loaded the snapshots."""
+    """What this process has learned about the ledger's log since it loaded the snapshots."""
 
     def __init__(self, topic_id: TopicId, offset: int, leader_epoch: int) -> None:
-        """Start reading at `offset`. All entries below `offset` have `leader_epoch` or an earlier epoch."""
+        """`offset` is the position at which reading begins. All entries below it were written under `leader_epoch` or
+        an earlier epoch."""
         self.read = LedgerEnd(topic_id, offset, leader_epoch)
         """The end of the part of the log that was read."""
         self._epochs: list[tuple[int, int]] = []
         """Pairs of (leader epoch, offset of the first entry that was read under this epoch), in ascending order."""
         self._ahead: list[LedgerEnd] = []
-        """Recorded ends above the position up to which the log was read."""
+        """Known ends of the log that lie above the part that was read. They are recorded in the state topic, or the
+        brokers reported them."""
 
     @property
     def end(self) -> int:
@@ -36,8 +42,8 @@ class Evidence:
         return max((recorded.end for recorded in self._ahead), default=self.read.end)
 
     def take(self, offset: int, leader_epoch: int) -> None:
-        """Record that the entry at this offset was read. Raises Contradicted if it has a later leader epoch than
-        possible."""
+        """Record that the entry at this offset was read. Raises Contradicted if a recorded end lies above this offset
+        and has a lower leader epoch than the entry."""
         for recorded in self._ahead:
             if offset < recorded.end and leader_epoch > recorded.leader_epoch:
                 raise Contradicted(recorded)
@@ -48,8 +54,8 @@ class Evidence:
             self._ahead = [recorded for recorded in self._ahead if recorded.end > offset + 1]
 
     def know(self, recorded: LedgerEnd) -> None:
-        """Add an end that this process or another process recorded. Raises Contradicted if entries that were read
-        contradict it."""
+        """Add an end of the log that this process or another process observed. Raises Contradicted if it is the end of
+        another ledger topic, or if an entry below it was read with a later leader epoch."""
         if recorded.topic_id != self.read.topic_id:
             raise Contradicted(recorded)
         if any(epoch > recorded.leader_epoch and offset < recorded.end for epoch, offset in self._epochs):
@@ -59,14 +65,19 @@ class Evidence:
             self._ahead.append(recorded)
 
     def replaced(self, offset: int) -> LedgerEnd:
-        """Return the recorded end that proves the loss of an acknowledged entry: a different entry was read at its
-        offset."""
+        """Return an end that proves a loss. An entry was acknowledged at `offset`, but a different entry was read
+        there.
+
+        A process that later reads the entry at `offset` finds the loss, too, because the entry has a later leader epoch
+        than this end.
+        """
         epoch = max((epoch for epoch, first in self._epochs if first <= offset), default=self.read.leader_epoch)
         return LedgerEnd(self.read.topic_id, offset + 1, epoch - 1)
 
 
 def covers(recorded: LedgerEnd, other: LedgerEnd) -> bool:
-    """Return whether a recorded end proves every loss that another recorded end proves."""
+    """Return whether the recorded end `recorded` proves every loss that `other` proves. For this, it must belong to the
+    same topic, be at least as high, and not have a later leader epoch."""
     return (
         recorded.topic_id == other.topic_id
         and recorded.end >= other.end

@@ -2,12 +2,14 @@
 
 A pair contains the source offset and the target offset of one record. Only records below the lane's resume position are
 eligible: they are acknowledged, replicated and explained by the ledger. The first record of each run is published,
-because source offsets and target offsets advance together until the next run begins. The last record is published when
-it is far enough after the last published one, and when the lane becomes idle. MirrorMaker 2 keeps 64 pairs of a
-partition (OffsetSyncStore). If there are many new runs, only the latest are published.
+because source offsets and target offsets advance together until the next run begins. The last eligible record is also
+published if more than `mm2_records.offset_lag_max` records follow the last published one, and when the lane becomes
+idle. MirrorMaker 2 keeps 64 pairs for each partition (OffsetSyncStore). If there are many new runs, only the pairs of
+the latest runs are published.
 
-MirrorMaker 2 translates a group's position with the newest pair at or below the position. Both offsets must therefore
-ascend from pair to pair. No pair is published for records that were copied out of order (`HoleFound`, `MapRebuilt`).
+MirrorMaker 2 translates a group's position with the newest pair at or below the position. In each pair, both offsets
+must therefore be higher than in the previous pair. No pair is published for records that were copied out of order
+(`HoleFound`, `MapRebuilt`).
 """
 
 import msgspec
@@ -17,7 +19,7 @@ from mirrord.ledger.state import LaneState
 from mirrord.model.runs import Runs
 
 MOST = 10
-"""Maximum number of first records of runs that are published at once."""
+"""Maximum number of new runs whose first records are published at once."""
 
 
 class PublishedPairs(msgspec.Struct, frozen=True):
@@ -26,7 +28,7 @@ class PublishedPairs(msgspec.Struct, frozen=True):
     considered_below: int
     """All ordinals below this one have been considered for publishing."""
     last: int = -1
-    """The highest ordinal that was published, or -1."""
+    """The ordinal of the last record whose pair was published. -1 if there is none."""
     upstream: int = -1
     downstream: int = -1
     """The source offset (`upstream`) and the target offset (`downstream`) of the record with the ordinal `last`."""
@@ -35,10 +37,11 @@ class PublishedPairs(msgspec.Struct, frozen=True):
 def due_syncs(
     lane: LaneState, next_ordinal: int, published: PublishedPairs | None, lag_max: int
 ) -> tuple[list[OffsetSync], PublishedPairs]:
-    """Return the pairs to publish now, in the order of their records, and the state after their publication.
+    """Return the pairs to publish now, in the order of their records. Also return the value of `published` for the next
+    call.
 
-    All ordinals below `next_ordinal` are acknowledged. `published` is None in the first call. In this case, only the
-    last record is published, because the first records of earlier runs may already be in the topic.
+    All records with ordinals below `next_ordinal` are acknowledged. In the first call, `published` is None. In this
+    case, only the pair of the last record is published, because the pairs of earlier runs may already be in the topic.
     """
     if published is not None and _moved(lane, published):
         # If a pair lies below the last one, MirrorMaker 2 drops the pairs that it has
@@ -68,8 +71,8 @@ def due_syncs(
 
 
 def _moved(lane: LaneState, published: PublishedPairs) -> bool:
-    """Return whether the last published record is at other offsets now, because the target lost its end and was written
-    again."""
+    """Return whether the record of the last published pair now has different offsets. This happens if the target log
+    lost its last records and they were copied again."""
     upstream, downstream = lane.source_runs.offset_of(published.last), lane.target_runs.offset_of(published.last)
     known = published.last >= 0 and upstream is not None and downstream is not None
     return known and (upstream, downstream) != (published.upstream, published.downstream)
@@ -80,8 +83,12 @@ def _begins(runs: Runs, first: int, end: int) -> list[int]:
 
 
 def _pair(lane: LaneState, ordinal: int) -> OffsetSync | None:
-    """Return the pair of an ordinal. Return None if the offsets are not certain. Also return None if the pair would
-    make readers skip records that were copied out of order."""
+    """Return the pair of the record with this ordinal, or None if no pair may be published for it.
+
+    No pair is published if an offset of the record is unknown, if the lane has halted, or if the source now uses the
+    offset for another record. From the beginning of a hole until all its records are mended, no pair is published
+    either, because a group that resumed there would miss the records of the hole.
+    """
     if lane.halted is not None or any(hole.first <= ordinal < hole.until for hole in lane.holes):
         return None
     upstream, downstream = lane.source_runs.offset_of(ordinal), lane.target_runs.offset_of(ordinal)

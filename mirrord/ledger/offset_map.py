@@ -7,16 +7,18 @@ way, no record is skipped. As long as the target holds the records in source ord
 a target offset answers the same question for a reader of the source. Nothing is interpolated, and no answer exceeds the
 resume position.
 
-Offsets ascend from run to run, with three exceptions (`Runs.turns`):
+Each run usually begins at higher offsets than the previous run. There are three exceptions:
 
-- Records that were copied again because of a hole or a difference are out of order, under later ordinals (`HoleFound`,
-  `MapRebuilt`). The first record to be read may then differ from the requested record: "reordered".
-- After a difference, a record may be in the target twice. Translations use the first copy.
+- Records were copied again because of a hole (`HoleFound`), or because the target differed from the source
+  (`MapRebuilt`). They are out of order, and have higher ordinals than the records that follow them in the source. A
+  reader may then have to resume at another record than the requested one: "reordered".
+- After the target differed from the source, it may hold a record twice. Translations use the first copy.
 - The source log was truncated, and its offsets are used again for other records (`LaneState.truncations`). Translations
   use the newer records.
 
-The ordinals of a hole have no records. The ordinals of a lane are therefore divided into a few stretches. Within a
-stretch, source offsets and target offsets ascend, so the stretch can be searched by bisection.
+At each exception, source offsets go back (`Runs.turns`). These points divide the ordinals of a lane into a few
+stretches. Within a stretch, source offsets only increase, so the stretch can be searched by bisection. The ordinals of
+a hole have no records, and are left out of every search.
 """
 
 from bisect import bisect_right
@@ -38,7 +40,7 @@ TranslationKind = Literal["exact", "reordered", "not_copied", "before_map", "at_
 - "not_copied": this lane has no record at the requested offset; `offset` is that of the next record.
 - "before_map": the requested offset is below all offsets that the map contains.
 - "at_end": no record at the requested offset or after it has been copied yet. The next one will be at `offset` or
-  later, so the question has to be asked again later.
+  later, so the offset has to be translated again later.
 - "unknown": no reliable answer is possible.
 """
 
@@ -51,7 +53,8 @@ class CopiedPosition(NamedTuple):
     target_offset: int
     """The target offset after the last record with a lower ordinal than `ordinal`."""
     source_offset: int
-    """The source offset that the lane copies next. It is only for display, and may be higher than `ordinal` implies."""
+    """The source offset that the lane copies next. It is used only for display. It may be ahead of `ordinal`, because
+    the records before it may not be acknowledged yet."""
 
     @staticmethod
     def by(progress: Progress) -> "CopiedPosition":
@@ -72,21 +75,21 @@ class Translation(msgspec.Struct, frozen=True):
     """Why the answer is not "exact".
 
     - For "not_copied", it is a `Reason` of the ledger, or one of the following. "pending": the record will be copied
-      after the records that are already there. "foreign": another client wrote the record. Empty: the ledger only keeps
-      the newest verdicts, and has removed this one.
+      after the records that are already there. "foreign": another client wrote the record. Empty: the state keeps
+      only the newest verdicts of a lane, and this one is no longer among them.
     - For "before_map", it is one of the following. "inherited": MirrorMaker 2 copied the record, to an offset that is
       not recorded. "forgotten": both logs began after the record when the map was pruned. "start": the lane began after
       the record.
     - For "unknown", it is a readable sentence.
     """
     ahead: int = 0
-    """For "at_end", from source to target: the number of source offsets below the requested one that the lane has not
-    read yet."""
+    """The number of source offsets below the requested one that the lane has not read yet. It is set only for "at_end",
+    and only when a source offset is translated into a target offset."""
 
 
 class _Stretch(NamedTuple):
-    """A stretch of ordinals [first, end) with ascending source offsets. Source offsets from `limit` on were truncated
-    and are used again."""
+    """A range of ordinals [first, end) in which source offsets only increase. Its records at source offset `limit` or
+    higher were lost when the source log was truncated, and other records have these offsets now."""
 
     first: int
     end: int
@@ -139,9 +142,13 @@ class LaneMap:
         return Translation(offset, "not_copied", there, reason=self._verdict(offset))
 
     def _find(self, offset: int, end: int) -> tuple[int, int, bool]:
-        """Return three values: the first ordinal whose record has this source offset or a higher one, the ordinal whose
-        record has exactly this offset, and whether that record is still to be copied. An ordinal is -1 if there is
-        none."""
+        """Look up a source offset among the ordinals below `end`. Return three values:
+
+        - the lowest ordinal whose record has this source offset or a higher one; -1 if there is none
+        - the lowest ordinal whose record has exactly this source offset; -1 if there is none
+        - whether the record with this source offset is still to be copied, although records with higher source offsets
+          are copied already
+        """
         first = -1
         for stretch in self._stretches:
             ordinal = self._first_from(stretch, offset)
@@ -244,8 +251,8 @@ class LaneMap:
 
 
 def voids(holes: tuple[HoleFound, ...]) -> list[tuple[int, int]]:
-    """Return the ranges (first, last) of ordinals in holes, which have no records. The ranges ascend, and adjacent
-    ranges are merged."""
+    """Return the ranges (first, last) of the ordinals in holes, which have no records. The ranges are sorted, and
+    adjacent ranges are merged."""
     found: list[tuple[int, int]] = []
     for first, last in sorted((hole.first, hole.last) for hole in holes if hole.first <= hole.last):
         if found and first <= found[-1][1] + 1:
@@ -256,7 +263,7 @@ def voids(holes: tuple[HoleFound, ...]) -> list[tuple[int, int]]:
 
 
 def _stretches(lane: LaneState, floor: int) -> list[_Stretch]:
-    """Divide the lane's ordinals from `floor` on into stretches with ascending source offsets."""
+    """Divide the lane's ordinals, starting at `floor`, into stretches in which source offsets only increase."""
     cuts = [ordinal for ordinal, _ in lane.truncations]
     edges = sorted({floor, _NEVER, *(each for each in (*cuts, *lane.source_runs.turns) if each > floor)})
     return [

@@ -15,8 +15,8 @@ together must fit into the snapshot of the lane."""
 
 
 def take_audit_fact(lane: LaneState, fact: AuditFact, offset: int) -> bool:
-    """Fold the fact of an audit or a repair, which is at a ledger offset, into its lane. Return whether it took
-    effect."""
+    """Fold a fact of an audit or a repair into the state of its lane. `offset` is the ledger offset of the entry that
+    contains the fact. Return whether the fact took effect."""
     if offset < lane.folded_to:
         return False
     if isinstance(fact, RangeAudited):
@@ -29,11 +29,11 @@ def take_audit_fact(lane: LaneState, fact: AuditFact, offset: int) -> bool:
 
 
 def with_repair(known: Repaired, fact: RangeRepaired) -> Repaired | None:
-    """Return the repaired ranges after another one was added; None if the other one adds nothing new. The ranges ascend
-    and do not overlap.
+    """Add the range of a repair to the repaired ranges of a lane, and return all of them. Return None if the repair
+    adds nothing new. The ranges are in the order of their offsets and do not overlap.
 
-    The newer fact overrides older ones, because it may name another topic, or the same topic may have been rebuilt. A
-    fact that differs from a known one only in its author or its time adds nothing.
+    Where ranges overlap, the newer fact replaces the older ones, because it may name another topic, or the same topic
+    may have been rebuilt. A fact that differs from a known one only in its author or its time adds nothing.
     """
     same = [(each.start, each.end) for each in known if each.topic == fact.topic and each.at <= fact.at]
     if not list(uncovered((fact.start, fact.end), same)):
@@ -56,8 +56,8 @@ def with_repair(known: Repaired, fact: RangeRepaired) -> Repaired | None:
 
 
 def repaired_at(known: Repaired, start: int, end: int) -> RangeRepaired | None:
-    """Return a fact for the source offsets [start, end) if all of them were repaired into the same topic; otherwise
-    None."""
+    """Return one `RangeRepaired` fact that covers exactly the source offsets [start, end). Return None unless all these
+    offsets were repaired, and their records are stored in the same topic."""
     met = [each for each in known if each.start < end and start < each.end]
     ranges = [(each.start, each.end) for each in met]
     if not met or list(uncovered((start, end), ranges)) or len({each.topic for each in met}) > 1:
@@ -92,8 +92,9 @@ def _audit(lane: LaneState, fact: RangeAudited) -> bool:
 
 
 def clip_proof(lane: LaneState) -> None:
-    """Exclude source offsets from the proof that were truncated after the audited records were copied. The source uses
-    these offsets again for records that no audit has seen."""
+    """Lower the source offset up to which the lane is proven, if the source has truncated its log below this offset
+    since the proven records were copied. The source uses the truncated offsets again for records that no audit has
+    seen."""
     fact = lane.audited
     if fact is None:
         return
@@ -103,7 +104,7 @@ def clip_proof(lane: LaneState) -> None:
 
 
 def doubt(lane: LaneState, ordinal: int) -> None:
-    """Drop the proof if it covers this ordinal, because the ledger now assigns another record or another offset to the
-    ordinal."""
+    """Drop the proven range of the lane (`LaneState.audited`) if it contains this ordinal. The ledger now assigns
+    another record or another offset to the ordinal, so the result of the audit no longer applies."""
     if lane.audited is not None and ordinal < lane.audited.end:
         lane.audited = None

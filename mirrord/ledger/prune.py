@@ -12,9 +12,10 @@ def prune(state: FlowState, lane_id: LaneId, source_log_start: int, target_log_s
     """Drop a lane's runs whose records are below the log start offsets of both source and target. Return the number of
     dropped runs.
 
-    Runs are dropped as a whole, from the front, and packed runs only piece by piece. The last run is always kept. Holes
-    and truncations are dropped when all records to which they refer are gone. The ledger keeps its facts until it is
-    trimmed. Other readers see the effect in the next snapshot (`prune_like`).
+    The oldest runs are dropped first. A run is never split, and packed runs are dropped only when their whole piece can
+    be dropped. The last run is always kept. Holes and truncations are dropped when all records to which they refer are
+    gone. The facts stay in the ledger until it is trimmed. Other processes drop the same runs when they read the next
+    snapshot (`prune_like`).
     """
     lane = state.lanes.get(lane_id)
     if lane is None or not lane.source_runs or not lane.target_runs:
@@ -29,8 +30,11 @@ def prune(state: FlowState, lane_id: LaneId, source_log_start: int, target_log_s
 
 
 def prune_like(state: FlowState, snapshot: LaneSnapshot, first_ordinals: tuple[int, int]) -> None:
-    """Drop the runs that the lease holder has pruned. These are the runs below the first ordinals of the lane's
-    snapshot. A snapshot of an earlier holder is ignored."""
+    """Drop the runs of a lane that the lease holder has dropped (`prune`), as its snapshot of the lane shows.
+
+    `first_ordinals` are the first ordinals of the source runs and of the target runs in this snapshot. All runs below
+    them are dropped. A snapshot of an earlier holder is ignored.
+    """
     lane = state.lanes.get(snapshot.lane)
     if lane is None or written_under(snapshot) < state.tenure:
         return
@@ -41,10 +45,12 @@ def prune_like(state: FlowState, snapshot: LaneSnapshot, first_ordinals: tuple[i
 
 
 def drop_removed(state: FlowState, snapshot: FlowSnapshot) -> None:
-    """Drop forgotten lanes whose records are no longer in the state topic.
+    """Remove lanes from the list of forgotten lanes (`FlowState.forgotten_lanes`) if their records are no longer in the
+    state topic.
 
-    If a snapshot is later than the `CopyForgotten` fact and no longer lists these lanes, it was written after the
-    removal of their records. Without this function, a process that never trims would keep these lanes permanently.
+    A lane is forgotten by the fact `CopyForgotten`. If a later snapshot of the flow no longer lists the lane, it was
+    written after the lane's records were removed. Only a process that trims the ledger removes these records itself.
+    Without this function, all other processes would keep the lanes in the list permanently.
     """
     listed = set(snapshot.forgotten_copies)
     for lane, offset in list(state.forgotten_lanes.items()):
@@ -67,8 +73,11 @@ def _forget_below_floor(lane: LaneState) -> None:
 
 
 def _first_ordinal_from(runs: Runs, log_start: int) -> int:
-    """Return the first ordinal whose record may still be in a log that begins at `log_start`. Offsets need not ascend
-    from run to run."""
+    """Return the first ordinal whose record may still be in a log that begins at `log_start`.
+
+    A run may begin at a lower offset than the previous run. Each range of runs without such a step back is therefore
+    searched separately.
+    """
     edges = [0, *(runs.position(turn) for turn in runs.turns), len(runs)]
     for first, end in pairwise(edges):
         at = runs.floor(log_start, first, end)

@@ -32,9 +32,10 @@ Quarantine = tuple[Parked, ...]
 
 
 def park(quarantine: Quarantine, fact: Quarantined) -> Quarantine:
-    """Return the quarantine with another range. A later fact about the same offsets replaces an earlier one.
+    """Add the range of a fact to the quarantine, and return the new quarantine. A later fact about the same offsets
+    replaces an earlier one.
 
-    Consecutive ranges that a policy skips are merged into one.
+    Consecutive ranges that are skipped because of the configuration (`on_reject`) are merged into one.
     """
     origin = BY_POLICY if fact.skip else None
     parked = Parked(fact.start, fact.end, fact.error, fact.line, origin, fact.letters, fact.letters_at)
@@ -56,9 +57,9 @@ def _holds(entry: Parked, other: Parked) -> bool:
 
 
 def decide(quarantine: Quarantine, order: QuarantineOrder) -> Quarantine | None:
-    """Return the quarantine after an operator command.
+    """Apply an operator's decision about quarantined records, and return the new quarantine.
 
-    Return None if no range at these offsets waits for a decision. The command then does not take effect.
+    Return None if no range at the offsets of the command waits for a decision. The command then does not take effect.
     """
     waits = waiting(quarantine)
     if waits is None or not (order.start <= waits.start and waits.start < order.end):
@@ -72,13 +73,14 @@ def decide(quarantine: Quarantine, order: QuarantineOrder) -> Quarantine | None:
 
 
 def waiting(quarantine: Quarantine) -> Parked | None:
-    """Return the range whose decision the lane waits for, or None."""
+    """Return the range about which an operator still has to decide before the lane can continue; None if there is
+    none."""
     return next((each for each in reversed(quarantine) if each.skipped is None), None)
 
 
 def go_on(quarantine: Quarantine) -> Quarantine:
-    """Return the quarantine without ranges that wait for a decision, because the lane tries to copy their records
-    again. If a record is refused again, a new range is added."""
+    """Return the quarantine without the ranges that wait for a decision. This is done when the lane tries to copy their
+    records again. If a record is refused again, a new range is added."""
     return tuple(each for each in quarantine if each.skipped is not None)
 
 
@@ -88,8 +90,8 @@ def skipped_ranges(quarantine: Iterable[Parked]) -> list[tuple[int, int]]:
 
 
 def lettered_from(quarantine: Iterable[Parked]) -> int:
-    """Return the offset in the dead-letter topic from which on parked records of undecided ranges may be found.
-
-    They follow the parked records of all ranges that are already decided.
+    """Return an offset in the dead-letter topic. The parked records of ranges that are not decided yet can only be at
+    this offset or later, because they follow the parked records of all decided ranges. Return -1 if no range has parked
+    records.
     """
     return max((each.letters_at for each in quarantine), default=-1)

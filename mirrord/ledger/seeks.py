@@ -30,15 +30,16 @@ Seeks = tuple[Seek, ...]
 
 
 def sought(seeks: Seeks, order: LaneSought) -> Seeks | None:
-    """Return the seeks after an operator command, or None if the command does not take effect."""
+    """Add the seek that an operator has requested, and return all seeks. Return None if the request does not take
+    effect, because an earlier seek reaches at least as far."""
     if any(each.end >= order.end for each in seeks):
         return None
     return (*seeks, Seek(order.start, order.end, order.log_start, order.origin))[-KEPT:]
 
 
 def done(seeks: Seeks, fact: SeekDone) -> Seeks:
-    """Return the seeks after a lane has carried one out. Pending commands that do not reach further are then done,
-    too."""
+    """Return the seeks after the lane has carried one out. Pending seeks to the same offset or a lower one are then
+    carried out as well."""
     kept = [each for each in seeks if each.done or each.end > fact.end]
     carried = next((each for each in seeks if each.end == fact.end and not each.done), None)
     if carried is not None and fact.start < fact.end:
@@ -47,8 +48,8 @@ def done(seeks: Seeks, fact: SeekDone) -> Seeks:
 
 
 def cut(seeks: Seeks, offset: int) -> Seeks:
-    """Return the seeks without those that reach beyond an offset, because the source holds other records from this
-    offset on."""
+    """Return only the seeks that end at this source offset or below it. This is done after the source log was truncated
+    to the offset, because the source then has other records at higher offsets."""
     return tuple(each for each in seeks if each.end <= offset)
 
 
@@ -63,7 +64,7 @@ def passed_ranges(seeks: Iterable[Seek]) -> list[tuple[int, int]]:
 
 
 class Standing(NamedTuple):
-    """The state of a lane that seek commands depend on: its position and its seeks. The lane has begun to copy."""
+    """The position and the seeks of a lane that has begun to copy. They decide whether a new seek can take effect."""
 
     position: int
     """The source offset that the lane copies next. Every record before it is copied or explained."""

@@ -2,13 +2,13 @@
 (`mirrord.ledger.snapshot_restore`) and reads only the entries after them.
 
 A snapshot is written in three steps, in this order: pieces of runs, lanes, and then the flow. The record of the flow
-makes the snapshot valid. A crash in between leaves the former snapshot and some newer lanes. This is readable, because
-a lane's record says up to which entry it was folded, and the records that it refers to are removed only after a
-complete newer snapshot exists.
+makes the snapshot valid. If the process crashes between these steps, the state topic holds the previous snapshot, with
+newer records of some lanes. A later start can still read them together. The record of a lane says up to which ledger
+entry it was folded. The records that it refers to are removed only after a complete newer snapshot exists.
 
-The older runs of a lane are also packed into pieces in memory (`Runs.pieces`), and each of these is written once. The
-key of a piece identifies its content. If a lane takes back runs that a piece holds, this is detected, and only the
-pieces that differ are written again.
+The pieces are also the form in which a process keeps the older runs of a lane in memory (`Runs.pieces`). The key of a
+piece in the state topic identifies its content. If runs of a piece are replaced later, the piece gets another key. Only
+the pieces whose keys are not in the state topic yet are written.
 """
 
 from collections.abc import Iterator
@@ -61,8 +61,8 @@ class PieceOfLane(NamedTuple):
 
 
 class SnapshotCut(NamedTuple):
-    """The snapshot of a flow at one ledger offset: the records to be written, in this order, and the keys that a reader
-    needs afterwards."""
+    """The snapshot of a flow at one ledger offset: the records to be written, in this order, and the keys of all
+    records that belong to the snapshot. Some of the records with these keys were written earlier."""
 
     tenure: Tenure
     offset: int
@@ -86,14 +86,14 @@ class SnapshotCut(NamedTuple):
             yield group
 
     def stale(self, kept: Kept) -> list[str]:
-        """Return the keys that may be removed once the snapshot is complete. Keys that a later holder has written in
-        the meantime are not among them."""
+        """Return the keys of older snapshots, which may be removed once this snapshot is complete. Keys that a later
+        holder of the lease has written in the meantime are not returned."""
         return sorted(key for key in kept.keys - self.keys if Tenure.of_key(key) <= self.tenure)
 
 
 def snapshots(state: FlowState, kept: Kept, ledger: LedgerEnd) -> SnapshotCut:
-    """Return the snapshot at the state's current position. Records that are unchanged in the state topic are not
-    written again."""
+    """Return the snapshot of the flow at the current position of the state. Records that the state topic already holds
+    unchanged are not written again."""
     pieces: list[PieceOfLane] = []
     lanes: list[LaneSnapshot] = []
     keys: set[str] = set()
@@ -184,8 +184,8 @@ def _snapshot_lane(
 def _split(
     tenure: Tenure, lane: LaneId, side: Side, runs: Runs, old_pieces: tuple[str, ...]
 ) -> tuple[list[PieceOfLane], RunsSnapshot]:
-    """Return the pieces that have to be written, and the snapshot of all runs: the keys of their pieces and
-    the rest."""
+    """Return the pieces that have to be written, and the snapshot of one side's runs. The snapshot contains the keys of
+    all pieces, and the runs that are not in a piece."""
     archived = tuple(piece.archived for piece in runs.pieces if piece.archived is not None)
     pieces = [piece for piece in runs.pieces if piece.archived is None]
     keys = tuple(runs_key(tenure, lane, side, piece.first_ordinal, piece.count, _checksum(piece)) for piece in pieces)

@@ -25,11 +25,12 @@ from mirrord.model.runs import Runs
 
 
 def restore(read: StateTopicContents, memory: RunMemory = ALL_OF_IT) -> FlowState:
-    """Return the state of the newest valid snapshot, with the progress records. Without a snapshot, the state is empty
-    and at offset 0.
+    """Return the state of the newest valid snapshot, with the progress records. Without a snapshot, return an empty
+    state that begins at ledger offset 0.
 
-    A lane whose record is newer than the flow's record keeps its state, and skips the entries that it has already
-    folded. Raises LedgerCorrupt if a part of the snapshot is missing.
+    The record of a lane may be newer than the record of the flow. Its state then already includes some of the entries
+    that follow, and these entries do not change the lane again. Raises LedgerCorrupt if a part of the snapshot is
+    missing.
     """
     records = read.records
     flows = [record for record in records.values() if isinstance(record, FlowSnapshot)]

@@ -1,12 +1,13 @@
 """The last known end of every selected source partition, whether or not a lane copies the partition.
 
 Lanes record the end of the source in their progress records, but only while they fetch. If a partition is paused,
-limited, halted or not yet opened, only the records of this module show the size of its backlog. One such record covers
-a block of partitions of one source topic. Thousands of partitions therefore need few records, and only blocks that have
-changed are written.
+slowed down by `limits.rate`, halted, or without a lane, only the records of this module show the size of its backlog.
+One such record covers a block of partitions of one source topic. Thousands of partitions therefore need few records,
+and only blocks that have changed are written.
 
-In the state topic, these records have the layout and the kind of key of progress records. Their keys contain the id of
-a lane without a target topic. No such lane exists, so a program that does not know these records ignores them.
+In the state topic, these records have the same layout as progress records (`Progress`). Their keys also have the same
+form, but contain the id of a lane without a target topic. No such lane exists, so a program that does not know these
+records ignores them.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
@@ -67,8 +68,11 @@ def lane_end(state: FlowState, lane: LaneState) -> int:
 def changed_records(
     state: FlowState, ends: Mapping[SourcePartition, int], lease_epoch: int, at_ms: int
 ) -> list[Progress]:
-    """Return the records that must be saved so that these ends become known. A partition needs no record if the
-    progress record of its lane already covers the end."""
+    """Return the records that must be saved to make these ends known to later starts.
+
+    A partition for which no end is saved yet needs no record as long as the progress record of its lane contains an end
+    that is at least as high.
+    """
     reported = _ends_of_lanes(state, ends)
     blocks: dict[LaneId, dict[int, int]] = {}
     topics: dict[LaneId, str] = {}
@@ -82,10 +86,10 @@ def changed_records(
 
 
 def truncated(state: FlowState, ends: Mapping[SourcePartition, int], hosted: Container[LaneId]) -> list[VerdictGiven]:
-    """Return verdicts on records above a lane's position that its source partition has lost by truncation.
+    """Return verdicts on the records that source partitions have lost by truncation before a lane read them.
 
     A lane itself records which of its copied records were truncated. It cannot record the loss of records that it has
-    not read.
+    not read. Lanes in `hosted`, which replicators host at the moment, are omitted.
     """
     facts: list[VerdictGiven] = []
     for lane in newest_lanes(state.lanes.values()):
@@ -106,9 +110,10 @@ def left_behind(
     hosted: Container[LaneId],
     start_offset: StartOffset,
 ) -> list[VerdictGiven]:
-    """Return verdicts on the records of deleted topics that were not copied, up to the last known end.
+    """Return verdicts on the records of deleted topics that were not copied, up to the last known end of each source
+    partition.
 
-    Lanes that replicators still host are omitted, because they may be copying the remaining records.
+    Lanes in `hosted`, which replicators still host, are omitted. They may still copy records that they have fetched.
     """
     facts: list[VerdictGiven] = []
     for lane in newest_lanes(state.lanes.values()):
@@ -133,12 +138,12 @@ def settled_records(
     start_offset: StartOffset,
     at_ms: int,
 ) -> tuple[list[Progress], list[LaneId]]:
-    """Return how the records about the ends of deleted topics change: the records to save, and the keys of those to
-    remove.
+    """Return how to change the records of deleted topics in the state topic: the records to save, and the keys of the
+    records to remove.
 
-    A record is kept as a loss, found at `at_ms`, if it covers partitions that lost records and never had a lane.
-    Otherwise it is removed. `unrecorded` contains lanes whose losses are not in the ledger yet. Records of their topics
-    do not change.
+    A partition may have lost records although it never had a lane. A record that covers such a partition is saved as
+    the record of this loss, which was found at `at_ms`. All other records are removed. `unrecorded` contains the lanes
+    whose losses are not in the ledger yet. Records about the topics of these lanes are neither saved nor removed.
     """
     kept: list[Progress] = []
     removed: list[LaneId] = []

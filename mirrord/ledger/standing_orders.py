@@ -25,7 +25,7 @@ ObjectKind = Literal["flow", "topic", "lane", "host"]
 OrderT = TypeVar("OrderT", CopyingPaused, HostDrained)
 
 POLICY = "policy"
-"""The author of a command that mirrord gives by itself."""
+"""The author (`Origin.by`) that mirrord records for a change that no operator has requested."""
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -33,8 +33,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     verb: OrderVerb
     name: str
-    """The name of a flow, a source topic, a source partition (`orders-3`) or a replicator. The prefix `flow:` is
-    allowed."""
+    """The name of a flow, a source topic, a source partition (`orders-3`) or a replicator. The name of a flow and a
+    colon may precede it, as in `eu-us:orders-3`. It then refers to an object of this flow."""
     to: str = ""
     """The replicator to which a lane should move."""
     flow: str = ""
@@ -44,7 +44,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     by: str
     reason: str = ""
     offset: int = -1
-    """A source offset, for commands about single records. For "seek", it is the log start offset of the source."""
+    """For "skip" and "replay": a source offset in the quarantined range. For "seek": the log start offset of the source
+    partition at the time of the command."""
     until: int = -1
     """The end of the range of offsets, if the command sets it; otherwise -1. For "seek", it is the offset at which the
     lane should continue."""
@@ -60,7 +61,7 @@ class OrderAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     flow: str
     done: tuple[str, ...] = ()
-    """One line for each recorded fact. Empty if nothing changed."""
+    """One line for each change that the command made. Empty if nothing changed."""
     lanes: tuple[str, ...] = ()
     """The partitions that stop, start or move because of the command."""
     notes: tuple[str, ...] = ()
@@ -80,14 +81,14 @@ class Orders:
 
     @staticmethod
     def of(facts: Iterable[OrderFact]) -> "Orders":
-        """Return the commands in force after these facts."""
+        """Return the commands that are in force after these facts, if none was in force before them."""
         orders = Orders()
         for fact in facts:
             orders.take(fact)
         return orders
 
     def facts(self) -> tuple[OrderFact, ...]:
-        """Return facts that produce the same state."""
+        """Return the facts that produce these commands again if they are passed to `of`."""
         return (*self.paused.values(), *self.pins.values(), *self.drained.values())
 
     def take(self, fact: OrderFact) -> bool:
@@ -134,14 +135,14 @@ def pause_key(topic: str, partition: int) -> str:
 
 
 def pausable(topic: str, partition: int) -> str:
-    """Return a text that describes the scope of a pause."""
+    """Describe in words what a pause applies to: the flow, a topic or a partition."""
     if not topic:
         return "the flow"
     return f"topic {topic}" if partition < 0 else f"{topic}-{partition}"
 
 
 def describe_origin(origin: Origin) -> str:
-    """Return a text that describes an origin, such as "by ada@host at 2026-01-31 12:00:00Z: maintenance"."""
+    """Describe in words who gave a command, when and why: "by ada@host at 2026-01-31 12:00:00Z: maintenance"."""
     why = f": {origin.reason}" if origin.reason else ""
     return f"by {origin.by} at {moment(origin.at_ms)}{why}"
 

@@ -1,9 +1,10 @@
-"""Start offsets: which partitions begin at the configured `start`, and which source offset this is for each of them.
+"""Determines which partitions begin at the configured `start`, and keeps the source offset to which `start` refers for
+each of them (its start offset).
 
-`start` applies to the partitions that exist when a configuration first selects their topic. This happens at the first
-discovery of the flow, or at the first discovery after its selection has changed. The offsets are resolved at that
-discovery and kept in the ledger, so it does not matter when the lanes can open. Partitions and topics that are created
-later begin at their first offset.
+`start` applies to the partitions that exist when a configuration first selects their topic. The topic is first selected
+at the first discovery of the flow, or at the first discovery after the flow's selection of topics has changed. The
+start offsets are resolved at that discovery and kept in the ledger. They do not change if a lane is opened only much
+later. Partitions and topics that are created later begin at their first offset.
 """
 
 from collections.abc import Callable, Container, Iterable
@@ -19,8 +20,8 @@ from mirrord.model.names import LaneKey
 
 
 def take_starts(state: FlowState, fact: ConfigChanged) -> None:
-    """Fold the start offsets and the selection of a fact. Start offsets of lanes that have begun are ignored, because
-    the first run of such a lane says where it began."""
+    """Fold the start offsets and the selection of topics that a fact contains. Start offsets of lanes that have begun
+    to copy are ignored, because the first run of such a lane says where it began."""
     for starts in fact.starts:
         known = state.starts.get(starts.topic_id)
         begun = {at for at, offset in enumerate(known.offsets) if offset == BEGUN} if known is not None else set[int]()
@@ -32,16 +33,16 @@ def take_starts(state: FlowState, fact: ConfigChanged) -> None:
 
 
 def note_begun(state: FlowState, key: LaneKey) -> None:
-    """Drop the start offset of a lane that has begun. When the last start offset of a topic is dropped, the topic is
-    dropped, too."""
+    """Drop the start offset of a lane that has begun to copy. When the last start offset of a topic is dropped, the
+    topic is removed from `FlowState.starts`."""
     known = state.starts.get(key.source_topic_id)
     if known is not None:
         _keep(state, known, {key.partition})
 
 
 def note_all_begun(state: FlowState) -> None:
-    """Drop the start offsets of all lanes that have begun. A lane that was restored from a snapshot may be newer than
-    the start offsets."""
+    """Drop the start offsets of all lanes that have begun to copy. If a lane was restored from a snapshot record that
+    is newer than the start offsets, only its runs show that it has begun."""
     for lane in state.lanes.values() if state.starts else ():
         if lane.source_runs:
             note_begun(state, lane.key)
@@ -56,11 +57,11 @@ def _keep(state: FlowState, starts: TopicStarts, begun: Container[int]) -> None:
 
 
 def first_selected(state: FlowState, topics: Iterable[Topic], selected_before: Callable[[str], bool]) -> list[Topic]:
-    """Return the topics to which `start` applies from this discovery on.
+    """Return the topics that the flow selects for the first time at this discovery. `start` applies to these topics.
 
-    `selected_before` returns whether the selection in the ledger includes a topic. A ledger that an older program
-    opened does not record which topics existed at the first discovery. In this case, all topics without a copy are
-    treated as created later.
+    `selected_before` returns whether a topic was already selected under the selection that the ledger records. If an
+    older version of mirrord or `mirrord rebuild` opened the ledger, the first selection may not be recorded. In this
+    case, no topic is returned, and all topics that are not copied yet begin at their first offset.
     """
     if state.selected is None and not state.keeps_starts:
         return []
@@ -76,11 +77,10 @@ def first_selected(state: FlowState, topics: Iterable[Topic], selected_before: C
 
 
 def resolvable(state: FlowState, topics: Iterable[Topic], start_at: Callable[[str], StartPoint]) -> list[TopicStarts]:
-    """Return the topics for which start offsets still have to be resolved under the current `start`, with their known
-    start offsets.
+    """Return the topics for which start offsets still have to be resolved under the current `start`. The start offsets
+    that are already known are included.
 
-    An offset that was resolved under another value of `start` is not used any more. This is safe because nothing was
-    copied from there.
+    If an offset was resolved under another value of `start` and its lane has not begun to copy, it is resolved again.
     """
     found: list[TopicStarts] = []
     for topic in topics if state.starts else ():

@@ -41,21 +41,23 @@ _OVERRULED: frozenset[Reason] = frozenset(get_args(Reason)) - {"truncated"}
 
 @dataclass(slots=True)
 class VerdictTally:
-    """The number of source offsets that got each verdict, and the exact ranges of the newest verdicts. The ledger holds
-    all of them.
+    """The number of source offsets with each verdict, and the exact ranges of the newest verdicts. The ledger holds all
+    verdicts.
 
-    A lane that was taken over states the verdicts around its takeover again. The newer verdict overrides: any
-    overlapping part of the newest ranges is taken back first, and so is the decision on a record that is now copied. A
-    truncated range is never taken back, because its offsets are in use again for other records.
+    When a replicator takes over a lane, it gives some verdicts again. A newer verdict replaces older ones: the parts of
+    the kept ranges that overlap it are taken back first. If a record was left out by a decision, for example that of a
+    filter, and is copied after all, the verdict on it is taken back, too. A truncated range is never taken back,
+    because the source uses its offsets again for other records.
     """
 
     counts: dict[Reason, int] = field(default_factory=dict[Reason, int])
     recent: deque[Verdict] = field(default_factory=deque[Verdict])
     beyond: int = field(default=0, compare=False, repr=False)
-    """No recent range extends beyond this offset. It saves searching for overlaps when a filter gives thousands of
-    verdicts, each after the previous one."""
+    """No range in `recent` extends beyond this offset. A verdict on higher offsets overlaps no range, so no search is
+    needed. This saves time when a filter produces thousands of consecutive verdicts."""
     decided: int = field(default=0, compare=False, repr=False)
-    """No recent range with a decided verdict (`mirrord.ledger.decided_verdicts`) extends beyond this offset."""
+    """No range in `recent` whose verdict records a decision, for example that of a filter, extends beyond this offset
+    (`mirrord.ledger.decided_verdicts`)."""
 
     def __post_init__(self) -> None:
         self.beyond = max((verdict.end for verdict in self.recent), default=0)
@@ -115,16 +117,18 @@ class LaneState:
     """The current grant; 0 until the first `LaneTaken`."""
     replicator: str = ""
     times: tuple[int, int] = (0, 0)
-    """The longest lease and the longest request timeout, in milliseconds, as in the last `LaneTaken`."""
+    """Length of the lease and request timeout, in milliseconds, from the last `LaneTaken`. Each is the longer one of
+    the holder's value and the value of a previous holder that did not leave cleanly."""
     source_runs: Runs = field(default_factory=Runs)
     target_runs: Runs = field(default_factory=Runs)
     verdicts: VerdictTally = field(default_factory=VerdictTally)
     holes: tuple[HoleFound, ...] = ()
     truncations: tuple[tuple[int, int], ...] = ()
-    """Pairs of (ordinal, source offset): everything copied under lower ordinals from this source offset on was
-    truncated."""
+    """Pairs of (ordinal, source offset), one for each truncation of the source log. Of the records with lower ordinals,
+    those at this source offset or higher were truncated."""
     epochs: tuple[tuple[int, int], ...] = ()
-    """Pairs of (ordinal, leader epoch of the source) where the epoch changed, as far back as it was recorded."""
+    """Pairs of (ordinal, leader epoch of the source), one for each recorded change of the epoch. The first record with
+    the new epoch has this ordinal."""
     halted: LaneHalted | None = None
     last_check: TakeoverChecked | None = None
     inherited: CopyInherited | None = None
@@ -135,15 +139,17 @@ class LaneState:
     audited: RangeAudited | None = None
     """The range that audits have proven, starting at the first ordinal that they examined."""
     repaired: tuple[RangeRepaired, ...] = ()
-    """Ranges that were repaired in a separate topic (`mirrord.ledger.proven_ranges`): ascending and without overlap.
-    If there are many, only the last ones are kept."""
+    """Ranges whose records `mirrord repair` has stored in a separate topic (`mirrord.ledger.proven_ranges`), in the
+    order of their offsets and without overlap. If there are many, only those with the highest offsets are kept."""
     regiven: int = -1
-    """The lowest ordinal under which other records may have been sent, until a comparison has shown which records are
-    there; -1 if there is none."""
+    """The lowest ordinal that was assigned to a record although another record may have been sent under it before. It
+    is kept until a comparison with the source has shown which records are in the target log. -1 if there is none."""
     rewinds: tuple[tuple[int, Rewound], ...] = ()
-    """Pairs of (grant, `Rewound`), oldest first."""
+    """The notes that ordinals of the lane were reassigned (`Rewound`), oldest first, each with the grant under which it
+    was recorded."""
     retold: tuple[int, int] = (0, 0)
-    """The number of a compaction, and the lowest ordinal at which a run was recorded since that compaction began."""
+    """A pair of numbers. The first is the number of the latest compaction at the time when the lane last recorded a
+    run. The second is the lowest ordinal at which the lane recorded a run since that compaction began."""
     opened_at: int = 0
     """Ledger offset of the entry that opened the lane. 0: an older version wrote the snapshot, and the offset is not
     known."""
@@ -186,20 +192,21 @@ class FlowState:
     ttl_ms: int = 0
     released: bool = False
     topics: dict[TopicId, TargetTopic] = field(default_factory=dict[TopicId, TargetTopic])
-    """Target topics that mirrord created or grew, by their id."""
+    """Target topics that mirrord created or added partitions to, by topic id."""
     named: dict[TopicId, CopyNamed] = field(default_factory=dict[TopicId, CopyNamed])
-    """Names of target topics that differ from the naming rule, by the source topics' ids, in the order in which they
-    were given."""
+    """Names of target topics that differ from the flow's naming, by the ids of their source topics, in the order in
+    which the names were chosen."""
     lanes: dict[LaneId, LaneState] = field(default_factory=dict[LaneId, LaneState])
     writers: dict[str, LastEntry] = field(default_factory=dict[str, LastEntry])
-    """The last entry of every writer under the current lease. An entry that a retry appended again has no effect."""
+    """The last entry of each writer under the current lease. A writer is one `LedgerStore`, which numbers the entries
+    that it appends. An entry whose number is not higher than that of its writer's last entry is a repetition, and has
+    no effect."""
     probed: TargetProbed | None = None
-    """The last probe of the target's brokers."""
+    """The result of the last test of whether the target's brokers behave as exactly-once delivery requires."""
     acls: frozenset[AclRule] = frozenset()
     """ACLs at the target that mirrord added and has not removed."""
     planned_acls: frozenset[AclRule] = frozenset()
-    """ACLs that mirrord has planned to add at the target, and of which the ledger does not say yet whether they were
-    added."""
+    """ACLs that mirrord has planned to add at the target. The ledger does not record yet whether they were added."""
     orders: Orders = field(default_factory=Orders)
     """Operator commands that have not been withdrawn."""
     forgotten_topics: dict[str, None] = field(default_factory=dict[str, None])
@@ -210,19 +217,20 @@ class FlowState:
     jobs: dict[Job, JobState] = field(default_factory=dict[Job, JobState])
     """The last job of each kind."""
     keeps_starts: bool = False
-    """Whether the ledger holds the start offsets of the first discovery (`FlowOpened`)."""
+    """Whether the ledger holds the start offsets that were resolved at the first discovery of the flow's topics
+    (`FlowOpened.keeps_starts`)."""
     selected: Selected | None = None
-    """The selection under which the source was last scanned. None: it was never scanned, or only by an older
-    program."""
+    """The rules by which topics were selected at the last discovery. None if there was no discovery yet, or only by an
+    older version of mirrord."""
     starts: dict[TopicId, TopicStarts] = field(default_factory=dict[TopicId, TopicStarts])
-    """Start offsets of partitions without a begun lane, by the source topics' ids."""
+    """Start offsets of the partitions whose lanes have not begun to copy, by source topic id."""
     next_offset: int = 0
     forgotten_lanes: dict[LaneId, int] = field(default_factory=dict[LaneId, int], compare=False, repr=False)
     """Forgotten lanes that may still have records in the state topic, each with the ledger offset of its
     `CopyForgotten`. The next trim by the lease holder removes these records, and a snapshot after that no longer lists
     the lanes (`drop_removed`)."""
     memory: RunMemory = field(default=ALL_OF_IT, compare=False, repr=False)
-    """Memory for the runs of all lanes. It does not affect any decision."""
+    """Manages the memory for the runs of all lanes. It affects how fast a look-up is, but not its result."""
     progress: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])
     """The newest progress record of each lane. It comes from the state topic, not from facts."""
     source_ends: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])
@@ -231,7 +239,7 @@ class FlowState:
 
     @property
     def tenure(self) -> Tenure:
-        """The lease epoch, and the turn of the process that holds the lease."""
+        """The current lease epoch, and the number (`turn`) of the holder's process under this lease."""
         return Tenure(self.lease_epoch, max(self.turn, 1))
 
     def quarantines(self) -> dict[TopicPartition, dict[LaneId, Quarantine]]:
@@ -248,16 +256,16 @@ class FlowState:
         return {lane_id: self.standing(lane_id) for lane_id, lane in self.lanes.items() if lane.source_runs}
 
     def standing(self, lane_id: LaneId) -> Standing:
-        """Return the lane's position, taken from its progress record or else from where the lane begins, and its
-        seeks."""
+        """Return the lane's position and its seeks. The position is the one in the lane's progress record. Without a
+        progress record, it is the source offset at which the lane begins."""
         lane, progress = self.lanes[lane_id], self.progress.get(lane_id)
         first = lane.source_runs.first
         begins = first.offset if first is not None else 0
         return Standing(begins if progress is None else progress.source_offset, lane.seeks)
 
     def accept_progress(self, progress: Progress) -> bool:
-        """Accept a progress record, unless it comes from an older lease or an older grant than the known one. Return
-        whether it was accepted."""
+        """Accept a progress record, unless it was written under an older lease or an older grant than the known record
+        of the lane. Return whether it was accepted."""
         records = self.progress if progress.source is None else self.source_ends
         known = records.get(progress.lane)
         if known and (progress.lease_epoch, progress.grant) < (known.lease_epoch, known.grant):

@@ -48,14 +48,15 @@ COLUMNS, PACKED = 0, 1
 
 
 class LastEntry(msgspec.Struct, frozen=True, array_like=True):
-    """The last entry of a writer: its number, and the lease epoch under which it was written."""
+    """The last entry of a writer: its number, and the lease epoch under which it was written. A writer is one
+    `LedgerStore`, which numbers the entries that it appends to the ledger."""
 
     lease_epoch: int
     number: int
 
 
 class TargetTopic(msgspec.Struct, frozen=True, array_like=True):
-    """A target topic that mirrord created or grew."""
+    """A target topic that mirrord created or added partitions to."""
 
     topic: str
     topic_id: TopicId
@@ -68,8 +69,8 @@ class TargetTopic(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LedgerEnd(msgspec.Struct, frozen=True, array_like=True):
-    """How far the ledger was known to reach. If a ledger ends below it or has another topic id, the ledger has lost
-    entries."""
+    """How far the ledger was known to extend. If the ledger topic later ends below `end` or has another topic id, the
+    ledger has lost entries."""
 
     topic_id: TopicId
     end: int
@@ -92,8 +93,9 @@ class RunsPiece(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RunsSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """A lane's runs of one side: the keys of the pieces in order, then the remaining runs. Archived runs lie between
-    the pieces, ordered by their first ordinals."""
+    """A lane's runs of one side: the keys of the pieces in order, and the newest runs, which are not in a piece. Runs
+    that `mirrord compact` has moved to its dataset are listed in `archived`. Pieces and archived runs are merged by
+    their first ordinals."""
 
     pieces: tuple[str, ...]
     packed: bytes
@@ -236,8 +238,8 @@ def written_under(record: FlowSnapshot | LaneSnapshot) -> Tenure:
 
 
 def recorded_end(record: StateRecord) -> LedgerEnd | None:
-    """Return how far the ledger reached according to a record of the state topic, or None if the record does not say
-    it."""
+    """Return how far the ledger extended according to a record of the state topic. Return None if the record does not
+    contain this information."""
     if isinstance(record, FlowSnapshot):
         return record.ledger
     return record if isinstance(record, LedgerEnd) else None

@@ -18,8 +18,8 @@ from mirrord.model.run_memory import ALL_OF_IT, PackedPiece, RunMemory
 
 
 class KeptLane(NamedTuple):
-    """The properties of a lane's snapshot in the state topic. The snapshot is written again only if they have
-    changed."""
+    """Properties of a lane's snapshot record in the state topic. The record is written again only if `changed_at` or
+    `first_ordinals` has changed."""
 
     changed_at: int
     first_ordinals: tuple[int, int]
@@ -28,16 +28,16 @@ class KeptLane(NamedTuple):
 
 
 class Kept:
-    """The keys of the snapshots in the state topic. Every process that reads or writes the topic keeps this object up
-    to date."""
+    """The keys of the snapshots in the state topic. Every process that reads or writes the topic has such an object and
+    keeps it up to date."""
 
     def __init__(self) -> None:
         self.keys: set[str] = set()
         self.lanes: dict[str, KeptLane] = {}
 
     def note(self, key: str, record: StateRecord | None) -> None:
-        """Note that a record was written under a key, or that it was removed (None). Records that are not part of a
-        snapshot are ignored."""
+        """Note that a record was written under a key. If `record` is None, the record of the key was removed. Records
+        that are not part of a snapshot are ignored."""
         if key.partition("/")[0] not in {"flow", "lane", RUNS_KEY}:
             return
         self.lanes.pop(key, None)
@@ -55,8 +55,8 @@ class Kept:
 
 
 class StateTopicRows:
-    """Collects the newest record of each key while the state topic is read. Packed runs are passed to `RunMemory` one
-    record at a time, which keeps them in memory or in a file."""
+    """Collects the newest record of each key while the state topic is read. When a record contains packed runs, they
+    are passed to `RunMemory`, which keeps them in memory or in a file."""
 
     def __init__(self, memory: RunMemory = ALL_OF_IT) -> None:
         self._memory = memory

@@ -15,15 +15,16 @@ ProgressByLane = dict[LaneId, Progress]
 
 
 class ClusterLedgers:
-    """All ledgers of one cluster. Each read determines again which ledgers exist."""
+    """All ledgers of one cluster. Each call of `read` finds out again which ledgers exist."""
 
     def __init__(
         self, cluster: str, admin: TopicAdmin, open_ledger: Callable[[str, bool], LedgerStore], leave_out: str = ""
     ) -> None:
-        """Begin without ledgers. `cluster` is the alias of the cluster, and the flow `leave_out` is not read.
+        """`cluster` is the alias of the cluster. The ledger of the flow `leave_out` is not read.
 
-        `open_ledger` returns a store for a flow's ledger on this cluster. The store is not opened yet. If the second
-        argument of `open_ledger` is true, the store reads only the ledger topic.
+        `open_ledger` is called with a flow's name and returns a store for its ledger on this cluster. The store is not
+        opened yet. If the second argument of `open_ledger` is true, the store reads only the ledger topic and no state
+        topic.
         """
         self._cluster = cluster
         self._admin = admin
@@ -31,8 +32,8 @@ class ClusterLedgers:
         self._leave_out = leave_out
         self._stores: dict[str, LedgerStore] = {}
         self._alone: set[str] = set()
-        """Flows without a state topic. The ledger topic of such a flow contains all its lanes, as long as no entries
-        were removed."""
+        """Flows whose state topic does not exist. Their lanes are read from the ledger topic alone. It is complete as
+        long as no entries were trimmed."""
         self._known: dict[str, LedgerEnd | None] = {}
         """For each flow, how far the ledger was known to extend when its store was closed."""
 

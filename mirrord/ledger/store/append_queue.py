@@ -1,10 +1,11 @@
-"""The queue of appends of one store. The facts of callers are combined into numbered entries. When an entry is folded,
-its callers get the results.
+"""The queue of appends of one store. The facts of callers are combined into numbered entries. When an entry has been
+read back and folded, its callers get the results.
 
-An entry keeps its number when it is sent again. The fold accepts each number of a writer only once, in ascending order.
-An append whose answer was lost can therefore be repeated. If the first attempt is in the ledger after all, the caller
-gets the result of that attempt. If a later entry of the same writer is folded before an earlier one, the earlier one
-can never take effect. Its facts are then sent under a new number.
+An entry keeps its number when it is sent again. The fold accepts an entry only if its number is higher than all earlier
+numbers of the same writer, which is this store. An append whose answer was lost can therefore be repeated. If the first
+attempt is in the ledger after all, the caller gets the result of that attempt. If an entry is folded before an entry of
+the same writer with a lower number, the entry with the lower number can never take effect. Its facts are then sent
+under a new number.
 """
 
 import asyncio
@@ -35,7 +36,8 @@ class PendingAppend:
     entry: "Numbered | None" = None
     """The entry that contains the append. None while the append is in the queue."""
     bound: FactBindings | None = None
-    """Which of the facts took effect. It is set when the entry was folded, even if the caller has given up by then."""
+    """For each fact, whether it took effect. It is set when the entry has been folded, even if the caller has given up
+    by then."""
 
     @property
     def ask(self) -> Ask:
@@ -137,8 +139,8 @@ class Outbox:
         """Record the offsets of appended entries; an offset is -1 if it is unknown. All entries below offset `read` had
         been read before.
 
-        Return the offset of an entry that is below `read` but was not among the entries that were read; None if there
-        is no such entry.
+        If one of these entries was appended below `read` but has not been read, another entry was read at its offset,
+        and the ledger has lost this one. Return the offset of the first such entry, or None if there is none.
         """
         for entry, offset in zip(entries, offsets, strict=True):
             if offset < 0 or self._sent.get(entry.number) is not entry:
@@ -149,8 +151,8 @@ class Outbox:
         return None
 
     def may_stand_at(self, offset: int, entry: Entry) -> bool:
-        """Return whether an entry that was read at this offset is the entry that was acknowledged there. Return True if
-        no entry was acknowledged there."""
+        """Return False if this store's entry was acknowledged at this offset, but `entry`, which was read there, is a
+        different one. The ledger has then lost the acknowledged entry. Return True otherwise."""
         number = self._standing.pop(offset, None)
         return number is None or entry.writer == writer_text(self.writer, number)
 
@@ -174,7 +176,9 @@ class Outbox:
                     self._enqueue(append)
 
     def skipped(self, number: int) -> None:
-        """Handle a leap over trimmed entries. They included all entries of this store up to this number."""
+        """Give up the entries of this store up to this number that were not read back yet. They are among the entries
+        that were trimmed before this store read them. Raise an error in their callers, because the results are
+        unknown."""
         lost = [self._sent.pop(sent) for sent in list(self._sent) if sent <= number]
         self._standing = {offset: sent for offset, sent in self._standing.items() if sent in self._sent}
         self.fail(lost, LedgerUnavailable("the ledger was trimmed before an append was read back"))
@@ -191,10 +195,11 @@ class Outbox:
         self._queue.clear()
 
     def _outdate(self, facts: tuple[AnyFact, ...]) -> None:
-        """Drop the outcomes that are kept for callers that gave up, if these facts concern the same lane or kind of
-        fact.
+        """Drop outcomes that are kept for callers that gave up. Outcomes are dropped if their facts are about the same
+        lane as one of `facts`. For facts that are not about a lane, they are dropped if the kind is the same.
 
-        From now on, a caller that appends the same facts again wants a new append.
+        A caller that appends the same facts again after `facts` were folded requests a new append, and does not repeat
+        the earlier one.
         """
         if not self._in_doubt:
             return

@@ -11,8 +11,8 @@ from mirrord.runtime.clock import Clock, SystemClock
 
 
 class ClusterAccess:
-    """Creates admin clients and ledger stores for a configuration. Tests replace it by an object with clusters in
-    memory."""
+    """Creates admin clients and ledger stores for a configuration. Tests use an object with in-memory clusters
+    instead."""
 
     def __init__(self, config: Config, patience_s: float = DEADLINE_SECONDS) -> None:
         """Store the configuration. A ledger may take up to `patience_s` seconds to answer."""

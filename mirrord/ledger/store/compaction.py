@@ -1,13 +1,14 @@
-"""Moves older runs of a flow's offset map from the ledger into a dataset. A crash at any point costs at most a
-repetition.
+"""Moves older runs of a flow's offset map from the ledger into a dataset of Parquet files (`mirrord compact`). After a
+crash, the compaction can simply be run again.
 
-1. `CompactionBegan` is recorded. From now on, only this compaction can move runs, and the state keeps track of runs
+1. `CompactionBegan` is recorded. From then on, no earlier compaction can move runs, and the state keeps track of runs
    that are recorded again.
-2. The runs are written to a new generation and read back. The manifest is written last, and completes the generation.
+2. The runs are written to a new folder of the dataset, called a generation, and read back. The manifest, which lists
+   the files, is written last and makes the generation complete.
 3. `MapCompacted` is recorded for each lane. Until then, no process needs the generation. From then on, all processes
-   read it.
-4. The next trim of the ledger omits the runs. The lease holder trims the ledger. If the lease was released, this
-   compaction trims it.
+   read the moved runs from it.
+4. The next snapshot of the ledger no longer contains the moved runs. The lease holder writes it when it trims the
+   ledger. If the lease was released, this compaction trims the ledger itself.
 
 The next compaction completes or removes the remains of an interrupted one.
 """
@@ -73,7 +74,7 @@ class FileWork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Spread = Callable[[Sequence[FileWork]], list[ArchiveFile]]
-"""A function that writes these files and returns their descriptions. It may distribute the files over several
+"""A function that writes the given files and returns their descriptions. It may distribute the files over several
 workers."""
 OnRunsWritten = Callable[[int, int], None]
 """A callback that receives the number of runs written so far and the total number of runs."""
@@ -111,7 +112,8 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
     """Number of lanes whose runs were recorded again during the compaction. Their runs stay in the ledger until the
     next compaction."""
     trimmed: bool
-    """Whether the ledger was trimmed. If it was not, the lease holder will trim it."""
+    """Whether the snapshots of the ledger no longer contain the moved runs, because the ledger was trimmed. If false,
+    the lease holder will trim the ledger."""
 
 
 def write(work: FileWork) -> ArchiveFile:
@@ -270,7 +272,7 @@ async def _record(store: LedgerStore, facts: Sequence[MapCompacted]) -> list[Map
 async def _trim(store: LedgerStore) -> bool:
     """Trim the ledger if its lease was released, because then no other process trims it.
 
-    Return whether no more runs have to be trimmed.
+    Return whether the snapshots of the ledger no longer contain moved runs.
     """
     if store.has_moved_runs and store.state.released:
         await store.trim()

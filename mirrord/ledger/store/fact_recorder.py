@@ -46,8 +46,8 @@ class Recorder:
         await self._store.read_to_end()
 
     async def bind(self, names: Sequence[CopyNamed]) -> None:
-        """Record chosen names of target topics in the ledger. A name that cannot be recorded is chosen again at the
-        next call."""
+        """Record names that were chosen for target topics in the ledger. If that fails, the next discovery chooses the
+        names again."""
         for named in names:
             log.info("copy_named", **msgspec.structs.asdict(named))
         with suppress(LedgerUnavailable):

@@ -26,8 +26,8 @@ class LedgerHealth:
         self._failed_at = self._clock.monotonic()
 
     def succeeded(self) -> None:
-        """Record that records were read. The ledger counts as readable only after a while without errors. The records
-        may come from one of the two topics while reading the other topic still fails."""
+        """Record that records were read. The ledger counts as readable again only after `READABLE_SECONDS` without an
+        error, because one of its two topics may be readable while reads of the other one still fail."""
         if self._failed_at is not None and self._clock.monotonic() - self._failed_at > READABLE_SECONDS:
             log.info("ledger_readable", topic=self._topic)
             self._failed_at = None

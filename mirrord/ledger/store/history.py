@@ -1,5 +1,5 @@
-"""Reads the entries of a ledger from the first one on, in order to display them. It creates nothing and writes
-nothing."""
+"""Reads all entries of a ledger, beginning with the first one, to display them. It does not create topics or write
+records."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
@@ -33,7 +33,7 @@ class ReadEntry(NamedTuple):
 
 
 class LedgerReading:
-    """Reads a ledger from its first entry on, and folds the entries."""
+    """Reads a ledger, beginning with its first entry, and folds the entries."""
 
     def __init__(self, topics: LedgerLog, memory: RunMemory = ALL_OF_IT) -> None:
         self._log = topics
@@ -43,7 +43,7 @@ class LedgerReading:
         snapshots if earlier entries were trimmed."""
 
     async def entries(self, *, follow: bool) -> AsyncGenerator[ReadEntry]:
-        """Yield all entries. With `follow`, also wait for new entries, without end.
+        """Yield all entries. If `follow` is true, wait for new entries afterwards and yield them, too, without end.
 
         Raises LedgerMissing and LedgerUnavailable. Raises LogTrimmed if the ledger is trimmed faster than it is read.
         If the ledger has lost entries, raises LedgerWentBack after the last entry.
@@ -92,8 +92,8 @@ def _take_source_ends(state: FlowState, records: Iterable[StateRecord]) -> None:
 
 
 async def read_gaps(reading: LedgerReading, see: Callable[[AnyFact], None] = lambda _: None) -> Gaps:
-    """Read the ledger to its end, and return every verdict that it still holds. `see` is called with each fact that
-    took effect.
+    """Read the ledger to its end, and return all verdicts that the ledger still holds. `see` is called with each fact
+    that took effect.
 
     Raises LedgerMissing and LedgerUnavailable. Raises LedgerCorrupt if an entry is corrupt, because its verdicts would
     otherwise be missing without notice.

@@ -1,5 +1,5 @@
-"""Ensures that only one job of each kind runs for a flow at a time, on whatever machine. The lease of a job is kept in
-the ledger (`mirrord.ledger.facts.jobs`).
+"""Ensures that only one job of each kind runs for a flow at a time, on all machines together. The lease of a job is
+kept in the ledger (`mirrord.ledger.facts.jobs`).
 
 The thread that runs a job is busy for minutes while Spark works. The lease is therefore kept by a separate thread. This
 thread takes the lease when no other process runs the job. It periodically records that the job is alive and how much of
@@ -60,13 +60,13 @@ class _Held(msgspec.Struct):
 
 
 class JobLease:
-    """The lease of a job for several flows. It is used as a context manager around the work.
+    """The lease of one job for several flows. It is a context manager, and the work is done in its `with` block.
 
     Entering raises JobBusy if another process runs the job, and JobNotRecorded if the ledger cannot be written. Other
     EnvironmentFaults are raised if a ledger cannot be read. A flow that has never run is skipped.
 
-    If the lease turns out to be lost, this process ends. It was then suspended for longer than the lease lasts, and
-    another process runs the job.
+    If another process has taken the lease, this process exits. This happens if this process was suspended for longer
+    than the length of the lease.
     """
 
     def __init__(self, config: Config, job: Job) -> None:
@@ -98,7 +98,8 @@ class JobLease:
         self.end()
 
     def progress(self, done: int, every: int) -> None:
-        """Set how many units of the work are done, out of `every`. The next renewal records these numbers."""
+        """Set how many units of the work are done, and how many there are in total (`every`). The next renewal of the
+        lease records these numbers."""
         self._progress = (done, every)
 
     def set_outcome(self, flow: str, outcome: JobOutcome, line: str) -> None:
@@ -154,7 +155,8 @@ class JobLease:
     async def _until_free(self, store: LedgerStore) -> bool:
         """Wait until no other process runs the job.
 
-        Return False if the flow has never run. Raises JobBusy if another process proves to be alive.
+        Return False if the flow has never run. Raises JobBusy if the ledger shows that another process runs the job and
+        is still alive.
         """
         try:
             await store.open(read_only=True)
