@@ -44,7 +44,7 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
     holes = [HoleFound(lane.id, lane.grant, *each, runs[-1].ordinal) for each in begins]
     if lane.log.copied_again is not None or _may_leave_out(record, runs):
         holes.append(_without_ordinals(lane, begin_at, runs[-1].ordinal))
-    elif (until := _lost_until(lane, pieces)) > begin_at:
+    elif (until := _lost_until(lane, pieces[:-1])) > begin_at:
         holes.append(_without_ordinals(lane, begin_at, until))
     epochs = source_epochs.mended(lane, pieces)
     rewound = position_rewind.rewound_by(lane, runs, lane.resume_position)
