@@ -4,8 +4,9 @@ records.
 The writers of these batches saw different views of one source, because the log cleaner removed records in the meantime.
 So the records of one batch, without those that were removed since, are consecutive records of the source. One record
 that the source holds only once is enough to find the source offsets of a batch, and those of its other records follow
-from their order. A record that the source no longer holds is assigned a source offset only if there is exactly one way
-to do it (it is "placed"). Nothing is guessed: records that cannot be placed are reported.
+from their order. A record that the source no longer holds, or that the target's log cleaner has removed, is assigned a
+source offset only if there is exactly one way to do it (it is "placed"). Nothing is guessed: records that cannot be
+placed are reported.
 """
 
 import sys
@@ -183,7 +184,9 @@ def locate(
     offsets = _fill(source, standing, [_anchored(source, batch) for batch in standing], before, opens)
     placed = [(ordinal, offset) for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is not None]
     counts = Counter(offset for _, offset in placed)
-    twice = {offset for offset, count in counts.items() if count > 1 or _within(covered, offset)}
+    removed = {batch.first + at for batch in standing for at, content in enumerate(batch.contents) if content is None}
+    there = Counter(offset for ordinal, offset in placed if ordinal not in removed)
+    twice = {offset for offset, count in there.items() if count > 1 or _within(covered, offset)}
     left = ranges(ordinal for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is None)
     # An undetermined record may be any source record up to `furthest`. The source records up to there that were never
     # copied follow. A run may contain offsets that the source does not have yet, whose records were never read.
@@ -220,20 +223,24 @@ def _anchored(source: _Source, batch: TargetBatch) -> list[int | None]:
         if any(content in source.known for content in contents):
             raise Unplaced(f"the source holds the records of ordinals {batch.first} to {batch.last} more than once")
         return found
-    if any(content is None for content in contents):
-        raise Unplaced(f"the target no longer holds all records of ordinals {batch.first} to {batch.last}")
     # Go from the first anchor in both directions: the next record is the source's next one, or was removed from the
-    # source.
+    # source. One that the target's cleaner removed is the source's next one if no offset between them is free. That
+    # holds only before the last anchor: the source may have lost what followed it, and may have other records now.
     at, number = anchors[0]
     for step in (1, -1):
         here, there = at, number
+        last = at
         while 0 <= here < len(contents) and 0 <= there < len(source.contents):
-            if contents[here] == source.contents[there]:
+            is_full = here == at or abs(source.offsets[there] - source.offsets[there - step]) == abs(here - last)
+            is_removed = contents[here] is None and here < anchors[-1][0] and is_full
+            if contents[here] == source.contents[there] or is_removed:
                 found[here] = source.offsets[there]
-                there += step
+                there, last = there + step, here
             here += step
     if any(found[where] != source.offsets[anchor] for where, anchor in anchors):
         raise Unplaced(f"ordinals {batch.first} to {batch.last} are in another order")
+    if any(content is None and offset is None for content, offset in zip(contents, found, strict=True)):
+        raise Unplaced(f"the target no longer holds all records of ordinals {batch.first} to {batch.last}")
     return found
 
 
