@@ -6,9 +6,17 @@ import pytest
 from mirrord.ledger.facts.core import LaneFact, SourceRun, TargetRun
 from mirrord.model.runs import Run
 from mirrord.replication.lane.phases import Phase
-from mirrord.replication.lane.signals import AskCheck, CheckAnswer, Effects, OwnBatch, TargetMoved
-from mirrord.replication.lane.target.superseded_records import AskSuperseded
-from tests.unit.replication.lane.test_eighth_faults import again, judged, read
+from mirrord.replication.lane.signals import (
+    AskCheck,
+    CheckAnswer,
+    Effects,
+    FetchFrom,
+    Halted,
+    OwnBatch,
+    TargetMoved,
+)
+from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
+from tests.unit.replication.lane.test_eighth_faults import again, chunk, judged, read
 from tests.unit.replication.lane.test_fourth_faults import offsets, retake
 from tests.unit.replication.lane.test_rebuilding import LANE
 from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened
@@ -93,3 +101,20 @@ def test_a_run_that_is_recorded_again_keeps_its_acknowledgements() -> None:
     play = lost(own, run=SourceRun(LANE, 1, (Run(0, 0), Run(7, 8)), (), ((0, 0), (8, 1))))
     assert offsets(play, 5, 10) == [5, 6, 8, 9, 10, 11]
     assert superseded_since(play, own, 9, 6)[:4] == [5, 6, 8, 10]
+
+
+def test_a_lost_record_that_the_source_has_cleaned_is_left_out_of_the_plan() -> None:
+    """STALE VALUE. Ordinals 5 to 9 are lost, and the target has a newer record of the key of 7. Before the others are
+    copied again, the source's cleaner removes offset 6."""
+    own = (OwnBatch(1, 5, 0, 0, 1),)
+    play = opened(BEGUN[0], TargetRun(LANE, 1, 0, 1, 1))
+    retake(play, 10, 11, 10, epoch=1)
+    asked = one(read(play, play.ask_target(7, epoch=3), (1, 6), own=own), AskSuperseded)
+    effects = told(play, play.tell(SupersededAnswer(asked.question, 0, ((5, 6), (8, 9)))))
+    assert offsets(play, 5, 9) == [5, 6, 8, 9, 10]
+    effects = play.tell(chunk(one(effects, FetchFrom).question, (5, 5, 0), (7, 9, 0)))
+    assert not [each for each in effects if isinstance(each, Halted)]
+    asked = one(read(play, play.ask_target(7, epoch=3), (3, 7), own=own), AskSuperseded)
+    told(play, play.tell(SupersededAnswer(asked.question, 0, ((5, 5), (7, 8)))))
+    assert play.lane.phase is Phase.COPYING
+    assert offsets(play, 5, 8) == [5, 8, 9, 10]
