@@ -5,6 +5,7 @@ The message names a failing seed; `Story(seed).run(STEPS)` plays it again, and `
 
 import os
 import random
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -92,8 +93,15 @@ ONCE_FAILED = (
     (19426171706, "compacted copy, unclean, beside others + retention of old records"),
     (201985025636, "compacted copy, beside others, old records + unclean, beside others"),
     (229287440020, "compacted copy, beside others, old records + unclean, beside others"),
+    (918272385793, "compacted copy, unclean, beside others"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
+ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
+    (909850281923, "compacted copy, unclean, beside others + retention of old records", "at-least-once", False),
+    (422675082005, "compacted copy, beside others, old records + unclean, beside others", "sequence", True),
+    (789375103257, "handed over, unclean + compacted copy, old records", "at-least-once", True),
+)
+"""The same in another mode, or with hardly any memory for runs (True)."""
 
 
 def play(seed: int, theme: str = "", mode: Mode = "sequence") -> Story:
@@ -114,6 +122,12 @@ def chance_of(seed: int, theme: str, more: str = "") -> random.Random:
 @pytest.mark.parametrize(("seed", "theme"), ONCE_FAILED)
 def test_stories_that_once_went_wrong(seed: int, theme: str) -> None:
     play(seed, theme)
+
+
+@pytest.mark.parametrize(("seed", "theme", "mode", "is_scarce"), ALSO_FAILED)
+def test_stories_of_another_mode_that_once_went_wrong(seed: int, theme: str, mode: Mode, *, is_scarce: bool) -> None:
+    with scarce(fewest=2, most=8, block=3) if is_scarce else nullcontext():
+        play(seed, theme, mode)
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -12,8 +12,8 @@ from mirrord.replication.lane import notes
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import CheckAnswer, Effects, Halted
 from mirrord.replication.lane.state import Lane
-from mirrord.replication.lane.target import in_doubt, target_scan
-from mirrord.replication.lane.transitions import Resume
+from mirrord.replication.lane.target import in_doubt, missing_ordinals, target_scan
+from mirrord.replication.lane.transitions import Quiesce, Resume
 
 
 def differ(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
@@ -65,7 +65,18 @@ def filled(lane: Lane, now: float, found: target_scan.Reading) -> Effects:
 
 
 def vanished(lane: Lane, now: float) -> Effects:
-    """Handle the loss of source records that were to be copied again. The records after them get other ordinals."""
+    """Handle the loss of source records that were to be copied again. The records after them get other ordinals.
+
+    If a compacted target lost the records, the lane first looks them up again: the source's log cleaner may have
+    removed them, and then they are not copied. A rebuilt map would not show for which lost records the target has newer
+    ones.
+    """
+    is_lost = lane.log.cleaned and missing_ordinals.planned_until(lane) > lane.next_ordinal
+    if is_lost and lane.history.vanished_position != lane.position:
+        lane.history.vanished_position = lane.position
+        lane.log.must_read_log = True
+        lane.go(Quiesce(until_safe=False))
+        return []
     note = f"records of ordinals behind {lane.acked} were to be copied again, and the source no longer has all of them"
     # None of these records is in the target.
     return differ(lane, now, CheckAnswer(-1, 0, lane.acked, lane.acked - 1, "different", note))

@@ -63,12 +63,26 @@ def _record_again(lane: Lane, ordinal: int, left: RestOfPlan | None) -> Effects:
     lane.plan.clear()
     lane.plan.extend(runs[1:])
     facts = hole_repair.kept_plan(lane, runs)
+    runs = runs if left is not None else [*runs, *_acknowledged_runs(lane, ordinal)]
     epochs, regiven = source_epochs.epochs_again(lane, pieces), in_doubt.assign(lane, ordinal)
     rewound = position_rewind.rewound_by(lane, runs, lane.resume_position)
     effect = append(lane, (*facts, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, regiven, rewound)))
     lane.intents.append((effect.tag, ordinal))
     lane.declared = -1
     return [effect]
+
+
+def _acknowledged_runs(lane: Lane, ordinal: int) -> list[Run]:
+    """Return the runs after this ordinal of acknowledged records that a compacted log has lost. They still apply,
+    because these records are copied again in the same order. Without them, the acknowledgements would be forgotten."""
+    record = lane.record
+    if record is None or not lane.log.cleaned or lane.decided.open:
+        return []
+    is_other = record.source_runs.offset_of(ordinal) != lane.position
+    is_other = is_other or any(hole.first >= ordinal for hole in record.holes)
+    if is_other or any(first > ordinal for first, _ in record.truncations):
+        return []
+    return list(record.source_runs.beginning_in(ordinal + 1, missing_ordinals.known_until(lane) - 1))
 
 
 def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:

@@ -242,6 +242,8 @@ class SourceHistory:
     """The position from which the lane skipped ahead in this round, and the epoch before that position."""
     suspected_position: int = -1
     """The position at which the source had another record than the one that was to be copied again."""
+    vanished_position: int = -1
+    """The position at which the source had no such record, so that the records to be copied again were looked up."""
 
 
 @dataclass(slots=True)

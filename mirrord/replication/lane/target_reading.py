@@ -129,7 +129,8 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
     if kept is not None and lane.record is not None:
         missing_ordinals.go_back(lane, kept, ordinal)
         verdicts = missing_ordinals.leave_out(lane, lane.record, kept)
-        went += ", except those of which the target has a newer record of the same key"
+        if verdicts:
+            went += ", except those of which the target has a newer record of the same key"
     elif found.holes:
         missing_ordinals.remember_position(lane)
     missing_ordinals.note_lost(lane, ordinal)
@@ -180,4 +181,5 @@ def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Eff
         return difference.filled(lane, now, found)
     if not lane.log.lost_ordinals:
         return judged(lane, found)
-    return went_back_to(lane, found, None if again == lane.log.lost_ordinals else again)
+    # The records of a hole get the ordinals of lost records, which must not be forgotten by that.
+    return went_back_to(lane, found, again if holes or again != lane.log.lost_ordinals else None)

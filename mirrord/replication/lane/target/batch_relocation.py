@@ -6,8 +6,8 @@ So the records of one batch, except those that were removed since, are consecuti
 the source has only once shows where the whole batch belongs. The source offsets of the other records follow from their
 order.
 
-A record that the source no longer has is assigned a source offset (it is "placed") only if exactly one offset is
-possible. Nothing is guessed: records that cannot be placed are reported.
+A record that the source no longer has, or that the target's log cleaner has removed, is assigned a source offset (it is
+"placed") only if exactly one offset is possible. Nothing is guessed: records that cannot be placed are reported.
 """
 
 import sys
@@ -186,7 +186,9 @@ def locate(
     offsets = _fill(source, standing, [_anchored(source, batch) for batch in standing], before, opens)
     placed = [(ordinal, offset) for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is not None]
     counts = Counter(offset for _, offset in placed)
-    twice = {offset for offset, count in counts.items() if count > 1 or _within(covered, offset)}
+    removed = {batch.first + at for batch in standing for at, content in enumerate(batch.contents) if content is None}
+    there = Counter(offset for ordinal, offset in placed if ordinal not in removed)
+    twice = {offset for offset, count in there.items() if count > 1 or _within(covered, offset)}
     left = ranges(ordinal for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is None)
     # An undetermined record may be any source record up to `furthest`. So source records up to there that were never
     # copied are missing. A run may also contain offsets that the source does not have yet. Their records were never
@@ -224,20 +226,24 @@ def _anchored(source: _Source, batch: TargetBatch) -> list[int | None]:
         if any(content in source.known for content in contents):
             raise Unplaced(f"the source holds the records of ordinals {batch.first} to {batch.last} more than once")
         return found
-    if any(content is None for content in contents):
-        raise Unplaced(f"the target no longer holds all records of ordinals {batch.first} to {batch.last}")
     # Go from the first anchor in both directions: the next record is the source's next one, or was removed from the
-    # source.
+    # source. One that the target's cleaner removed is the source's next one if no offset between them is free. That
+    # holds only before the last anchor: the source may have lost what followed it, and may have other records now.
     at, number = anchors[0]
     for step in (1, -1):
         here, there = at, number
+        last = at
         while 0 <= here < len(contents) and 0 <= there < len(source.contents):
-            if contents[here] == source.contents[there]:
+            is_full = here == at or abs(source.offsets[there] - source.offsets[there - step]) == abs(here - last)
+            is_removed = contents[here] is None and here < anchors[-1][0] and is_full
+            if contents[here] == source.contents[there] or is_removed:
                 found[here] = source.offsets[there]
-                there += step
+                there, last = there + step, here
             here += step
     if any(found[where] != source.offsets[anchor] for where, anchor in anchors):
         raise Unplaced(f"ordinals {batch.first} to {batch.last} are in another order")
+    if any(content is None and offset is None for content, offset in zip(contents, found, strict=True)):
+        raise Unplaced(f"the target no longer holds all records of ordinals {batch.first} to {batch.last}")
     return found
 
 

@@ -44,7 +44,9 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
         pieces.append((ordinal, source_epochs.epoch_source(record, goes_on), 1))
     holes = [HoleFound(lane.id, lane.grant, *each, runs[-1].ordinal) for each in begins]
     if lane.log.copied_again is not None or _may_leave_out(record, runs):
-        holes.append(_without_ordinals(lane, runs))
+        holes.append(_without_ordinals(lane, begin_at, runs[-1].ordinal))
+    elif (until := _lost_until(lane, pieces[:-1])) > begin_at:
+        holes.append(_without_ordinals(lane, begin_at, until))
     epochs = source_epochs.mended(lane, pieces)
     rewound = position_rewind.rewound_by(lane, runs, lane.resume_position)
     return [*holes, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, rewound=rewound)]
@@ -60,14 +62,24 @@ def kept_plan(lane: Lane, runs: Sequence[Run]) -> list[HoleFound]:
     begin_at, holes = runs[0].ordinal, lane.record.holes if lane.record is not None else ()
     if len(runs) == 1 or not any(hole.first > hole.last and hole.first >= begin_at for hole in holes):
         return []
-    return [_without_ordinals(lane, runs)]
+    return [_without_ordinals(lane, begin_at, runs[-1].ordinal)]
 
 
-def _without_ordinals(lane: Lane, runs: Sequence[Run]) -> HoleFound:
+def _without_ordinals(lane: Lane, begin_at: int, until: int) -> HoleFound:
     """Return a hole without ordinals (a `HoleFound` with an empty range). It shows how far a plan reaches if records
-    may be omitted from the plan on purpose."""
-    begin_at = runs[0].ordinal
-    return HoleFound(lane.id, lane.grant, begin_at - 1, begin_at - 2, begin_at, runs[-1].ordinal)
+    may be omitted from the plan on purpose. It also shows which of the records to be copied again were acknowledged
+    (`missing_ordinals.lost_ordinals`)."""
+    return HoleFound(lane.id, lane.grant, begin_at - 1, begin_at - 2, begin_at, until)
+
+
+def _lost_until(lane: Lane, pieces: Sequence[tuple[int, int, int]]) -> int:
+    """Return the ordinal after those of a plan whose records were acknowledged and then lost, or -1.
+
+    These records are looked up again at the next resume, because other clients may write newer ones until they are
+    appended.
+    """
+    known = missing_ordinals.planned_until(lane) if lane.log.cleaned else 0
+    return max((at + min(length, known - former) for at, former, length in pieces if former < known), default=-1)
 
 
 def _may_leave_out(record: LaneRecord, runs: Sequence[Run]) -> bool:

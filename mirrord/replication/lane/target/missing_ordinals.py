@@ -289,16 +289,16 @@ def lost_ordinals(lane: Lane, first: int) -> tuple[tuple[int, int], ...]:
     holes = lane.record.holes if lane.record is not None else ()
     refused, _ = _refused(lane, first)
     void = [part for hole in holes for part in uncovered((hole.first, hole.last + 1), refused)]
-    return tuple((start, end - 1) for start, end in uncovered((first, _planned_until(lane)), void))
+    return tuple((start, end - 1) for start, end in uncovered((first, planned_until(lane)), void))
 
 
 def copied_again_until(lane: Lane, first: int) -> int:
     """Return the ordinal at which the lane continues after the records that it lost from `first` on. These include
     records of holes that were still to be copied again."""
-    return max(_planned_until(lane), _refused(lane, first)[1])
+    return max(planned_until(lane), _refused(lane, first)[1])
 
 
-def _planned_until(lane: Lane) -> int:
+def planned_until(lane: Lane) -> int:
     """Return the ordinal after the last acknowledged one. If lost records were still to be copied again, return the
     ordinal after the last one of these records.
 
@@ -308,11 +308,21 @@ def _planned_until(lane: Lane) -> int:
     if record is None or not _copies_lost_records(record, known):
         return known
     left = rest(record, known)
-    return known if left is None else left.until
+    return known if left is None else min(left.until, _lost_until(record, known))
 
 
 def _copies_lost_records(record: LaneRecord, ordinal: int) -> bool:
-    return any(hole.first > hole.last and hole.again <= ordinal < hole.until for hole in record.holes)
+    return _lost_until(record, ordinal) > ordinal
+
+
+def _lost_until(record: LaneRecord, ordinal: int) -> int:
+    """Return the ordinal after those from this one on that are given to lost records in a plan, or in plans that follow
+    one another. Return the ordinal itself if it is not given to one."""
+    plans = [hole for hole in record.holes if hole.first > hole.last]
+    until = ordinal
+    while further := [hole.until for hole in plans if hole.again <= until < hole.until]:
+        until = max(further)
+    return until
 
 
 def _refused(lane: Lane, first: int) -> tuple[list[Interval], int]:

@@ -125,7 +125,37 @@ def test_what_neither_log_holds_any_more_is_left_open() -> None:
     with pytest.raises(Unplaced, match="neither the source nor the target still holds all records of ordinals 0 to 2"):
         locate(standing, left, [], -1, Range(3, 5))
     with pytest.raises(Unplaced, match="the target no longer holds all records of ordinals 0 to 2"):
-        locate(standing, source("bc", 1), [], -1, Range(1, 3), lambda _: True)
+        locate(standing, source("c", 2), [], -1, Range(2, 3), lambda _: True)
+    located = locate(standing, source("bc", 1), [], -1, Range(1, 3), lambda _: True)
+    assert (located.runs, located.open) == ((Run(1, 1),), ((0, 1),))
+
+
+def cleaned(target: str, text: str) -> Located:
+    """The same as `found`, with an unknown first offset. `_` is a record that the target's cleaner removed."""
+    standing, ordinal = list[TargetBatch](), 0
+    for batch in target.split():
+        standing.append(TargetBatch(ordinal, [None if each == "_" else each for each in batch]))
+        ordinal += len(batch)
+    return locate(standing, source(text), [], -1, Range(0, len(text)))
+
+
+def test_what_the_cleaner_removed_is_placed_where_no_offset_is_free() -> None:
+    assert cleaned("__c _e", "abcde") == Located((Run(0, 0),), (), (), 5, 0, 5)
+    assert cleaned("a_c", "abc").runs == (Run(0, 0),)
+    assert cleaned("_xc", "a.c").runs == (Run(0, 0),)
+    assert cleaned("bc _b", "abcd").runs == (Run(0, 1), Run(2, 0))
+
+
+def test_what_the_cleaner_removed_does_not_stand_twice() -> None:
+    assert cleaned("__c _e a", "abcde").doubled == ()
+    assert cleaned("__c _e c", "abcde").doubled == ((2, 3),)
+
+
+@pytest.mark.parametrize(("target", "text"), [("_c", "a.c"), ("ab_", "abc"), ("_xd", "a..d"), ("_c", "#.c")])
+def test_what_the_cleaner_removed_is_not_guessed(target: str, text: str) -> None:
+    """Another record may have been there, or the source may have lost what followed the batch's last record."""
+    with pytest.raises(Unplaced, match="the target no longer holds all records"):
+        cleaned(target, text)
 
 
 def test_what_the_source_does_not_have_yet_is_still_to_be_copied() -> None:
