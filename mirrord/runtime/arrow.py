@@ -1,5 +1,5 @@
-"""Gives access to pyarrow with types. pyarrow itself has no type annotations, so this module defines a type for every
-name that mirrord uses."""
+"""Imports pyarrow for type-checked code. pyarrow has no type annotations. Therefore this module declares it as `Any`,
+and gives names to the pyarrow types that appear in mirrord's annotations."""
 
 import importlib
 from typing import Any

@@ -27,7 +27,7 @@ class SystemClock:
     """The clocks of the machine.
 
     `monotonic` reads CLOCK_BOOTTIME. `time.monotonic` and the event loop's time are not used, because they stop while
-    the machine is suspended. After a suspension, an expired lease would still seem to be valid.
+    the machine is suspended. With such a clock, a lease that expired during a suspension would still seem to be valid.
     """
 
     def monotonic(self) -> float:

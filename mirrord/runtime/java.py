@@ -1,4 +1,5 @@
-"""Finds the Java installation with which Spark and the lab's brokers run."""
+"""Finds the Java program that runs Spark, and the Kafka brokers that mirrord starts on this machine for demos and tests
+(`mirrord.lab`)."""
 
 import os
 import re
@@ -14,10 +15,10 @@ NEEDED = f"the lab needs Java {OLDEST_JAVA} or newer to run Kafka"
 
 
 def find_java(needed: str = NEEDED) -> str:
-    """Return the path of a Java that is new enough. The path is from JAVA_HOME if that variable is set, and otherwise
-    from the PATH.
+    """Return the path of the Java program in JAVA_HOME or, if that variable is not set, on the PATH.
 
-    Raises EnvironmentFault with a message of one line, which begins with `needed`.
+    Raises EnvironmentFault if there is no such program, or if it is older than `OLDEST_JAVA`. The message is one line.
+    It begins with `needed`, which says what needs Java, such as "Spark needs Java 17 or newer".
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")

@@ -1,9 +1,9 @@
 """Starts a program that ends when its parent ends, even if the parent is killed with `kill -9` (Linux:
 PR_SET_PDEATHSIG).
 
-This module runs as a script. It first makes its own process end with the parent. Then it replaces itself by the
-program, under the same process id. The kernel watches the thread that started the program, not the parent process.
-Therefore that thread must live as long as the parent process.
+This module runs as a script. It first makes its own process end with the parent. Then it replaces itself with the
+program, which keeps the process id. The kernel kills the program when the thread that started it ends, even if other
+threads of the parent continue. Therefore that thread must live as long as the parent process.
 """
 
 import ctypes

@@ -41,7 +41,7 @@ def default_directory() -> Path:
 def set_up(directory: str | None, name: str, *, on_stderr: bool = True) -> Path:
     """Send all logs of this process to `<directory>/<name>.log` and to stderr. Return the path of the file.
 
-    `directory` comes from the configuration. Each process rotates its own file. If another living process uses this
+    `directory` comes from the configuration. Each process rotates its own file. If another running process uses this
     name, the file is `<name>-2.log`, and so on. If `on_stderr` is False, nothing is written to stderr, so that a live
     view can use the terminal. Raises EnvironmentFault if the file cannot be written.
     """
@@ -83,8 +83,8 @@ def set_up(directory: str | None, name: str, *, on_stderr: bool = True) -> Path:
 
 
 def _own(folder: Path, name: str) -> Path:
-    """Return the first log file of this name that no other living process writes, and lock it. The lock is released
-    when this process ends."""
+    """Return the path of the first log file of this name that no other running process uses, and lock the file. The
+    lock is released when this process ends."""
     while _locks:
         os.close(_locks.pop())
     for number in range(1, PROCESSES + 1):
@@ -104,7 +104,8 @@ def plain() -> None:
     """Configure readable logs in a process without configured logging, such as a Spark process. If logging is already
     configured, do nothing.
 
-    structlog's default format would show the local variables in each frame of a traceback.
+    structlog's default format is not used: it shows the local variables in each frame of a traceback, and the variables
+    may contain passwords.
     """
     if not structlog.is_configured():
         structlog.configure(

@@ -43,8 +43,8 @@ class BackgroundTasks:
         return iter(tuple(self._tasks))
 
     def start(self, work: Coroutine[Any, Any, Any], *, name: str | None = None, **context: str) -> asyncio.Task[Any]:
-        """Run a coroutine in a new task with this name, and return the task. If the task fails, `context` is logged,
-        too."""
+        """Run a coroutine in a new task with this name, and return the task. If the task fails, `context` is logged
+        with the failure."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -1,7 +1,7 @@
-"""Tests whether the brokers of a target behave as exactly-once copying requires
-(`mirrord.supervision.rules.broker_probe`).
+"""Probes the brokers of a target: tests whether they behave as exactly-once copying requires.
 
 The probe creates a topic with one partition, produces a dozen batches to it as a lane would, and deletes the topic.
+`mirrord.supervision.rules.broker_probe` defines the batches, and which answers are right.
 Each flow has one such topic with a fixed name. If mirrord lacks the permission to delete the topic, the topic remains,
 and its records expire.
 """
@@ -61,10 +61,11 @@ DEADLINE_S = 3.0
 """Time limit of the whole probe, unless the caller sets another limit. The limit is short, because the flow waits for
 the probe."""
 ROUND_TRIPS = 40
-"""In case the brokers are far away, the time limit is extended by this number of round trips to a broker."""
+"""The probe takes longer if the brokers are far away. Therefore the time limit is extended by the duration of this
+number of round trips to a broker."""
 MOST_ROUND_TRIP_S = 0.5
-"""Maximum duration of a round trip in the extension of the time limit. A longer round trip has another cause than
-distance."""
+"""Longest round trip, in seconds, for which the time limit is extended (`ROUND_TRIPS`). If a round trip takes longer,
+distance is not the cause."""
 DELETE_S = 1.0
 CONNECT_S = 1.0
 POLL_S = 0.02
@@ -212,8 +213,8 @@ class _Probe:
                 await admin.delete_topics([self._topic], int(DELETE_S * 1000))
 
     async def _leader(self) -> tuple[metadata.Broker, int]:
-        """Return the leader of the topic's partition, and the end of its log. Wait until the leader itself answers the
-        request for the end."""
+        """Return the leader of the topic's partition, and the end offset of its log. Wait until the leader itself
+        reports the end offset."""
         while True:
             seen = await self._read_metadata()
             topic = next((topic for topic in seen.topics if topic.name == self._topic), None)
@@ -306,8 +307,8 @@ class _Probe:
     async def _read(
         self, connection: Connection, start: int, end: int, ids: list[int], sent: dict[tuple[int, int], int]
     ) -> list[Stored]:
-        """Read the batches in the topic from offset `start` up to `end`. Return the properties of each batch that the
-        judgement needs."""
+        """Read the batches in the topic from offset `start` up to `end`. For each batch, return the properties by which
+        the brokers are judged."""
         stored: list[Stored] = []
         version = connection.version(FETCH)
         topic = self._topic_id if version >= FETCH_BY_TOPIC_ID else self._topic

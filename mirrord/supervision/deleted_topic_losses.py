@@ -1,5 +1,5 @@
 """Records in the ledger the losses of deleted source topics: records that were not copied before their topic was
-deleted. It does not matter whether a topic of the same name was created again."""
+deleted. These records are lost even if a topic of the same name was created again."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -29,8 +29,8 @@ class DeletedTopicLosses:
     """Tracks the topics of one flow that the ledger contains but the source no longer lists.
 
     A topic that is missing from the list of all topics may still exist. mirrord may lack the permission to see it, or
-    the broker's metadata may lag. The source is therefore asked about such a topic by name. Only if it answers that the
-    topic does not exist, the topic counts as deleted.
+    the broker's metadata may lag. The source is therefore asked about such a topic by name. The topic counts as deleted
+    only if the source answers that it does not exist.
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -1,5 +1,5 @@
-"""Determines whether lanes can copy exactly once to the target brokers of a flow, by a new probe or by the result of an
-earlier probe."""
+"""Determines whether lanes can copy exactly once to the target brokers of a flow. A probe of the brokers shows this
+(`mirrord.supervision.broker_probe`). The ledger keeps the result. A new probe is needed only if the brokers change."""
 
 from collections.abc import Awaitable, Callable
 
@@ -19,8 +19,8 @@ log = structlog.get_logger()
 
 
 class TargetMode:
-    """Determines the mode in which the lanes of one flow write to the target's brokers, and the guarantee that follows
-    from it."""
+    """Determines how the lanes of one flow avoid writing a record twice (the `Mode`), and which delivery guarantee
+    follows from that."""
 
     def __init__(self, probe: Probe) -> None:
         """Store `probe`, the function that probes the target's brokers. It takes the result of an earlier probe, or
@@ -29,7 +29,8 @@ class TargetMode:
         self._not_probed = ""
 
     async def find(self, flow: FlowConfig, store: LedgerStore, epoch: int) -> Mode:
-        """Return the mode for the current brokers. If a new probe was needed, record its result in the ledger."""
+        """Return the mode in which lanes write to the current brokers. If a new probe was needed, record its result in
+        the ledger."""
         known = store.state.probed
         self._not_probed = ""
         try:

@@ -51,12 +51,12 @@ class FlowFigures:
 
     def retention_left_s(self, lane: LaneReport, wall_ms: int) -> float | None:
         """Return the estimated time in seconds until the source deletes records that the lane has not copied. Return
-        None if no known limit threatens these records."""
+        None if nothing indicates that these records will be deleted."""
         return self.headroom.left_s(lane.lane, self.retention.get(lane.source_topic, NOTHING_KNOWN), wall_ms)
 
     def urgent(self, reports: Mapping[str, ReplicatorReport], wall_ms: int) -> set[LaneId]:
-        """Return the lanes for which the source will soon delete records that are not copied, according to the known
-        limits."""
+        """Return the lanes for which `retention_left_s` is less than `URGENT_S` seconds. The source will soon delete
+        records that these lanes have not copied."""
         found = ((lane.lane, self.retention_left_s(lane, wall_ms)) for each in reports.values() for lane in each.lanes)
         return {lane for lane, left_s in found if left_s is not None and left_s < URGENT_S}
 
@@ -112,8 +112,8 @@ class Rates:
 
 
 class _Trail:
-    """The log ends of a source partition that its lane has not reached yet, each with the time at which it was seen.
-    Also holds the time of the newest log end that the lane has reached."""
+    """The log ends of a source partition that its lane has not reached yet. Each log end has the time at which the
+    source reported it. Also holds the time of the newest log end that the lane has reached."""
 
     __slots__ = ("ends", "reached")
 
@@ -138,11 +138,11 @@ class _Trail:
 
 
 class Behind:
-    """For each lane, the newest time for which the target is known to hold every record that the source held at that
-    time.
+    """Computes how many seconds each lane is behind its source partition.
 
-    If a lane has copied up to a log end that was seen at some time, every record of that time is copied. The result
-    does not depend on record timestamps, which producers may set to any value.
+    The class keeps the log ends that the source reported, with the times of these reports. When a lane has copied up to
+    such a log end, the target holds every record that the source held at that time. The result does not depend on
+    record timestamps, which producers may set to any value.
     """
 
     def __init__(self) -> None:
@@ -155,8 +155,9 @@ class Behind:
             trail.note(now - report.source_end_age_s, report.source_end, report.source_offset)
 
     def held_s(self, lane: LaneId, now: float) -> float | None:
-        """Return how many seconds ago the target last held all records of the source. Return None if the lane has not
-        reached any log end yet."""
+        """Return how many seconds ago the source reported the newest log end that the lane has reached. The target
+        holds all records that the source partition held at that time. Return None if the lane has not reached any log
+        end yet."""
         trail = self._trails.get(lane)
         return None if trail is None or trail.reached is None else max(0.0, now - trail.reached)
 
@@ -185,8 +186,9 @@ class _Lane:
 class Counts:
     """The counters of one flow, which never decrease.
 
-    Each is a sum over the replicators and lanes of the flow. The counters of a replicator start at zero with each new
-    replicator, and those of a lane with each move.
+    Each is a sum over the replicators and lanes of the flow. The counters in the reports may start again at zero: those
+    of a lane when the lane moves, and those of a replicator when another replicator takes its place. Therefore only the
+    increases between reports are added.
     """
 
     def __init__(self) -> None:

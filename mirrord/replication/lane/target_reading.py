@@ -1,9 +1,9 @@
 """Interprets the target log during a resume: decides what the scanned batches mean for the position at which the lane
 continues.
 
-The log is read from the last recorded position on. If the log is shorter than that position, it is read further back
-(`mirrord.replication.lane.target.look_back`). Missing ordinals of a compacted log are looked up by their keys
-(`mirrord.replication.lane.target.missing_ordinals`).
+The log is read from the resume position onward. If the lane's records before that position are no longer where they
+were, the log is read further back (`mirrord.replication.lane.target.look_back`). If ordinals are missing in a compacted
+log, they are looked up by the keys of their records (`mirrord.replication.lane.target.missing_ordinals`).
 """
 
 from msgspec.structs import replace
@@ -75,8 +75,8 @@ def judged(lane: Lane, found: Reading) -> Effects:
 
 
 def _keep(lane: Lane, found: Reading, more: tuple[LaneFact, ...]) -> Effects:
-    """Record the facts about what was read. If records are copied again under other ordinals, hold these facts back, so
-    that one entry records them together with the new ordinals."""
+    """Record the facts about what was read. If records must be copied again under new ordinals, these facts are not
+    recorded now. A later entry records them together with the plan for the new ordinals."""
     lane.log.holes = list(found.holes)
     waits = bool(lane.log.holes) or lane.log.copied_again is not None
     lane.log.facts_with_holes = (*more, *found.facts) if waits else ()
@@ -110,8 +110,8 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
 
 
 def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] | None = None) -> Effects:
-    """Copy the lost end of the log again. If `kept` is given, copy only these ordinals (first, last), because the
-    compacted target has newer records with the keys of the other lost records."""
+    """Copy the lost end of the log again. If `kept` is given, copy only the records with these ordinals (first, last).
+    For the other lost records, the compacted target has newer records with the same keys."""
     must_wait = kept is not None and lane.late_writes.end_read_at < lane.late_writes.until
     if (
         must_wait
@@ -142,8 +142,8 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
 
 
 def shared_answered(lane: Lane, answer: SharedAnswer) -> Effects:
-    """Handle the answer that shows up to which offset the target log is the same as when the resume position was
-    recorded."""
+    """Handle the answer to `AskShared`. It shows up to which offset the target log is unchanged since the resume
+    position was recorded."""
     if lane.stage is not Stage.SHARED:
         return []
     if answer.error != NONE:

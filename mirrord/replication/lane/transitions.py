@@ -1,7 +1,7 @@
 """Requests of a lane's handlers to enter another phase; `step` carries them out.
 
-A handler calls `Lane.go` with one of these requests and returns. So the modules of the handlers do not import each
-other, and one table in `mirrord.replication.lane.step` says which function carries out each request.
+A handler calls `Lane.go` with one of these requests and returns. The modules of the handlers therefore do not import
+each other. A table in `mirrord.replication.lane.step` says which function carries out each request.
 """
 
 import msgspec
@@ -20,8 +20,8 @@ class Quiesce(msgspec.Struct, frozen=True):
     """Stop sending, wait until all batches in flight are answered, and resume."""
 
     until_safe: bool = True
-    """Whether to wait before the resume until no batch that was sent earlier can still be appended. This applies only
-    if no batch is in flight."""
+    """What happens if no batch is in flight. If true, the lane resumes when no batch that was sent earlier can still be
+    appended. If false, it resumes at once."""
 
 
 class Reopen(msgspec.Struct, frozen=True):

@@ -53,7 +53,8 @@ async def greet(member: Member, setup: FlowSetup, state: FlowState) -> Greeted:
 
 
 def serves_as(answer: Greeting, setup: FlowSetup) -> bool:
-    """Return whether a running replicator has the same setup as a replicator that would be started now."""
+    """Return whether a running replicator can be kept. Its setup must be the same as that of a replicator that would be
+    started now, except for settings of the flow that lanes do not use."""
     known = msgspec.msgpack.decode(answer.setup, type=FlowSetup)
     return msgspec.structs.replace(known, flow=setup.flow) == setup and not restarts(known.flow, setup.flow)
 

@@ -25,13 +25,13 @@ from mirrord.topics.rules.topic_plan import PlannedLane
 
 
 class DesiredLanes:
-    """The desired lanes of one flow, and their placement. Each lease uses a new object."""
+    """The desired lanes of one flow, and their placement. A new object is created for each lease."""
 
     def __init__(self, engine: Engine, config: ReplicatorsConfig, ledger: Callable[[], FlowState]) -> None:
         self.lanes: dict[LaneId, PlannedLane] = {}
         """All lanes that the flow should have, including those that an operator has paused."""
         self.is_known = False
-        """Whether the desired lanes are known, because `want` was called."""
+        """Whether the desired lanes are known. They are known after the first call of `want`."""
         self.loads = Loads()
         self._engine = engine
         self._ledger = ledger
@@ -55,8 +55,8 @@ class DesiredLanes:
     def steps(
         self, hosts: Sequence[ObservedReplicator], orphans: Collection[LaneId], now: float
     ) -> list[ReconcileStep]:
-        """Return the next steps from the current state of the replicators to the desired state. `orphans` are lanes
-        whose replicator died or was lost."""
+        """Return the next steps that lead from the current state of the replicators to the desired state. `orphans` are
+        lanes whose replicator died or was lost."""
         desired, wishes = self._wished(now)
         steps = reconcile(desired, hosts, self._config, self._engine.cores, orphans, wishes)
         if any(isinstance(step, Release) and not set(desired).isdisjoint(step.lanes) for step in steps):
@@ -66,13 +66,15 @@ class DesiredLanes:
     def destinations(
         self, leaving: Collection[LaneId], hosts: Sequence[ObservedReplicator], now: float
     ) -> dict[str, list[LaneId]]:
-        """Return which replicators will get the lanes that are leaving another replicator. Lanes whose next replicator
-        is not known yet are omitted."""
+        """Return the lanes that each replicator will get, by the replicator's name. Only lanes in `leaving` are
+        returned: the lanes that are leaving another replicator. A lane whose next replicator is not known yet is
+        omitted."""
         desired, wishes = self._wished(now)
         return destinations(leaving, desired, hosts, self._config, self._engine.cores, wishes)
 
     def view(self, flow: str, hosts: Sequence[ObservedReplicator], now: float) -> FlowView:
-        """Return the facts about the flow that are needed to resolve operator commands."""
+        """Return the information that is needed to interpret operator commands, such as the flow's lanes and
+        replicators."""
         ledger = self._ledger()
         names = {TopicPartition(each.source_topic, each.key.partition): lane for lane, each in self.lanes.items()}
         once = {TopicPartition(lane.source_topic, lane.partition) for lane in ledger.lanes.values()}

@@ -49,8 +49,8 @@ class ReplicatorHandle(Protocol):
         ...
 
     async def prepare(self, lanes: Sequence[LaneAssignment]) -> None:
-        """Announce lanes that the replicator may get, so that it connects to their brokers. Return when the replicator
-        is prepared. The replicator may never get these lanes."""
+        """Announce lanes that the replicator may get, so that it can connect to their brokers. Return when it has done
+        so. The announcement does not mean that the replicator will get these lanes."""
         ...
 
     async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
@@ -58,7 +58,7 @@ class ReplicatorHandle(Protocol):
         ...
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
-        """Make the replicator drain lanes. Return for each lane how the replicator left it."""
+        """Make the replicator drain lanes. For each lane, return how the replicator left it."""
         ...
 
     async def hurry(self, lanes: Sequence[LaneId]) -> None:
@@ -95,7 +95,7 @@ class GroupsHandle(Protocol):
     """
 
     async def news(self) -> GroupsNews:
-        """Return the translated positions that have changed since the last call."""
+        """Return the translated positions of consumer groups that have changed since the last call."""
         ...
 
     async def report(self, *, reverse: bool = False) -> GroupsReport:
@@ -121,7 +121,8 @@ class Engine(Protocol):
 
     @property
     def cores(self) -> int:
-        """The number of cores, which is also the number of replicators that can work at the same time."""
+        """The number of processor cores on which replicators can run. This is also the number of replicators that can
+        work at the same time."""
         ...
 
     @property

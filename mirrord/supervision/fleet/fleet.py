@@ -1,8 +1,8 @@
 """Starts and monitors the replicators of one flow under one lease. It carries out the steps that
 `mirrord.supervision.rules.reconcile` plans.
 
-A replicator has a lane from the assignment of the lane until the replicator has given it back or counts as lost. Calls
-to several replicators run concurrently, so a slow replicator does not delay the lanes of the others.
+When a lane is assigned to a replicator, the lane belongs to it until the replicator has given the lane back or counts
+as lost. Calls to several replicators run concurrently, so a slow replicator does not delay the lanes of the others.
 """
 
 import asyncio
@@ -51,8 +51,8 @@ REPEAT_S = 3.0
 """If a replicator does not report a lane within this time after its assignment, the lane is assigned to the same
 replicator again."""
 UNREACHABLE_S = 3.0
-"""A replicator that cannot be reached for this long counts as lost. Its process or its node has ended, or is cut off
-from the network."""
+"""A replicator that cannot be reached for this long counts as lost. Either its process or its node has failed, or it is
+cut off from the network."""
 SILENT_S = 10.0
 """A replicator is ended if it has not answered for this long, or if its event loop has been stuck for this long. Its
 lanes make no progress in either case."""
@@ -125,7 +125,8 @@ class Fleet:
         ]
 
     def view(self) -> FlowView:
-        """Return the facts about the flow that are needed to resolve operator commands."""
+        """Return the information that is needed to interpret operator commands, such as the flow's lanes and
+        replicators."""
         view = self._wanted.view(self._setup.flow.name, self.hosts(), self._clock.monotonic())
         lanes = [lane for report in self.reports.values() for lane in report.lanes]
         # A replicator's report is newer than the progress records.
@@ -199,8 +200,11 @@ class Fleet:
         self._log.info("replicators_adopted", names=sorted(self._members), lanes=len(hosted))
 
     async def poll(self) -> None:
-        """Request the state of every replicator. If a report differs from the lanes that were assigned to the
-        replicator, the report is believed."""
+        """Request the current state of every replicator.
+
+        If a report lacks lanes that were assigned to the replicator, these lanes are assigned again, or they no longer
+        count as lanes of this replicator.
+        """
         asked = [member for member in self._members.values() if member.is_asked]
         await asyncio.gather(*(self._poll(member) if member.greeted else self._greet(member) for member in asked))
         self._cut_off.forget_replaced(self._wanted.lanes)

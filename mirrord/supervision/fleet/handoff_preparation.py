@@ -1,8 +1,8 @@
 """Announces a lane to a replicator before the lane is assigned to it, so that a planned move takes less time.
 
 When the lane is then assigned, the replicator already knows the leaders of the source partition and the target
-partition, and has connections to them. Until then, it requests and writes nothing for the lane. If the lane is never
-assigned to it, the replicator forgets the partitions after a while.
+partition, and has connections to them. Before the assignment, it neither fetches nor writes records of the lane. If the
+lane is never assigned to it, the replicator forgets the partitions after a while.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from mirrord.supervision.fleet.member import Member
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 AHEAD_S = 1.0
-"""The maximum time that a lane waits on its current replicator until the next replicator is prepared."""
+"""The maximum time for which a lane stays on its current replicator while the next replicator is being prepared."""
 Coming = Mapping[str, Collection[LaneId]]
 """The lanes that each replicator will get, by the replicator's name."""
 NOWHERE: Coming = MappingProxyType({})
@@ -48,5 +48,6 @@ async def _prepare(handle: ReplicatorHandle, lanes: Sequence[LaneAssignment]) ->
 
 
 def _assignment(lane: PlannedLane) -> LaneAssignment:
-    """Return the assignment for the announcement of a lane. Nothing is known yet about the lane's former holder."""
+    """Return the assignment with which a lane is announced. Its former holder is "unknown", because the lane's current
+    replicator has not left the lane yet."""
     return LaneAssignment(lane.key, lane.source_topic, lane.target_topic, "unknown")

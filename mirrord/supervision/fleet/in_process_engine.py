@@ -117,7 +117,7 @@ class _Task:
         await self._replicator.assign(lanes)
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
-        """Make the replicator drain lanes. Return for each lane how the replicator left it."""
+        """Make the replicator drain lanes. For each lane, return how the replicator left it."""
         self._check()
         return await self._replicator.part_with(lanes, deadline_s)
 
@@ -132,7 +132,8 @@ class _Task:
         return self._replicator.report()
 
     async def greet(self) -> Greeting:
-        """Return the replicator's version, its setup and its report, for another daemon."""
+        """Return the replicator's version, its setup and its report. When this daemon is replaced, the new daemon
+        requests them."""
         report = msgspec.msgpack.encode(await self.report())
         return Greeting(program(), msgspec.msgpack.encode(self._setup), report)
 
@@ -170,7 +171,7 @@ class _Groups:
         self._running = running
 
     async def news(self) -> GroupsNews:
-        """Return the translated positions that have changed since the last call."""
+        """Return the translated positions of consumer groups that have changed since the last call."""
         self._check()
         return self._sync.news()
 

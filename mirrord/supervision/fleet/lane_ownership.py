@@ -13,10 +13,10 @@ _WEIGHT: dict[Former, int] = {"none": 0, "left": 1, "dead": 2, "unknown": 3}
 
 
 class Custody:
-    """The last holder of each lane of one flow. Each lease uses a new object."""
+    """The last holder of each lane of one flow. A new object is created for each lease."""
 
     def __init__(self, setup: FlowSetup, ledger: Callable[[], FlowState], *, former_ended: bool) -> None:
-        """Begin without holders. `former_ended` says that all writers under older leases are known to have ended."""
+        """Begin without holders. `former_ended` is true if all writers under older leases are known to have ended."""
         self.orphans: set[LaneId] = set()
         """Lanes whose replicator died or was lost. They are assigned before all other lanes."""
         self._setup = setup
@@ -24,7 +24,8 @@ class Custody:
         self._former_ended = former_ended
         self._held: dict[LaneId, Held] = {}
         self._others: set[LaneId] = set()
-        """Lanes with another holder under this lease that is no longer recorded here and may still be writing."""
+        """Lanes that had another holder under this lease. That holder may still be writing, but this object no longer
+        records its name."""
         self._dead: set[str] = set()
         """Replicators that are known to have ended."""
 
@@ -83,8 +84,8 @@ class Custody:
         self._dead &= {held.name for held in self._held.values()}
 
     def longest_s(self, lanes: Iterable[LaneId]) -> float:
-        """Return the longest time for which a former holder of one of these lanes may still write, in seconds. It is
-        assumed that nothing is known about the holders."""
+        """Return the longest time in seconds for which a former holder of one of these lanes may still write. This is
+        an upper limit, because it is not checked whether a holder has already ended or left its lane."""
         return max((self._barrier_s(lane, "unknown") for lane in lanes), default=0.0)
 
     def _barrier_s(self, lane: LaneId, former: Former) -> float:

@@ -30,7 +30,7 @@ class Held(NamedTuple):
     until: float
     """The time until which the previous replicator may still be writing."""
     grant: int
-    """The lane's grant when `former` was determined."""
+    """The lane's grant at the time when `former` (what is known about the previous replicator) was determined."""
     left: bool = False
     word: Progress | None = None
     """The handoff checkpoint of the previous replicator, if that replicator has left one."""
@@ -63,8 +63,8 @@ class Member:
     quarantined: bool = False
     """True if the replicator is being ended because it did not answer."""
     killed: bool = False
-    """True if this process has asked the engine to kill the replicator. From then on, the engine's report that the
-    replicator died does not prove that it has ended."""
+    """True if this process has asked the engine to kill the replicator. From then on, the engine may report the
+    replicator as dead before its process has ended."""
     node: str = ""
     """The Ray node on which the replicator runs or will be started. Empty if the node is not known."""
 

@@ -16,7 +16,7 @@ from mirrord.supervision.fleet.member import Member, lanes_by_ledger
 
 
 class CutOff:
-    """The unreachable replicators of one flow. Each lease uses a new object."""
+    """The unreachable replicators of one flow. A new object is created for each lease."""
 
     def __init__(self, ledger: Callable[[], FlowState]) -> None:
         self._ledger = ledger

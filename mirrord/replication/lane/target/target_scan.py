@@ -14,10 +14,10 @@ from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 
 
 def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = None) -> Reading:
-    """Compare the lane's own batches with the ordinals that are expected. The first batch should begin with the ordinal
-    `expected`.
+    """Compare the ordinals in the lane's own batches with the expected ones. The first batch should begin with the
+    ordinal `expected`.
 
-    Ordinals between two batches that are not in the log are `missing` if a log cleaner may have removed their records.
+    Ordinals may be absent between two batches. They are `missing` if a log cleaner may have removed their records.
     Otherwise they are a hole.
     """
     record = lane.record
@@ -51,8 +51,11 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
 
 
 def placed(lane: Lane, runs: Runs, ordinal: int, target_offset: int, count: int = 1) -> tuple[TargetRun, ...]:
-    """Map these ordinals to the target offsets from `target_offset` on. Return the fact that records this mapping, or
-    an empty tuple if the runs already contain it."""
+    """Add to `runs` that `count` consecutive ordinals are at consecutive target offsets. The first of these ordinals is
+    `ordinal`, and its target offset is `target_offset`.
+
+    Return the fact that records this mapping, or an empty tuple if the runs already contain it.
+    """
     inside = runs.beginning_in(ordinal + 1, ordinal + count - 1)
     if runs.offset_of(ordinal) == target_offset and all(
         run.offset - run.ordinal == target_offset - ordinal for run in inside
@@ -63,7 +66,8 @@ def placed(lane: Lane, runs: Runs, ordinal: int, target_offset: int, count: int 
 
 
 def holds_position(lane: Lane, own: Sequence[OwnBatch]) -> bool:
-    """Return whether the lane's last record below the resume position is still at its old offset."""
+    """Return whether the lane's last record below the resume position is still directly before the target offset of
+    that position."""
     if not own or is_later(lane, own[0]):
         return False
     distance = lane.resume_position.target_offset - own[0].base_offset
@@ -76,15 +80,20 @@ def holds_position(lane: Lane, own: Sequence[OwnBatch]) -> bool:
 def is_later(lane: Lane, batch: OwnBatch) -> bool:
     """Return whether a later leader than that of the resume position appended the batch.
 
-    If so, records before the batch may be lost, even if the batch is below the resume position. An acknowledgement does
-    not say which leader gave it, and a new leader may lack records before those that it appended.
+    If so, records before the batch may be lost, because a new leader may lack records that its predecessor appended.
+    This also applies to a batch below the resume position: the lane did not notice the new leader when the batch was
+    acknowledged, because an acknowledgement does not contain the leader epoch.
     """
     return batch.leader_epoch > lane.resume_position.leader_epoch >= 0
 
 
 def after_position(lane: Lane, own: Sequence[OwnBatch]) -> tuple[Sequence[OwnBatch], int]:
-    """Return the lane's own batches that are not entirely below the resume position, and the ordinal of their first
-    record. The first batch of `own` must contain the resume position or end there."""
+    """Return the batches of `own` that are not entirely below the resume position, and the ordinal with which the first
+    of them should begin.
+
+    `own` are the lane's own batches, in the order of the log. The first of them must contain the resume position or end
+    directly before it.
+    """
     first = own[0]
     if first.base_offset + first.count <= lane.resume_position.target_offset:
         return own[1:], lane.resume_position.ordinal
@@ -92,8 +101,11 @@ def after_position(lane: Lane, own: Sequence[OwnBatch]) -> tuple[Sequence[OwnBat
 
 
 def first_offset_of(lane: Lane, position: ResumePosition) -> int:
-    """Return the target offset from which the records after a resume position of this attempt are stored. If the log
-    went back and the records were appended again, that offset is below the target offset of the position."""
+    """Return the lowest target offset at which the lane's records above the given resume position may be stored.
+
+    This offset may be lower than the target offset of the position: the log may have lost its end, and the records may
+    have been appended again.
+    """
     known = lane.record.target_runs.offset_of(position.ordinal) if lane.record is not None else None
     found = (
         lane.comparison.later_begins_at
@@ -104,8 +116,9 @@ def first_offset_of(lane: Lane, position: ResumePosition) -> int:
 
 
 def begins_at(lane: Lane, own: Sequence[OwnBatch]) -> None:
-    """Note the target offset at which the records that are compared later begin. One of these batches may begin at a
-    lower target offset than the one noted before."""
+    """Note where the records from `later_from` onward begin in the target log. These records are compared with the
+    source later, when the lane's former holder can no longer write. If a target offset was noted before, the lower one
+    is kept."""
     if lane.comparison.later_from is None:
         return
     first = lane.comparison.later_from.ordinal
@@ -117,8 +130,9 @@ def begins_at(lane: Lane, own: Sequence[OwnBatch]) -> None:
 
 
 def ordinal_at(lane: Lane, target_offset: int) -> int:
-    """Return the ordinal at a target offset according to the ledger, or the next ordinal if the lane has no record
-    there. The result is at most the ordinal of the resume position."""
+    """Return the ordinal at a target offset according to the last run in the ledger that begins at or below the offset.
+    This run is extended up to the offset, even if the lane has no record there. The result is at most the ordinal of
+    the resume position."""
     runs = lane.record.target_runs if lane.record is not None else Runs()
     at = runs.floor(target_offset, 0, len(runs))
     ordinal = runs.at(at).ordinal + target_offset - runs.at(at).offset if at >= 0 else 0
@@ -126,8 +140,8 @@ def ordinal_at(lane: Lane, target_offset: int) -> int:
 
 
 def ordinal_before(lane: Lane, target_offset: int) -> int:
-    """Return the ordinal after the last one that the ledger has below a target offset. The result is at most the
-    ordinal of the resume position."""
+    """Return the ordinal that follows the lane's last record below a target offset, according to the ledger. The result
+    is at most the ordinal of the resume position."""
     runs = lane.record.target_runs if lane.record is not None else Runs()
     at = runs.floor(target_offset - 1, 0, len(runs))
     if at < 0:
@@ -138,14 +152,18 @@ def ordinal_before(lane: Lane, target_offset: int) -> int:
 
 
 def _after_hole(lane: Lane, ordinal: int) -> int:
-    """Return the ordinal, or the first ordinal after the hole if a hole contains it. Runs count consecutive offsets,
-    but the offsets of a hole belong to records of other writers."""
+    """Return `ordinal`, or the first ordinal after the hole if a hole contains `ordinal`.
+
+    Callers compute `ordinal` from a target offset, as if the run before that offset continued up to it. If this gives
+    an ordinal in a hole, the record at the offset belongs to another writer.
+    """
     holes = lane.record.holes if lane.record is not None else ()
     return max([ordinal, *(hole.last + 1 for hole in holes if not hole.is_open and hole.first < ordinal <= hole.last)])
 
 
 def but_not_void(holes: Sequence[HoleFound], first: int, last: int) -> list[tuple[int, int]]:
-    """Return the ordinals [first, last] without those in known holes, whose records have later ordinals."""
+    """Return the parts of the ordinals [first, last] that are outside all `holes`. The records of a hole are copied
+    under later ordinals."""
     left: list[tuple[int, int]] = []
     for hole in sorted(holes, key=lambda each: each.first):
         if hole.last < first or hole.first > last:
@@ -179,8 +197,9 @@ def displaced_at(lane: Lane, others: Sequence[Interval]) -> int | None:
 
 
 def begins_late(lane: Lane, own: Sequence[OwnBatch], start: int) -> bool:
-    """Return whether the first of the lane's own batches at or after target offset `start` has a higher ordinal than
-    the ledger has there, and no hole explains the difference."""
+    """Return whether the first of the lane's own batches at or after target offset `start` begins with a higher ordinal
+    than expected. The expected ordinal is the one at `start` according to the ledger. Return False if a known hole
+    explains the difference."""
     first, wanted = nearest(own[0].base_sequence, lane.resume_position.ordinal), ordinal_at(lane, start)
     holes = lane.record.holes if lane.record is not None else ()
     return first > wanted and not any(hole.first <= wanted and first <= hole.last + 1 for hole in holes)

@@ -9,7 +9,8 @@ class AskConfigs(msgspec.Struct, frozen=True):
 
     question: int
     sync: bool
-    """Whether the configs that differ from the source must be altered first, if the flow keeps them in sync."""
+    """Whether to sync the configs from the source topic before they are read. If the flow does not sync configs, they
+    are only read."""
 
 
 class ConfigsAnswer(msgspec.Struct, frozen=True):

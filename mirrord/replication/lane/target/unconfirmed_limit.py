@@ -1,8 +1,9 @@
 """Limits how far a lane copies ahead of its resume position.
 
-A sequence identifies an ordinal only if it is less than 2^30 away from a known ordinal. After a crash, the known
-ordinal is that of the resume position. The resume position waits for comparisons with the source, and until all target
-offsets below it have been read. It does not advance while the required records cannot be read.
+The lane finds the ordinal of a record by its sequence number. This requires a known ordinal that is less than 2^30
+away. After a crash, the known ordinal is that of the resume position. The resume position does not advance while
+records above it must still be compared with the source, or while a part of the target log must still be read. If the
+required records cannot be read, it does not advance at all. Without a limit, the lane would then get too far ahead.
 """
 
 from mirrord.kafka.protocol.sequence import SEQUENCES
@@ -10,8 +11,8 @@ from mirrord.replication.lane.lane_report import resume_position
 from mirrord.replication.lane.state import Lane
 
 MOST = SEQUENCES // 4
-"""Number of acknowledged records above the resume position at which the lane stops fetching. The lane then holds far
-fewer records than this number in memory."""
+"""Number of acknowledged records above the resume position at which the lane stops fetching. The number is half of the
+permitted distance (2^30). The other half is more than enough for the records that the lane still holds in memory."""
 
 
 def is_over(lane: Lane) -> bool:
