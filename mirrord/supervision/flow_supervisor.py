@@ -47,15 +47,17 @@ from mirrord.topics.selection_preview import topics_that_change
 
 RETRY_S = 1.0
 REFUSED_S = 30.0
-"""Pause between two attempts if the ledger belongs to other clusters. Only an operator can correct this."""
+"""Pause before the next attempt to run a flow whose ledger belongs to a flow between other clusters, or whose source
+cluster has a different alias than before. Only an operator can correct this."""
 POLL_S = 1.0
 STEP_S = 1.0
-"""Maximum interval between two comparisons of hosted and desired lanes. A change triggers an extra comparison."""
+"""Maximum interval between two comparisons of hosted and desired lanes. A change of either triggers one at once."""
 OTHERS_S = 5.0
-"""Time limit for other flows to read their ledgers. After it, topics that may belong to them are reported as faults."""
+"""Maximum time for which a flow waits until the ledgers of the other flows have been read. Afterwards, topics that may
+belong to a flow with an unread ledger are reported as faults."""
 DRAIN_S = 5.5
 RELEASE_S = 1.5
-"""Time limits for draining and for releasing the lease. Their sum is at most `mirrord.daemon.daemon.STOP_S`."""
+"""Time limits to drain the lanes and to release the lease. Their sum is at most `mirrord.daemon.daemon.STOP_S`."""
 
 log = structlog.get_logger()
 
@@ -85,7 +87,7 @@ class FlowSupervisor:
         """Whether all lanes must be drained before `_next` takes effect."""
         self._changed = asyncio.Event()
         self._replaced = asyncio.Event()
-        """Set when `_upkeep` has been replaced by another object."""
+        """Set when a new configuration has replaced `_upkeep`. `_keep_in_step` then runs the new object."""
         self.handover = FlowHandover(services.engine, f"{services.config.instance}/{flow.name}/", services.clock)
         self._log = log.bind(flow=flow.name)
         self._state: FlowPhase = "starting"
@@ -103,7 +105,7 @@ class FlowSupervisor:
         self._held_before = False
         """Whether this process has held the lease before."""
         self._known: LedgerEnd | None = None
-        """The end of the ledger up to which an earlier attempt has read."""
+        """How far an earlier attempt has read the ledger. A ledger that ends before this position has lost entries."""
 
     async def run(self) -> None:
         """Keep the flow running until `stop` is called. Then drain the flow."""
@@ -134,7 +136,7 @@ class FlowSupervisor:
         self._stopping.set()
 
     def change(self, flow: FlowConfig, lines: Sequence[str], *, drains: bool) -> None:
-        """Switch to another configuration of the flow. `lines` describe the changes for the ledger.
+        """Switch to another configuration of the flow. The ledger records `lines`, which describe the changes.
 
         Lanes that both configurations select are not interrupted, unless `drains` says that all lanes must be drained.
         """
@@ -144,7 +146,7 @@ class FlowSupervisor:
         self._changed.set()
 
     def place_by(self, replicators: ReplicatorsConfig, lines: Sequence[str]) -> None:
-        """Change the number of replicators and the placement of lanes. `lines` describe the changes for the ledger."""
+        """Change the number of replicators and the placement of lanes. The ledger records `lines` about the changes."""
         self._replicators = replicators
         if self._fleet is not None:
             self._fleet.place_by(replicators)
@@ -152,10 +154,8 @@ class FlowSupervisor:
         self._changed.set()
 
     async def preview(self, flow: FlowConfig) -> list[str]:
-        """Return lines for operators about the topics that another configuration would start or stop copying.
-
-        Raises EnvironmentFault.
-        """
+        """Return one line for operators about each topic that another configuration would start or stop copying. Raises
+        EnvironmentFault if a cluster does not answer."""
         return await topics_that_change(self.flow, flow, self._services.admin, self._services.claims)
 
     def ready(self) -> str:
@@ -285,7 +285,7 @@ class FlowSupervisor:
             self._discovered = None
 
     async def _serve(self, store: LedgerStore, keeper: LeaseKeeper, setup: FlowSetup) -> None:
-        """Adopt or end the replicators of earlier processes, and run the flow as the holder of the lease."""
+        """Take over or end the replicators that earlier processes left running, then run the flow as lease holder."""
         services = self._services
         known = (services.config.instance, lambda: store.state, services.clock, keeper)
         self._fleet = fleet = Fleet(services.engine, setup, self._replicators, *known)
@@ -346,7 +346,7 @@ class FlowSupervisor:
                 task.cancel()
 
     async def _stand_aside(self, store: LedgerStore) -> None:
-        """Wait while another daemon has the flow and commands the replicators of this daemon."""
+        """Wait while another daemon holds the flow's lease and commands the replicators of this daemon."""
         self._log.info("flow_handed_over", to=self.handover.successor)
         self._state = "draining"
         if not await self.handover.stand_aside(store, self._stopping):
@@ -365,7 +365,7 @@ class FlowSupervisor:
             self._log.info("flow_drained")
 
     def _make_upkeep(self, flow: FlowConfig) -> tuple[Upkeep, Discovery, FirstLook]:
-        """Return new objects for the parts of the flow that depend on its configuration, except for its lanes."""
+        """Return a new `Upkeep`, `Discovery` and `FirstLook` for this configuration of the flow."""
         services, admins = self._services, (self._source_admin, self._target_admin)
         clusters = services.upkeep(flow.source), services.upkeep(flow.target), services.clock
         upkeep = Upkeep(flow, *clusters, services.mm2(flow), *deletion_guards(flow, services.config, services.claims))

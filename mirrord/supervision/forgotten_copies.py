@@ -50,8 +50,8 @@ class Forgetting:
         self._target = target
         self._clock = clock
         self._missing: dict[FormerCopy, float] = {}
-        """For each pair of topics that are both missing from the clusters' lists: the time since when they have been
-        missing, on the monotonic clock."""
+        """For each pair of topics that are both missing from the clusters' lists: the time at which they were first
+        found missing, on the monotonic clock."""
 
     async def due(self, state: FlowState, seen: Discovered, reports: Iterable[ReplicatorReport]) -> list[CopyForgotten]:
         """Return a fact for each pair of topics that must be forgotten now. If a cluster does not answer, the next call

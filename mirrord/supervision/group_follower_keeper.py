@@ -20,16 +20,16 @@ POLL_S = 1.0
 """Interval between two requests for new positions from the follower."""
 LONGEST_PAUSE_S = 10.0
 LIVED_S = 5.0
-"""A follower that ends within this time after its start is replaced after a growing pause. Each start uses a core for a
-moment, so the pause doubles each time. A follower that has run for longer is replaced after the shortest pause."""
+"""If a follower ends within this time after its start, the pause before the next start doubles, up to
+`LONGEST_PAUSE_S`, because each start uses CPU time. If a follower has run for longer, the pause is `POLL_S`."""
 SILENT_S = 15.0
 """A follower that has not answered for this long is replaced."""
 END_S = 1.0
 
 NOT_ITS_OWN = LIVE - {"groups", "mm2_records"}
-"""Fields of a flow's configuration that do not require a new follower when they change. A follower reads in the ledger
-what is copied. On Ray, a new follower is a new process, and starting it would take a core from the lanes for a second
-or two."""
+"""Fields of a flow's configuration that a follower does not use, so a change does not require a new follower. A
+follower learns from the ledger, not from the configuration, which topics are copied. On Ray, a new follower is a new
+process, and its start would take a core from the lanes for a second or two."""
 
 log = structlog.get_logger()
 
@@ -55,8 +55,8 @@ class GroupKeeper:
         self._started = 0
         self._tenure = Tenure(0)
         self._found: list[str] | None = []
-        """Names of followers that the previous process left running and that were not examined yet. None before these
-        followers were searched for."""
+        """Names of followers that the previous process left running and that have not been examined yet. None if the
+        search for these followers has not begun."""
 
     async def run(self, setup: FlowSetup, flow: Callable[[], FlowConfig], turn: int = 1) -> None:
         """Keep a follower running until cancelled. `flow` returns the current configuration, which may change.
@@ -135,8 +135,8 @@ class GroupKeeper:
         return handle
 
     async def _adopt(self, setup: FlowSetup) -> GroupsHandle | None:
-        """Return a follower that was left running and has the version and configuration of a new follower; None if
-        there is none. End all others."""
+        """Return a follower that was left running and that has the current version and configuration, or None if there
+        is no such follower. End all others."""
         adopted: GroupsHandle | None = None
         if self._found is None:
             self._found = await self._engine.found(self._prefix(setup))

@@ -34,8 +34,8 @@ class OwnSettings:
     async def round(self, target: ClusterTopics) -> None:
         """Read the configs of these topics, and correct the wrong ones.
 
-        Raises EnvironmentFault if the cluster does not answer, or if it refuses a correction. In the second case, facts
-        may soon be deleted.
+        Raises EnvironmentFault if the cluster does not answer, or if it refuses a correction. A refused correction is
+        serious, because the topic may lose records under its wrong configs.
         """
         needed = {name: keys for name, keys in needed_settings(self._flow).items() if name in target.topics}
         lines = [few_replicas(target.topics[name], self._flow.target, target.brokers) for name in needed]

@@ -18,7 +18,7 @@ from mirrord.topics.discovery import Discovered
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 FRESH_S = 2.0
-"""Maximum age of the last known log end of a source partition at which this log end still counts as current."""
+"""Up to this age, the last known log end of a source partition counts as current."""
 
 
 def lines(
@@ -31,7 +31,8 @@ def lines(
     hidden: Mapping[str, str],
 ) -> tuple[LaneStatus, ...]:
     """Return the status of all lanes of a running flow. The status of a lane comes from the report of its replicator
-    or, without a report, from the ledger. If the ledger does not know the lane either, the status contains only names.
+    or, without a report, from the ledger. If the ledger does not know the lane either, the status contains only the
+    topic names, the partition and the log end of the source partition, if it is known.
 
     `ends` holds the log ends of source partitions that no lane fetches, as far as they are known. `hidden` holds the
     topics that mirrord is no longer permitted to see, with one line about each.
@@ -126,14 +127,14 @@ def reported_lane(
 
 
 def _beside(foreign: int, lane: LaneStatus) -> LaneStatus:
-    """Return the lane's status with the number of target offsets between its records that other clients have
-    written."""
+    """Return the lane's status with `foreign`, the number of target offsets that other clients have written between the
+    records of the lane."""
     return msgspec.structs.replace(lane, foreign_offsets=foreign) if foreign else lane
 
 
 def _as_known(lane: LaneStatus, ends: Mapping[TopicPartition, int]) -> LaneStatus:
-    """Return the status of a paused lane without source end and lag, because its last known source end may be outdated.
-    Keep both if `ends` holds the source partition of the lane."""
+    """Remove the source end and the lag from the status of a paused lane if `ends` does not hold its source partition.
+    The last known source end of such a lane may be outdated. All other lanes keep their status."""
     if lane.state != "paused" or TopicPartition(lane.topic, lane.partition) in ends:
         return lane
     return msgspec.structs.replace(lane, source_end=None, lag_records=None, lag_s=None)

@@ -1,5 +1,8 @@
-"""Removes runs from a flow's state if their records exist on neither cluster any more. The next trim by the lease
-holder removes these runs from the ledger and the state topic."""
+"""Removes runs from a flow's state if their records exist on neither cluster any more.
+
+The runs then remain in the ledger and the state topic until the lease holder next trims the ledger: it writes new
+snapshots and deletes the ledger entries that these snapshots contain.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping

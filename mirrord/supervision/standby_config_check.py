@@ -16,7 +16,7 @@ from mirrord.supervision.daemon_http_client import CommandRefused, order_apply
 
 EVERY_S = 30.0
 SOON_S = 2.0
-"""Interval between checks while a lease holder has not answered."""
+"""Interval between checks while no lease holder is known, or while one has not answered."""
 
 log = structlog.get_logger()
 

@@ -50,8 +50,8 @@ class FirstLook:
     async def note(self, topics: Sequence[Topic], cluster_id: ClusterId, recorder: Recorder) -> None:
         """Record the selected topics that are seen for the first time, with their start offsets.
 
-        Raises EnvironmentFault if the topics cannot be written to the ledger. Until they are written, no lane of them
-        may open.
+        Raises EnvironmentFault if the topics cannot be written to the ledger. Until they are written, no lane of these
+        topics may open.
         """
         state = recorder.state
         if missing := resolvable(state, topics, self._flow.start_at):

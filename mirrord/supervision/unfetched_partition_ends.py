@@ -46,8 +46,8 @@ class UncoveredEnds:
         self._clock = clock
         self._ends: dict[SourcePartition, int] = {}
         self._fell: dict[SourcePartition, int] = {}
-        """Log ends that are lower than the recorded ones, and that have been seen once. The verdict is given only when
-        the same log end is seen again."""
+        """Log ends that are lower than the recorded ones, and that have been seen once. When the same log end is seen
+        again, the ledger gets the verdict that the records above it were truncated."""
 
     @property
     def by_name(self) -> dict[TopicPartition, int]:
@@ -112,7 +112,7 @@ class UncoveredEnds:
 def uncovered(discovered: Discovered | None, reports: Mapping[str, ReplicatorReport]) -> Uncovered:
     """Return the partitions of the selected topics that are not being fetched, and all hosted lanes.
 
-    The partition of a halted or waiting lane counts as not being fetched.
+    If a lane is halted or waiting, its partition counts as not being fetched.
     """
     lanes = [lane for report in reports.values() for lane in report.lanes]
     hosted = frozenset(lane.lane for lane in lanes)

@@ -2,7 +2,7 @@
 stdout.
 
 The kernel ends the process when the thread that started it ends (`mirrord.jobs.job_main`). The process therefore also
-ends when its parent is killed. The Java process of Spark ends with it.
+ends when its parent is killed. If the job has started Spark, Spark's Java process ends with the job process.
 """
 
 import asyncio

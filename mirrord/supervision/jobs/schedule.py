@@ -2,8 +2,9 @@
 keys are `[audit] every` and `[compact] every`.
 
 Each job runs in a separate process (`mirrord.supervision.jobs.job_process`), so it does not block the event loop of the
-supervisor. A person, a cron job or another daemon may already have started the same job. A job reads this in the ledger
-(`mirrord.ledger.store.job_lease`). It then does no work and reports that it was not needed.
+supervisor. A person, a cron job or another daemon may already have started the same job. In this case, the ledger
+shows that the job is running or done (`mirrord.ledger.store.job_lease`). The process then does no work and reports that
+the job was not needed.
 """
 
 import asyncio
@@ -24,8 +25,8 @@ from mirrord.supervision.jobs.job_process import JobOrder, JobProcess, JobReport
 from mirrord.supervision.rules.job_times import next_ms
 
 LOOK_S = 60.0
-"""Maximum interval between two readings of the wall clock while a job is not due. The clock may be set in the
-meantime."""
+"""Maximum interval between two readings of the wall clock while a job is not due. The clock is read repeatedly because
+it may be adjusted."""
 AGAIN_S = 30.0
 """Pause in seconds after an internal error, before the next attempt."""
 
@@ -73,7 +74,7 @@ class Schedule:
             self._due_ms.clear()
 
     def status(self, states: Mapping[Job, JobState] | None) -> tuple[JobStatus, ...]:
-        """Return the current status of the jobs. `states` holds the ledger's record of each kind of job."""
+        """Return the current status of the jobs. `states` is the state of each kind of job according to the ledger."""
         return job_statuses(self._config, states or {}, self._due_ms, self._notes)
 
     async def _keep(self, job: Job) -> None:

@@ -6,8 +6,8 @@ Other products also implement Kafka's protocol, and a later version of Kafka may
 brokers, the batches of `STEPS` are therefore sent once to a topic with one partition. The answers are compared with the
 behavior that a lane relies on.
 
-Two properties cannot be observed by a probe. How long a broker remembers a producer is a broker config, which lanes
-request. Durability across a crash is only checked by the tests.
+Two properties cannot be observed by a probe. The first is how long a broker remembers a producer. This is a broker
+config, and lanes request its value from the broker. The second is durability across a crash. Only the tests check it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,9 +22,10 @@ from mirrord.model.status import Guarantee
 RECORDS = 3
 """Number of records in each batch."""
 OLD_MS = 10 * 86_400_000
-"""Age of old records in milliseconds. It is higher than the time for which any broker remembers a producer."""
+"""Age in milliseconds of the old records that the last step of the probe sends. It is longer than the time for which
+brokers remember a producer."""
 PRODUCERS = 4
-"""Number of producers in the steps of the probe. Each of them has a new producer id."""
+"""Number of producers that the steps of the probe use. Each of them has a new producer id."""
 _LAST_SEQUENCE = 2**31 - 1
 _ACROSS = _LAST_SEQUENCE - 1
 _ANYTHING = 5_000_000
@@ -102,7 +103,7 @@ class Observed(msgspec.Struct, frozen=True):
     """The answers to the batches of `STEPS`, in the same order."""
     last_sequences: Mapping[int, int] | None
     """The last sequence of each producer that the partition leader remembers, by the number of the producer. None if
-    the leader does not support the request."""
+    the leader does not support the request for it (DescribeProducers)."""
     end: int
     stored: Sequence[Stored]
 
@@ -121,8 +122,11 @@ class Judgement(NamedTuple):
 
 
 def judge(seen: Observed) -> Judgement:
-    """Compare the answers with the behavior that lanes rely on. Each broken rule is reported once. It does not change
-    the expected answers to later steps."""
+    """Compare the answers with the behavior that lanes rely on. Each broken rule is reported once.
+
+    The expected offsets are computed from the actual answers to earlier steps. One wrong answer therefore does not make
+    the answers to all later steps look wrong.
+    """
     if any(batch.producer < 0 for batch in seen.stored):
         return Judgement((), (), disturbed=True)
     failures: dict[str, str] = {}
@@ -170,7 +174,7 @@ def _fault(step: ProbeStep, answer: ProbeAnswer, end: int, known_at: int) -> str
 
 
 def _after(seen: Observed, taken: Sequence[tuple[ProbeStep, int]], end: int) -> dict[str, str]:
-    """Return what is wrong with the state of the broker after the last step, by broken rule."""
+    """For each rule that the state of the broker breaks after the last step, return what is wrong."""
     faults: dict[str, str] = {}
     wanted = {step.producer: (step.sequence + RECORDS - 1) % (_LAST_SEQUENCE + 1) for step, _ in taken}
     if seen.last_sequences is None:

@@ -1,8 +1,9 @@
-"""Chooses the Ray node of each replicator. The replicators are distributed over the nodes in proportion to their cores.
-A new node gets existing replicators one at a time.
+"""Chooses the Ray node of each replicator. The replicators are distributed over the nodes in proportion to the numbers
+of cores.
 
-A replicator that starts on the new node gets lanes like every new replicator, a few at a time. Lost nodes and their
-replicators are not part of the input.
+When a node is added, replicators on crowded nodes are replaced by new replicators on the added node, one at a time. A
+replicator that starts there gets a few lanes at a time, like every new replicator. Lost nodes and their replicators are
+not part of the input.
 """
 
 from collections import Counter
@@ -28,7 +29,7 @@ def crowded_node(taken: Collection[str], nodes: Mapping[str, int]) -> str:
     """Return a node that should give up a replicator in favor of another node, or an empty string if there is none.
 
     The node with the most replicators per core gives up one if another node would have fewer per core even with one
-    more. Repeating the step terminates.
+    more. Repeated calls therefore do not move replicators back and forth between nodes.
     """
     fullest, emptiest = fullest_node(taken, nodes), node_for_next(taken, nodes)
     counts = Counter(taken)

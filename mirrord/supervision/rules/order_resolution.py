@@ -1,8 +1,8 @@
 """Resolves operator commands: what the name in a command refers to, which facts the command produces, and how it
 affects the placement of lanes.
 
-The facts of a command express it completely. An impossible command is refused with one line that says what would be
-possible.
+The effect of a command is determined by its facts alone. An impossible command is refused with one line that says what
+would be possible.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -50,8 +50,8 @@ KINDS: Mapping[OrderVerb, tuple[ObjectKind, ...]] = {
     "replay": ("lane",),
     "seek": ("lane",),
 }
-"""The kinds of objects to which each verb can be applied. The kind "lane" is named as a partition. The kind "host" is a
-replicator."""
+"""The kinds of objects that each command accepts. A "lane" has the name of its source partition, such as `orders-3`. A
+"host" is a replicator."""
 _WORDS: Mapping[ObjectKind, str] = {"flow": "flow", "topic": "topic", "lane": "partition", "host": "replicator"}
 
 
@@ -65,7 +65,7 @@ class FlowView(NamedTuple):
     """Other source partitions, whose records were copied in the past."""
     hosts: Sequence[ObservedReplicator]
     takers: Mapping[str, bool]
-    """Maps the name of each replicator to which lanes may be moved to whether it has room for another lane."""
+    """The names of the replicators that accept lanes. Each value says whether there is room for another lane."""
     alone: Collection[LaneId]
     """Lanes that must be the only lane of their replicator (`replicators.alone`)."""
     orders: Orders

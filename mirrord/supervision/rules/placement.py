@@ -21,11 +21,12 @@ reverse the difference."""
 
 
 def replicators_wanted(config: ReplicatorsConfig, lanes: int, cores: int) -> int:
-    """Return the number of replicators, without spare ones, for a flow with this number of lanes on this number of
-    cores.
+    """Return the number of replicators for a flow with this number of lanes on this number of cores. Spare replicators
+    are not included.
 
-    "auto" means one replicator per core. If `partitions_per_replicator` requires more replicators than `count`, the
-    higher number applies. There are never more replicators than lanes.
+    If `count` is a number, it applies unless `partitions_per_replicator` requires more replicators. If only `count` is
+    "auto", there are as many replicators as `partitions_per_replicator` requires. If both are "auto", there is one
+    replicator per core. There are never more replicators than lanes.
     """
     count = cores if config.count == "auto" else config.count
     if config.partitions_per_replicator != "auto":
@@ -87,10 +88,10 @@ def place(
 
 
 def moves(lanes: Collection[LaneId], gap: float, most: int, weights: Weights = EQUAL) -> list[LaneId]:
-    """Return at most `most` lanes that should move to another replicator, the heaviest first. The load of the other
-    replicator is lower by `gap`.
+    """Return at most `most` lanes that should move to a replicator with a lower load, the heaviest first. `gap` is the
+    difference between the two loads.
 
-    Each move reduces the difference between the two loads, so repeating the step terminates.
+    Each move reduces this difference. Repeated calls therefore do not move lanes back and forth.
     """
     leaving: list[LaneId] = []
     for lane in sorted(lanes, key=lambda each: (weights.of(each), each), reverse=True):

@@ -100,7 +100,7 @@ class Wishes(msgspec.Struct, frozen=True):
     """Whether lanes may move for the sole purpose of balancing the loads. A new replicator gets lanes in any case."""
     pins: Mapping[LaneId, int] = {}
     """The replicator number of each lane that an operator has pinned. The lane is placed on this replicator if the
-    replicator hosts shared lanes and has room. Otherwise it is placed like any other lane."""
+    replicator accepts lanes and has room (`takers`). Otherwise the lane is placed like any other."""
     drained: frozenset[str] = frozenset()
     """Replicators that an operator has drained.
 
@@ -169,8 +169,8 @@ def takers(
     cores: int,
     wishes: Wishes,
 ) -> dict[str, bool]:
-    """Return the names of the replicators to which a lane may be pinned. Map each name to whether the replicator has
-    room for another lane."""
+    """Return the names of the replicators to which a lane may be pinned. The value of each name says whether the
+    replicator has room for another lane."""
     alone = sum(lane in wishes.alone for lane in desired)
     shared, _ = _counts(config, len(desired) - alone, alone, cores, _drained(hosts, wishes))
     open_hosts = [host for host in hosts if host.state == "serving" and host.name not in wishes.drained]
@@ -187,7 +187,7 @@ def destinations(
     wishes: Wishes,
 ) -> dict[str, list[LaneId]]:
     """Return the lanes that each replicator would get if the lanes in `leaving` had already left their replicators. The
-    state may change until then, so the actual placement may differ."""
+    state may change before they have left, so the actual placement may differ."""
     gone = frozenset(leaving).intersection(desired)
     found: dict[str, list[LaneId]] = {}
     if not gone:
@@ -204,7 +204,8 @@ def _drained(hosts: Iterable[ObservedReplicator], wishes: Wishes) -> int:
 
 
 def _counts(config: ReplicatorsConfig, together: int, alone: int, cores: int, drained: int) -> tuple[int, int]:
-    """Return how many replicators should host shared lanes, and how many replicators there should be in total.
+    """Return how many replicators are needed for lanes that may share a replicator, and how many replicators there
+    should be in total.
 
     The total includes drained replicators. A drained replicator is replaced only if lanes would otherwise have no
     replicator.
@@ -216,7 +217,7 @@ def _counts(config: ReplicatorsConfig, together: int, alone: int, cores: int, dr
 
 
 class _Places:
-    """The replicators that host shared lanes, with their loads after the assignments of this step."""
+    """The replicators for lanes that may share a replicator, with their loads after the assignments of this step."""
 
     def __init__(self, config: ReplicatorsConfig, hosts: Sequence[ObservedReplicator], wishes: Wishes) -> None:
         limit = config.partitions_per_replicator
@@ -246,8 +247,8 @@ class _Places:
         return placed
 
     def to_pins(self, serving: Sequence[ObservedReplicator], desired: Collection[LaneId]) -> Iterator[Release]:
-        """Yield a step for each lane that must leave its replicator because the lane is pinned to another
-        replicator."""
+        """Yield steps to release lanes that are pinned to a replicator other than their own. At most `MOVES_AT_ONCE`
+        such lanes move at the same time."""
         pins = self._wishes.pins
         free = {
             host.slot: MOVES_AT_ONCE if self._most is None else self._most - room.lanes
@@ -284,8 +285,8 @@ class _Places:
 def _hosts_of_many(
     serving: Sequence[ObservedReplicator], alone: Collection[LaneId], placed: Mapping[LaneId, str], wanted: int
 ) -> list[ObservedReplicator]:
-    """Return the replicators that may host shared lanes. These are the replicators with lanes and, up to a total of
-    `wanted`, empty replicators.
+    """Return at most `wanted` replicators for lanes that may share a replicator. These are the replicators with the
+    most lanes and, if there are too few of them, empty replicators.
 
     All other empty replicators are spare or surplus.
     """
@@ -324,8 +325,8 @@ def _unwanted(desired: Collection[LaneId], serving: Iterable[ObservedReplicator]
 
 
 def _misplaced(hosts: Sequence[ObservedReplicator], wanted: int, wishes: Wishes) -> frozenset[str]:
-    """Return the name of the replicator that should be replaced by one on another node. The set is empty if there is
-    none.
+    """Return the name of the replicator that should be replaced by one on another node, as a set with one element. The
+    set is empty if no replicator should be replaced.
 
     The same name is returned until that replicator has ended. A replicator is never chosen if an operator has drained
     it, if lanes are pinned to it, or if it hosts a lane that must run alone.

@@ -1,1 +1,1 @@
-"""Replaces a running daemon by a new one (`mirrord start --upgrade`) without a pause of its flows."""
+"""Replaces a running daemon with a new one (`mirrord start --upgrade`) without interrupting its flows."""

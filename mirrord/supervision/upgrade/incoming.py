@@ -43,7 +43,8 @@ class Succession:
     def __init__(self, predecessor: Predecessor, config: Config, clock: Clock) -> None:
         self.predecessor = predecessor
         self.successor = Successor("", program())
-        """This daemon, as it introduces itself to the old daemon. The address is empty until the HTTP API is open."""
+        """The address and version of this daemon, which each request to the old daemon contains. The address is empty
+        until the HTTP API of this daemon is open."""
         self.over = False
         """Whether the old daemon has no flows any more and was ordered to end."""
         self.names: set[str] = set()
@@ -59,7 +60,7 @@ class Succession:
     async def consent(
         self, flow: str, state: Callable[[], FlowState], report: Callable[[str], None], since_s: Callable[[], float]
     ) -> None:
-        """Wait until the old daemon agrees to hand over a flow, or no longer holds the flow.
+        """Wait until the old daemon agrees to hand over a flow, or until its lease of this flow has ended.
 
         `since_s` returns the number of seconds since the last observed renewal of the lease. `report` is called with
         the reason for a delay.
@@ -99,8 +100,8 @@ class Succession:
         return []
 
     async def dismiss(self, left: Callable[[], bool]) -> None:
-        """Wait until `left` returns False, which means that none of the old daemon's replicators are left. Then order
-        the old daemon to end.
+        """Wait until none of the old daemon's replicators is left, then order the old daemon to end. `left` returns
+        whether such replicators exist.
 
         If the old daemon does not accept the order in time, it keeps running, but without any flow.
         """
@@ -158,7 +159,7 @@ class SuccessionEngine:
 
     @property
     def hosts_all(self) -> bool:
-        """Always False, because some replicators run in processes of the old daemon."""
+        """Always False: replicators in processes of the old daemon do not end when this process ends."""
         return False
 
     async def start(
@@ -224,7 +225,8 @@ class Remote:
         raise Unsure(f"{self.name} accepts no lanes ({len(lanes)})")
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
-        """Make the replicator drain lanes. Return for each lane how the replicator left it."""
+        """Make the replicator drain lanes. Return for each lane whether it was left cleanly, and its progress
+        record."""
         answer = await self._call("release", lanes, deadline_s)
         return {lane: Parting(clean, answer.words.get(lane)) for lane, clean in answer.left.items()}
 

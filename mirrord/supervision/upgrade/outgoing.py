@@ -38,12 +38,12 @@ class FlowHandover:
     """The handover of one flow to the new daemon."""
 
     def __init__(self, engine: Engine, prefix: str, clock: Clock) -> None:
-        """Begin without a new daemon. The names of the flow's replicators begin with `prefix`."""
+        """The names of the flow's replicators begin with `prefix`."""
         self.successor: Successor | None = None
         """The new daemon, once it has announced that it will take the flow."""
         self.is_handed = False
-        """True while the new daemon holds the flow. The old daemon then acts for the flow only on command of the new
-        daemon."""
+        """True while the new daemon holds the flow. During this time, the old daemon acts for the flow only on commands
+        from the new daemon."""
         self._engine = engine
         self._prefix = prefix
         self._clock = clock
@@ -128,7 +128,7 @@ class Handover:
     def __init__(
         self, engine: Engine, flows: Mapping[str, Handing], dismissed: Callable[[], None], clock: Clock
     ) -> None:
-        """Begin without a new daemon. `dismissed` is called to end this daemon."""
+        """`dismissed` is called to end this daemon."""
         self.replaced_by: Successor | None = None
         """The daemon that has taken over all flows; None until then."""
         self._heir: Successor | None = None

@@ -66,16 +66,16 @@ class HandoverAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The old daemon's answer to a `HandoverCall`."""
 
     refused: str = ""
-    """Why the request was not carried out; empty if it was. The request may be repeated."""
+    """Why the request was not carried out; empty if it was. The new daemon may send the request again."""
     dead: bool = False
     """Whether the replicator to which the request applies has ended."""
     terms: HandoverTerms | None = None
     names: tuple[str, ...] = ()
-    """The names of the flow's replicators, in the answer to "found"."""
+    """In the answer to "found": the names of the flow's replicators."""
     greeting: Greeting | None = None
     left: dict[LaneId, bool] = {}
-    """For each released lane, whether the replicator has left it cleanly, in the answer to "release"."""
+    """In the answer to "release": whether the replicator has left each lane cleanly."""
     words: dict[LaneId, Progress] = {}
-    """The last progress record of each lane that was left cleanly, in the answer to "release"."""
+    """In the answer to "release": the last progress record of each lane that was left cleanly."""
     report: bytes = b""
-    """The `ReplicatorReport` of the replicator, encoded as msgpack."""
+    """In the answer to "report": the `ReplicatorReport` of the replicator, encoded as msgpack."""
