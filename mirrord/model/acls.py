@@ -9,12 +9,12 @@ ResourceKind = Literal["TOPIC", "GROUP"]
 RESOURCE_KINDS: tuple[ResourceKind, ...] = ("TOPIC", "GROUP")
 PatternKind = Literal["LITERAL", "PREFIXED"]
 WILDCARD = "*"
-"""As a resource name in a LITERAL pattern, `*` matches every resource of the kind. As a host, `*` matches every
-host."""
+"""The name that matches everything. If it is the resource name of a rule with the pattern LITERAL, the rule applies to
+all resources of its kind. If it is the host of a rule, the rule applies to all hosts."""
 
 
 class AclRule(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """One ACL binding. It allows or denies a principal an operation on resources.
+    """One ACL binding. It grants or denies a principal the right to perform an operation on one or more resources.
 
     This struct is stored in facts, so new fields may only be added at the end.
 
@@ -25,13 +25,14 @@ class AclRule(msgspec.Struct, frozen=True, array_like=True, order=True):
     resource: ResourceKind
     """The kind of the resource."""
     pattern: PatternKind
-    """Whether `name` is the full name of a resource, or a prefix of names."""
+    """How `name` is used. "LITERAL": it is the full name of a resource. "PREFIXED": it is a prefix, and the rule
+    applies to all resources whose names begin with it."""
     name: str
-    """The name of the resource, or a prefix of the names of resources."""
+    """The full name of a resource, or a prefix of the names of resources."""
     principal: str
     """The Kafka principal, such as `User:ada`."""
     host: str
-    """The host from which the principal connects, or `*`."""
+    """The host from which the principal connects, or `*` for every host."""
     operation: str
     """Kafka's name of the operation."""
     permission: str

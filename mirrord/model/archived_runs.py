@@ -9,9 +9,9 @@ from mirrord.model.names import LaneId, Side
 
 
 class ArchivedRuns(msgspec.Struct, frozen=True, array_like=True):
-    """A summary of consecutive runs on one side of a lane that `mirrord compact` has moved to a dataset of Parquet
-    files. The ledger stores this summary in place of the runs. Most look-ups in the offset map need only the
-    summary."""
+    """A summary of consecutive runs on one side of a lane. `mirrord compact` has moved these runs from the ledger to a
+    dataset of Parquet files, and the ledger stores this summary in their place. Most look-ups in the offset map need
+    only the summary."""
 
     generation: int
     """Number of the compaction that moved the runs to the dataset."""
@@ -28,11 +28,12 @@ class ArchivedRuns(msgspec.Struct, frozen=True, array_like=True):
     checksum: int
     """CRC-32C of the ordinals of all archived runs, followed by their offsets, as little-endian int64."""
     turns: tuple[int, ...] = ()
-    """Ordinals of those archived runs that begin at a lower offset than the previous run ends (`Runs.turns`)."""
+    """The first ordinal of each archived run whose first offset is lower than the end of the previous run
+    (`Runs.turns`)."""
 
 
 class ArchivedPart(NamedTuple):
-    """A summary of archived runs, with the topic, lane and side under which the dataset stores the runs."""
+    """A summary of archived runs, with the keys under which the dataset stores the runs: topic, lane and side."""
 
     topic: str
     """Name of the lane's source topic."""
@@ -45,9 +46,10 @@ class Archive(Protocol):
     """Read access to the dataset with the archived runs of one flow."""
 
     def get(self, part: ArchivedPart) -> bytes:
-        """Return the archived runs of this part in packed form (`mirrord.model.run_codec.pack`). Raises ArchiveLost."""
+        """Return the archived runs that `part` describes, in packed form (`mirrord.model.run_codec.pack`). Raises
+        ArchiveLost if they cannot be read."""
         ...
 
 
 class ArchiveLost(EnvironmentFault):
-    """Raised when archived runs cannot be read. Operations that need only newer runs still work."""
+    """Raised when archived runs cannot be read. Operations that need only the runs in the ledger still work."""

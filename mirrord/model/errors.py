@@ -1,4 +1,4 @@
-"""The errors that a user sees. Each error is one clear message without a traceback."""
+"""The errors that a user sees. A command prints only the message of such an error, without a traceback."""
 
 
 class MirrordError(Exception):
@@ -20,4 +20,5 @@ class EnvironmentFault(MirrordError):
 
 
 class PolicyFault(MirrordError):
-    """Raised when a user's policy fails for a name, or returns an invalid result."""
+    """Raised when a policy (code that a user supplies, such as a naming rule or a record filter) raises an exception or
+    returns an invalid result. The fault concerns the one name or record for which the policy was called."""

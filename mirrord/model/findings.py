@@ -1,4 +1,5 @@
-"""The findings of `mirrord check` and `mirrord plan`. A finding has a severity, a place, a description and a remedy."""
+"""The findings of `mirrord check` and `mirrord plan`. A finding consists of a severity, the cluster or resource that is
+affected, a description and a remedy."""
 
 from typing import Literal
 
@@ -20,10 +21,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     severity: Severity
     flow: str = ""
-    """Name of the flow that the finding is about. Empty if the finding is about a cluster, and thus about every flow of
-    that cluster."""
+    """Name of the flow that the finding is about. Empty if the finding is about a cluster. It then concerns every flow
+    that uses the cluster."""
     where: str
-    """The cluster that the finding is about, and the topic or other resource on that cluster."""
+    """The cluster that the finding is about. If the finding is about a topic or another resource on the cluster, the
+    text also names that resource."""
     what: str
     do: str = ""
     """The remedy, or an empty string if no action is needed."""

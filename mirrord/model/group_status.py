@@ -9,25 +9,28 @@ GroupState = Literal[
 ]
 """State of a consumer group's position in one partition.
 
-A position is followed on one side and committed on the other side. By default, it is followed at the source and
-committed at the target. In a `reverse` report, it is followed at the target and committed at the source.
+mirrord reads the group's position on one side, translates it, and commits it on the other side. By default, it reads
+the position at the source and commits it at the target. In a `reverse` report, it reads the position at the target and
+commits it at the source.
 
 - "in step": the positions on both sides match.
-- "waits": records before the followed position are not copied yet. The position was committed up to the end of the
-  copied records.
+- "waits": the offset map does not contain all records before the position yet. mirrord has committed the last position
+  that it can translate.
 - "active": nothing is committed, because the group has members on the side where its position would be committed.
-- "ahead": nothing is committed, because the committed position is higher, or because a consumer has changed it. The
-  followed position did not go back.
-- "expired": the followed side no longer has the position. The other side is left unchanged.
+- "ahead": nothing is committed, because the position on the other side must be kept. It is higher, or the group itself
+  has moved it. `GroupStatus.why` says which case applies.
+- "expired": nothing is committed, because the source no longer has a committed offset of the group.
 - "not copied": the topic is not copied.
-- "unknown": the position cannot be translated, for the given reason.
-- "unsure": it is unknown on which side the position moved last.
-- "refused": the broker does not accept the commit.
-- "behind": mirrord will commit the position next.
+- "unknown": the position cannot be translated. `GroupStatus.why` says why.
+- "unsure": nothing is committed, because mirrord cannot determine on which side the group has read last.
+- "refused": a broker refuses the commit, or does not return the committed offset.
+- "behind": the position on the other side is out of date. mirrord commits the translated position next, unless
+  `groups.mode` is "off".
 """
 CommitSource = Literal["log", "polling", "starting"]
-"""How mirrord tracks commits on the followed side. "log": it reads `__consumer_offsets`. "polling": it requests the
-offsets of the groups regularly. "starting": it does neither yet."""
+"""How mirrord learns of the commits of consumer groups on the side from which it syncs their positions. "log": it reads
+`__consumer_offsets`. "polling": it requests the committed offsets of the groups at a fixed interval. "starting": it
+does neither yet."""
 
 
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,38 +48,39 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     target_offset: int | None = None
     """Committed offset at the target, or None if there is none."""
     translated: int | None = None
-    """The position on the followed side, translated to an offset on the other side. None if it cannot be translated."""
+    """The offset to which mirrord has translated the group's position. It is an offset at the target, or an offset at
+    the source in a `reverse` report. None if the position cannot be translated."""
     lag_records: int | None = None
-    """Number of offsets between the position at the target and the end of the target partition. None if the number is
-    unknown."""
+    """Number of offsets between the group's position at the target and the end of the target partition. None if the
+    number is unknown."""
     lag_s: float | None = None
-    """Age in seconds of the first record after the position at the target. 0 if there is no such record. None if the
-    age is unknown."""
+    """Age in seconds of the next record that the group would read at the target. 0 if there is no such record. None if
+    the age is unknown."""
     state: GroupState
     why: str = ""
     """The reason for the state, if the state is not "in step"."""
 
 
 class GroupsReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The positions of all consumer groups of one flow."""
+    """The positions of all consumer groups that one flow syncs."""
 
     flow: str
     at_ms: int
     reverse: bool = False
-    """Whether the report is about positions that are synced from the target back to the source. Such a report contains
-    no lags."""
+    """Whether the report is about the sync of positions from the target to the source (`groups.reverse`). Such a report
+    contains no lags. If false, the report is about the sync from the source to the target."""
     source: CommitSource
     note: str = ""
-    """One line for operators that says why the groups, or some of them, are not followed. Empty if all groups are
-    followed."""
+    """One line for operators that says why mirrord cannot read or sync the positions of some or all groups. For
+    example, it lacks a permission. Empty if there is no such failure."""
     skipped: int = 0
     """Number of records of `__consumer_offsets` that could not be decoded."""
     groups: tuple[GroupStatus, ...] = ()
 
 
 class TranslatedPosition(msgspec.Struct, frozen=True, array_like=True):
-    """A group's position at the source, and the matching position at the target. The target position may or may not be
-    committed."""
+    """A group's position at the source in one partition, and the matching position at the target. The position at the
+    target may not be committed yet."""
 
     group: str
     topic: str
@@ -90,12 +94,13 @@ class TranslatedPosition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupsNews(msgspec.Struct, frozen=True):
-    """The changes since the supervisor last asked a group follower for news."""
+    """What a group follower reports to the supervisor: the positions that have changed since the last report, and the
+    current failure, if any."""
 
     note: str = ""
-    """One line for operators that says why the groups, or some of them, are not followed. Empty if all groups are
-    followed."""
+    """One line for operators that says why mirrord cannot read or sync the positions of some or all groups. For
+    example, it lacks a permission. Empty if there is no such failure."""
     translated: tuple[TranslatedPosition, ...] = ()
-    """The newest translated position of each group and partition for which the position has changed."""
+    """The newest translated position of each group and partition whose position has changed since the last report."""
     states: dict[str, int] | None = None
-    """Number of positions in each `GroupState`. None if they were not counted again since the last answer."""
+    """Number of positions in each `GroupState`. None if the positions have not been counted since the last report."""

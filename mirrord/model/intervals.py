@@ -35,8 +35,8 @@ def joined(parts: Iterable[Interval]) -> list[Interval]:
 
 
 def within(whole: Interval, parts: Sequence[Interval]) -> Iterator[Interval]:
-    """Yield the portions of `parts` that are inside the range `whole`. `parts` must be in ascending order and must not
-    overlap."""
+    """Yield the portions of the ranges in `parts` that are inside the range `whole`. The ranges in `parts` must be in
+    ascending order and must not overlap."""
     begin, end = whole
     for at in range(bisect_right(parts, begin, key=lambda part: part[1]), len(parts)):
         start, behind = parts[at]

@@ -1,10 +1,10 @@
 """The list of all metrics of mirrord.
 
-The list is the single source for `/metrics`, Ray's metrics, and docs/reference/metrics.md. Tests also compare the alert
-rules and the dashboard with it.
+`/metrics`, Ray's metrics and docs/reference/metrics.md are all derived from this list. Tests check that the alert rules
+and the dashboard use only metrics in this list.
 
-The names contain the units (https://prometheus.io/docs/practices/naming/). Most metrics have few labels. Only metrics
-for which an alert must name the lane have the labels `topic` and `partition`.
+The name of a metric contains its unit (https://prometheus.io/docs/practices/naming/). Most metrics have few labels. A
+metric has the labels `topic` and `partition` only if an alert must name the lane.
 """
 
 from typing import Literal
@@ -17,8 +17,8 @@ FLOW = ("flow",)
 LANE = ("flow", "topic", "partition")
 
 LATENCY_BOUNDS_S = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 8.0)
-"""Upper bounds of the buckets for request latencies, in seconds. One more bucket counts the latencies above the last
-bound."""
+"""Upper bounds of the buckets for request latencies, in seconds. An additional bucket counts the latencies above the
+last bound."""
 
 _MM2_SOURCE = "`MirrorSourceConnector`: "
 
@@ -38,7 +38,7 @@ class Metric(msgspec.Struct, frozen=True):
 
     @property
     def samples(self) -> tuple[str, ...]:
-        """Return the names of the metric's samples, as queries use them."""
+        """The names of the metric's samples, as they appear in queries."""
         match self.kind:
             case "counter":
                 return (f"{self.name}_total",)
@@ -66,7 +66,7 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     Metric(
         "mirrord_flow_exactly_once", "gauge", "", FLOW,
-        "1 if the flow copies exactly once. 0 if the target's brokers failed the probe, so that records may be "
+        "1 if the flow copies exactly once. 0 if the target's brokers failed the broker probe. Records may then be "
         "duplicated.",
     ),
     Metric("mirrord_lease_age_seconds", "gauge", "seconds", FLOW, "Time since the flow's lease was last renewed."),
@@ -110,20 +110,22 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     Metric(
         "mirrord_lag_seconds", "gauge", "seconds", LANE,
-        "Time lag of the lane: everything that the source partition held this long ago has been copied. 0 without "
-        "lag.",
+        "Time lag of the lane: all records that the source partition contained this long ago have been copied. 0 if "
+        "no record is missing.",
         _MM2_SOURCE + "`record-age-ms`, which covers only copied records",
     ),
     Metric(
         "mirrord_retention_headroom_records", "gauge", "offsets", LANE,
-        "Number of source offsets between the start of the source's log and the lane's position. Retention can delete "
-        "this many before it deletes records that are not copied. No sample while the lane has no lag.",
+        "Number of source offsets between the log start offset of the source partition and the lane's position. "
+        "Retention can delete this many offsets before it deletes records that are not copied. No sample while the "
+        "lane has no lag.",
     ),
     Metric(
         "mirrord_retention_headroom_seconds", "gauge", "seconds", LANE,
-        "Estimated time until the source deletes records that are not copied. The estimate extrapolates the last "
-        "hour: the movement of the log start and of the lane's position, and the time and bytes left under "
-        "`retention.ms` and `retention.bytes`. No sample if none of these limits is approaching.",
+        "Estimated time until the source deletes records that are not copied. The estimate is the shortest of up to "
+        "three forecasts: from the advance of the log start offset, from `retention.ms` and from `retention.bytes`. "
+        "They assume that the source partition and the lane's position advance as in the last hour. No sample if no "
+        "forecast expects such a deletion.",
     ),
     Metric(
         "mirrord_open_transaction_seconds", "gauge", "seconds", LANE,
@@ -161,7 +163,8 @@ CATALOGUE: tuple[Metric, ...] = (
     # Records that were not copied
     Metric(
         "mirrord_verdict_offsets", "gauge", "offsets", ("flow", "reason"),
-        "Number of source offsets that were not copied one to one. The label `reason` is their verdict in the ledger.",
+        "Number of source offsets that were not copied one to one. The label `reason` is the reason of their verdict "
+        "in the ledger.",
     ),
     Metric(
         "mirrord_lost_offsets", "gauge", "offsets", ("flow", "reason"),
@@ -217,12 +220,13 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     Metric(
         "mirrord_groups_followed", "gauge", "", FLOW,
-        "1 while group sync works, 0 if it fails. No sample if group sync is turned off.",
+        "1 while the flow's group follower is running, 0 if it is not. It syncs the positions of consumer groups. No "
+        "sample if the configuration requires no group follower.",
     ),
     Metric(
         "mirrord_audited_timestamp_seconds", "gauge", "seconds", FLOW,
-        "Time at which the last audit ended that proved more of the flow than before, in seconds since the epoch. 0 "
-        "if there is no such audit.",
+        "End time of the last audit that proved more of the flow than before, in seconds since the epoch. 0 if there "
+        "is no such audit.",
     ),
     Metric(
         "mirrord_unproven_records", "gauge", "records", FLOW,
@@ -235,22 +239,22 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     Metric(
         "mirrord_proven_timestamp_seconds", "gauge", "seconds", LANE,
-        "The highest record time below the proven offset, in seconds since the epoch.",
+        "Highest timestamp of the records below the proven offset, in seconds since the epoch.",
     ),
     Metric(
         "mirrord_job_runs", "gauge", "", ("flow", "job"),
-        "1 while a job (an audit or a compaction) of the flow runs, on any machine, otherwise 0. No sample if no job "
-        "of this kind has ever run and none is scheduled.",
+        "1 while a job (an audit or a compaction) of the flow runs on any machine, 0 otherwise. No sample if no job of "
+        "this kind has ever run and none is scheduled.",
     ),
     Metric(
         "mirrord_job_succeeded_timestamp_seconds", "gauge", "seconds", ("flow", "job"),
-        "Time at which the last successful job ended, in seconds since the epoch. An audit that found differences is "
-        "successful, too.",
+        "End time of the last successful job, in seconds since the epoch. An audit that completed is successful, even "
+        "if it found differences.",
     ),
     Metric(
         "mirrord_job_outcome", "gauge", "", ("flow", "job", "outcome"),
         "1 for the outcome of the last job (`done`, `differences`, `failed` or `stopped`), 0 for the other outcomes. "
-        "`differences` is the outcome of an audit that found some. No sample while a job runs.",
+        "`differences` is the outcome of an audit that found differences. No sample while a job runs.",
     ),
 )  # fmt: skip
 

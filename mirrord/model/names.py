@@ -22,7 +22,7 @@ LaneId = NewType("LaneId", str)
 
 
 Side = Literal["source", "target"]
-"""One side of a flow, which is one of its two clusters."""
+"""One of the two clusters of a flow: "source" or "target"."""
 
 
 class TopicPartition(msgspec.Struct, frozen=True, order=True):
@@ -78,8 +78,11 @@ def flow_of_ledger(topic: str) -> str | None:
 
 
 def probe_topic(flow: str) -> str:
-    """Return the name of the topic on the flow's target cluster to which the broker probe writes. The topic is deleted
-    after each probe, if mirrord has the permission to delete it."""
+    """Return the name of a flow's probe topic. The topic is on the flow's target cluster.
+
+    The broker probe writes test batches to this topic. The brokers' answers show whether exactly-once delivery is
+    possible. The topic is deleted after each probe, if mirrord has the permission to delete it.
+    """
     return f"mirrord.{flow}.probe"
 
 
@@ -90,8 +93,8 @@ def dead_letter_topic(flow: str) -> str:
 
 
 def repair_topic(flow: str) -> str:
-    """Return the name of a flow's repair topic on its target cluster. The topic holds the records that an audit has
-    found missing or altered and that `mirrord repair` has copied.
+    """Return the name of a flow's repair topic on its target cluster. If an audit finds that records are missing or
+    altered in a target topic, `mirrord repair` copies these records into the repair topic.
 
     The first repair creates the topic.
     """
@@ -99,7 +102,8 @@ def repair_topic(flow: str) -> str:
 
 
 def parking_id(topic: str, lane: str) -> str:
-    """Return the transactional id with which a lane's records are written to a dead-letter topic or repair topic.
+    """Return the transactional id under which the records of one lane are written to a dead-letter topic or a repair
+    topic.
 
     All transactional ids for one topic begin with the topic's name.
     """

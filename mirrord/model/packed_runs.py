@@ -1,4 +1,5 @@
-"""The older runs of a lane, packed into pieces that never change. Indexes help to find a run in the pieces."""
+"""The older runs of a lane, packed into pieces that never change. `PackedRuns` keeps the first ordinal and the first
+offset of each piece, so a look-up unpacks only part of one piece."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -13,8 +14,8 @@ from mirrord.model.run_memory import PIECE_RUNS, PackedPiece, RunMemory
 class PackedRuns:
     """The packed pieces on one side of a lane (source or target), in ascending order of ordinals.
 
-    Some methods have a parameter `turns`. This parameter contains the turns of all runs on this side: the ordinals of
-    runs that begin below the end of the previous run (`Runs.turns`).
+    Some methods have a parameter `turns`. It contains the first ordinal of each run whose first offset is lower than
+    the end of the previous run on this side (`Runs.turns`).
     """
 
     __slots__ = ("_memory", "first_offsets", "first_ordinals", "pieces", "starts")
@@ -29,7 +30,7 @@ class PackedRuns:
         return self.starts[-1]
 
     def replace(self, pieces: list[PackedPiece]) -> None:
-        """Replace all existing pieces by these pieces."""
+        """Replace all existing pieces with these pieces."""
         self.pieces = pieces
         self.first_ordinals = array("q", [piece.first_ordinal for piece in pieces])
         self.first_offsets = array("q", [piece.first_offset for piece in pieces])
@@ -58,8 +59,8 @@ class PackedRuns:
         self.append(ordinals, offsets, turns)
 
     def unpack_from(self, ordinal: int) -> RunColumns:
-        """Find the last piece that begins before the ordinal. Remove this piece and all later pieces, and return the
-        runs of this piece."""
+        """Find the last piece that begins before the ordinal. Remove this piece and all later pieces. Return the runs
+        of this piece, or no runs if there is no such piece."""
         pieces = self.pieces[: bisect_left(self.first_ordinals, ordinal)]
         last = pieces.pop() if pieces else None
         columns = last.open().unpack() if last else (array("q"), array("q"))
@@ -67,11 +68,11 @@ class PackedRuns:
         return columns
 
     def archive(self, parts: Sequence[ArchivedPart], turns: Sequence[int]) -> None:
-        """Replace the runs that these parts describe by references to the archive. The parts must be in ascending
-        order.
+        """Replace archived runs with pieces that are read from the archive when they are needed. Each part describes
+        consecutive runs in the archive. The parts must be in ascending order of ordinals.
 
         A piece is split if only some of its runs are archived. A part is ignored if its number of runs differs from the
-        number of packed runs in the same range.
+        number of packed runs in the same range of ordinals.
         """
         pieces, kept, at = list(self.pieces), list[PackedPiece](), 0
         for part in parts:
@@ -99,8 +100,8 @@ class PackedRuns:
         return ordinals[position], offsets[position]
 
     def around(self, ordinal: int) -> tuple["array[int]", "array[int]", int]:
-        """Return the ordinals and offsets of the runs in the block that contains an ordinal, and the position of the
-        block's first run."""
+        """Return the ordinals and offsets of runs around an ordinal, and the position of the first of these runs. The
+        runs are those of one block, the part of a piece that is unpacked at once (`BLOCK_RUNS`)."""
         number = max(bisect_right(self.first_ordinals, ordinal) - 1, 0)
         piece = self.pieces[number]
         block = piece.open().block_of(ordinal)
@@ -121,7 +122,8 @@ class PackedRuns:
         return start + start_here + bisect_right(offsets, offset, lower, upper) - 1
 
     def columns(self, position: int) -> Iterator[RunColumns]:
-        """Yield the ordinals and offsets of the packed runs, block by block. The first run is the one at `position`."""
+        """Yield the ordinals and offsets of the packed runs from `position` to the last one. Each result contains up to
+        `BLOCK_RUNS` runs."""
         while position < self.starts[-1]:
             number = bisect_right(self.starts, position) - 1
             block, skipped = divmod(position - self.starts[number], BLOCK_RUNS)
@@ -134,8 +136,8 @@ class PackedRuns:
     ) -> tuple[list[PackedPiece], int, list[PackedPiece]]:
         """Split these pieces at the ordinals `first` and `last`.
 
-        Return the pieces before `first`, the number of runs that begin from `first` to `last`, and the pieces after
-        `last`.
+        Return the pieces before `first`, the number of runs that begin between `first` and `last` (inclusive), and the
+        pieces after `last`.
         """
         before: list[PackedPiece] = []
         behind: list[PackedPiece] = []

@@ -1,9 +1,12 @@
 """Defines the packed form of a lane's older runs.
 
-A packed run takes one to three bytes, and a look-up unpacks only a few runs. A piece is created once and never changes.
-The runs of a piece are stored in blocks, and an index contains the first run of each block. A block stores the
-differences between consecutive ordinals and offsets. All differences of a block have the width that its largest
-difference needs, and the block is then compressed (deflate).
+A packed run takes one to three bytes. A piece of packed runs is created once and never changes. Its runs are divided
+into blocks, and an index at the beginning of the piece contains the first run of each block. A look-up therefore
+unpacks only one block.
+
+A block stores by how much each ordinal exceeds the previous one, and by how much the difference between offset and
+ordinal changes from run to run. All numbers of the same kind in a block have the same width: 1, 2, 4 or 8 bytes,
+whichever the largest of them needs. The block is then compressed with deflate.
 """
 
 import struct
@@ -16,29 +19,30 @@ from operator import add, sub
 from sys import byteorder
 
 BLOCK_RUNS = 128
-"""Number of runs in a block. The number is part of the format, so readers and writers must use the same number."""
+"""Number of runs in a block. The last block of a piece may contain fewer runs. The number is part of the format, so it
+cannot be changed."""
 
 _HEAD = struct.Struct("<IIIqq")
-"""The header of a piece. It contains the number of runs, the number of blocks, the number of ordinals in `turns`, and
-the ordinal and offset of the last run."""
+"""The header of a piece. It contains the number of runs, the number of blocks, the number of ordinals in
+`Packed.turns`, and the ordinal and offset of the last run."""
 _ORDINAL_CODES = "BHIQ"
 _OFFSET_CODES = "bhiq"
 _HALF = 1 << 63
 _OBJECTS_BYTES = 512
-"""Memory in bytes that Python needs for a `Packed` object, in addition to its numbers."""
+"""Memory in bytes that Python needs for a `Packed` object, without the packed bytes and the numbers of the index."""
 
 RunColumns = tuple["array[int]", "array[int]"]
 """The ordinals and the offsets at which consecutive runs begin, as two arrays."""
 
 
 class Packed:
-    """One piece of packed runs. Its index is already unpacked."""
+    """One piece of packed runs. The index of its blocks is unpacked, and the blocks are not."""
 
     __slots__ = ("_ends", "_start", "count", "last_offset", "last_ordinal", "offsets", "ordinals", "packed", "turns")
 
     def __init__(self, packed: bytes) -> None:
-        """Unpack the index of a piece, but not its blocks. `packed` is a result of `pack`. Raises ValueError for any
-        other bytes."""
+        """Unpack the index of a piece, but not its blocks. `packed` must be a result of `pack`. Raises ValueError if it
+        is not."""
         try:
             self.count, blocks, turns, self.last_ordinal, self.last_offset = _HEAD.unpack_from(packed)
             numbers = _numbers(packed[_HEAD.size : _HEAD.size + 8 * (3 * blocks + turns)])
@@ -98,8 +102,8 @@ class Packed:
 
 
 def pack(ordinals: "array[int]", offsets: "array[int]", turns: Sequence[int]) -> bytes:
-    """Pack runs into one piece. `turns` are the ordinals of those runs that begin at a lower offset than the previous
-    run ends."""
+    """Pack runs into one piece. `turns` contains the first ordinal of each run whose first offset is lower than the end
+    of the previous run."""
     starts = range(0, len(ordinals), BLOCK_RUNS)
     blocks = [_pack_block(ordinals[at : at + BLOCK_RUNS], offsets[at : at + BLOCK_RUNS]) for at in starts]
     numbers = array("q", [ordinals[at] for at in starts])

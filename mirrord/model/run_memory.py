@@ -21,23 +21,23 @@ from mirrord.model.run_codec import Packed, RunColumns
 RUN_BYTES = 16
 """Memory in bytes for an unpacked run."""
 PIECE_RUNS = 8192
-"""Maximum number of runs in a packed piece. If memory is not scarce, a lane keeps at least this many of its newest runs
-unpacked, and fewer than twice as many."""
+"""Maximum number of runs in a packed piece. If memory is not scarce, a lane with more runs keeps at least this many of
+the newest runs of each side unpacked, and fewer than twice as many."""
 FEWEST_RUNS = 128
-"""Minimum number of newest runs that a lane keeps unpacked, even if memory is scarce."""
+"""Minimum number of newest runs that a lane with more runs keeps unpacked on each side, even if memory is scarce."""
 UNPACKED_BLOCKS = 2048
 """Maximum number of unpacked blocks that a process caches. A block takes 2 KiB."""
 BLOCKS_BYTES = 4 << 20
 PIECE_BYTES = 512
-"""Memory in bytes that a piece needs even if its runs are stored elsewhere. It includes the piece's key in the state
-topic."""
+"""Memory in bytes that a piece needs even if its runs are not in memory. This number includes the memory for the key
+under which the state topic stores the piece."""
 
 
 class Attic(Protocol):
     """A store for packed pieces outside memory. Its contents are lost when the process ends."""
 
     def put(self, data: bytes) -> int | None:
-        """Store these bytes. Return the number by which they can be read again, or None if there is no room."""
+        """Store these bytes. Return the number under which they are stored, or None if there is no room."""
         ...
 
     def get(self, number: int) -> bytes:
@@ -62,7 +62,7 @@ class RunMemory:
         self.archive = archive
         """The archive that holds the runs that `mirrord compact` has moved out of the ledger."""
         self.piece_runs = PIECE_RUNS
-        """When a lane has twice this number of unpacked runs, this number of runs is packed into a piece."""
+        """When one side of a lane has twice this number of unpacked runs, the older half is packed into a piece."""
         self._attic = attic
         self._limit = limit_bytes if attic is not None else None
         self._users = 0
@@ -71,8 +71,8 @@ class RunMemory:
         self._here: OrderedDict[int, Packed] = OrderedDict()
         self._here_bytes = 0
         self._away: dict[int, int] = {}
-        """For each piece in the attic, the attic's number for its bytes. The key is the number of the piece. The piece
-        may also be in memory."""
+        """The pieces that are stored in the attic. Maps the number of a piece to the number under which the attic
+        stores its bytes. The piece may be in memory, too."""
         self._archived: dict[int, ArchivedPart] = {}
         self._dropped: list[int] = []
 
@@ -82,19 +82,20 @@ class RunMemory:
         return self._here_bytes + self._pieces * PIECE_BYTES
 
     def limit(self, limit_bytes: int) -> None:
-        """Set a new limit, and divide the memory again."""
+        """Set a new limit, and compute again how many of its newest runs each list of runs may keep unpacked."""
         if self._attic is not None:
             self._limit = limit_bytes
             self._share()
 
     def join(self) -> None:
-        """Register another list of runs that uses this memory, and divide the memory again."""
+        """Register another list of runs that uses this memory. Then compute again how many of its newest runs each list
+        may keep unpacked."""
         self._users += 1
         self._share()
 
     def leave(self) -> None:
-        """Unregister a list of runs. When the next list is registered, the memory is divided again without this
-        list."""
+        """Unregister a list of runs. Its share of the memory is divided among the other lists at the next call of
+        `join` or `limit`."""
         self._users -= 1
 
     def keep(self, packed: bytes) -> "PackedPiece":
@@ -125,9 +126,10 @@ class RunMemory:
         return found
 
     def drop(self, number: int) -> None:
-        """Record that no object refers to this piece any more.
+        """Record that no object refers to the piece with this number any more.
 
-        Python may call this method at any moment, so the memory of the piece is released later.
+        Python's garbage collector may call this method at any moment, even while another method of this object runs.
+        Therefore the memory of the piece is released later.
         """
         self._dropped.append(number)
 
@@ -179,7 +181,8 @@ class RunMemory:
 
 
 class PackedPiece:
-    """A piece of packed runs. Its bytes are in memory, in the attic or in the archive. Two pieces are never equal."""
+    """A piece of packed runs. Its bytes are in memory, in the attic or in the archive. A piece is equal only to itself,
+    even if another piece contains the same runs."""
 
     __slots__ = (
         "_memory",

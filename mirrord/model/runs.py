@@ -1,6 +1,6 @@
 """The runs on one side of a lane. A list of runs is one side of the lane's offset map.
 
-A run means that from `ordinal` on, ordinals and offsets advance together until the next run begins. Within a run, the
+A run begins at an ordinal and an offset. Until the next run begins, ordinals and offsets advance together, so the
 difference between offset and ordinal is constant. Therefore a partition without gaps has only one run, however long it
 is.
 """
@@ -33,8 +33,8 @@ class Runs:
     """The runs on one side of a lane (source or target), in ascending order of ordinals.
 
     The last run has no end yet. It grows as long as the records are consecutive. The newest runs are stored in two
-    arrays of int64, with 16 bytes per run. Older runs are packed (`PackedRuns`), and stay in memory if `RunMemory` has
-    room.
+    arrays of int64, with 16 bytes per run. Older runs are packed (`PackedRuns`), and stay in memory as long as
+    `RunMemory` has room for them.
     """
 
     __slots__ = (
@@ -79,7 +79,7 @@ class Runs:
 
     @property
     def first(self) -> Run | None:
-        """The oldest known run, or None if there are no runs. No piece is unpacked."""
+        """The oldest known run, or None if there are no runs. Reading this property does not unpack a piece."""
         if self._packed.pieces:
             return Run(self._packed.first_ordinals[0], self._packed.first_offsets[0])
         return Run(self._ordinals[0], self._offsets[0]) if self._ordinals else None
@@ -91,10 +91,9 @@ class Runs:
 
     @property
     def turns(self) -> Sequence[int]:
-        """The ordinals at which offsets go back. They are the first ordinals of the runs that begin at a lower offset
-        than the previous run ends.
+        """The ordinals whose offset is not higher than the offset of the ordinal before. A run begins at each of them.
 
-        Between two of these ordinals, offsets ascend.
+        Between two of these ordinals, a higher ordinal always has a higher offset.
         """
         return self._turns
 
@@ -121,7 +120,7 @@ class Runs:
             self.settle()
 
     def add_ascending(self, ordinal: int, offset: int) -> None:
-        """Add a run, on a side where offsets always ascend from run to run.
+        """Add a run on a side where each run begins at a higher offset than the run before.
 
         The method does the same as `add`, and also removes the runs that begin above this offset.
         """
@@ -157,8 +156,8 @@ class Runs:
         return self.at(at) if at < len(self) else None
 
     def between(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """Yield `(ordinal, offset, length)` for each part of a run within the ordinals from `first` to `last`. Both
-        ends are included."""
+        """Yield `(ordinal, offset, length)` for each run that contains ordinals from `first` to `last`, both included.
+        Only the part of the run within these ordinals is yielded."""
         runs = chain.from_iterable(
             zip(*columns, strict=True) for columns in self._columns(max(self.position(first + 1) - 1, 0))
         )
@@ -195,10 +194,12 @@ class Runs:
         return drop
 
     def archive(self, parts: Sequence[ArchivedPart]) -> None:
-        """Record that these runs, which must ascend, are now in the archive instead of the ledger.
+        """Record that these runs are now in the archive instead of the ledger. The parts must be in ascending order of
+        ordinals.
 
-        The map itself does not change, because the archived runs are the ones that are stored here. A part is ignored
-        if it begins before the first known run, or if it holds another number of runs than are known in its range.
+        The offset map itself does not change, because this object already contains the same runs. A part is ignored if
+        it begins before the first known run. It is also ignored if its number of runs differs from the number of known
+        runs in the same range of ordinals.
         """
         first = self.first
         parts = [part for part in parts if first is not None and part.runs.first_ordinal >= first.ordinal]
@@ -228,10 +229,11 @@ class Runs:
         return first + bisect_left(ordinals, ordinal)
 
     def near(self, ordinal: int) -> int:
-        """Return the position of the run that contains an ordinal. If this would unpack a piece, the position of an
-        earlier run may be returned instead.
+        """Return the position of the run that contains an ordinal. If a piece would have to be unpacked to find it, the
+        method may return the position of an earlier run instead.
 
-        Offsets ascend from the returned position up to the run that contains the ordinal.
+        From the returned position up to the run that contains the ordinal, each run begins at a higher offset than the
+        run before.
         """
         packed = self._packed
         number = bisect_right(packed.first_ordinals, ordinal) - 1
@@ -245,9 +247,9 @@ class Runs:
 
     def floor(self, offset: int, first: int, end: int) -> int:
         """Return the position of the last run that begins at or below an offset. Only the positions from `first` up to
-        but not including `end` are searched.
+        but not including `end` are searched. Return `first - 1` if there is no such run.
 
-        Return `first - 1` if there is no such run. Offsets must ascend from run to run at these positions (`turns`).
+        At the searched positions, each run must begin at a higher offset than the run before (`turns`).
         """
         packed = self._packed.count
         if end > packed:
@@ -342,7 +344,7 @@ class Runs:
         return self._packed.around(ordinal)
 
     def _columns(self, position: int) -> Iterator[RunColumns]:
-        """Yield the ordinals and offsets of all runs, block by block. The first run is the one at `position`."""
+        """Yield the ordinals and offsets of the runs from `position` to the last one, in several parts."""
         yield from self._packed.columns(position)
         position = max(position - self._packed.count, 0)
         yield self._ordinals[position:], self._offsets[position:]

@@ -29,8 +29,8 @@ LanePhase = Literal[
     "gone",
     "unknown",
 ]
-"""The phase of a lane. "paused" means that an operator has paused the lane, and that the lane is drained. "unknown"
-means that no replicator reports the lane. The other phases are those of `mirrord.replication.lane.state.Phase`."""
+"""The phase of a lane. "paused": an operator has paused the lane, and the lane is drained. "unknown": no replicator
+reports the lane. The other phases are those of `mirrord.replication.lane.state.Phase`."""
 
 WAITING: frozenset[LanePhase] = frozenset({"opening", "waiting", "resuming", "settling", "rebuilding"})
 """Phases in which a lane does not copy. The lane either tries to continue by itself, or waits for an operator."""
@@ -44,21 +44,22 @@ HostState = Literal["starting", "healthy", "unsure", "quarantined", "unknown", "
 """State of a replicator. The following states need an explanation:
 
 - "unsure": the replicator has not answered for a while, or its event loop makes no progress.
-- "quarantined": the supervisor is ending the replicator. Its lanes are assigned to others when it is known to have
-  ended or may no longer write.
+- "quarantined": the supervisor ends the replicator. Its lanes are assigned to other replicators as soon as it is known
+  to have ended, or is no longer allowed to write.
 - "unknown": the replicator cannot be reached. It may continue to copy until the ledger shows that other replicators
   have its lanes.
-- "leaving": the replicator drains its lanes in order to end.
+- "leaving": the replicator drains its lanes, and then ends.
 """
 
 Guarantee = Literal["exactly-once", "at-least-once"]
-"""What a flow guarantees for each record. "at-least-once" means that the target's brokers failed the probe, so a record
-may be duplicated. With either guarantee, no record is lost."""
+"""What a flow guarantees for each record. "at-least-once" means that the target's brokers failed the broker probe: they
+do not handle repeated batches as exactly-once delivery requires. A record may then be duplicated. With either
+guarantee, no record is lost."""
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
-    """Whether the process that reports the status can reach a cluster. `since_ms` is the time of the last change
-    between reachable and unreachable."""
+    """Whether the process that reports the status can reach a cluster. `since_ms` is the time at which the cluster last
+    became reachable or unreachable."""
 
     alias: Alias
     cluster_id: ClusterId | None
@@ -80,7 +81,7 @@ class LeaseStatus(msgspec.Struct, frozen=True):
     epoch: int
     age_ms: int
     program: str = ""
-    """Version and commit of the mirrord that the daemon runs."""
+    """The version and the Git commit of mirrord that the daemon runs."""
 
 
 class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,13 +92,14 @@ class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
     """Offset of the transaction's first record in the source partition. Records from this offset on are not copied
     before the transaction ends."""
     since_ms: int
-    """Time since which mirrord observes that the source's last stable offset does not advance beyond `first_offset`."""
+    """Time at which mirrord first observed that the source's last stable offset is `first_offset`. The last stable
+    offset has not advanced in the meantime."""
     producer_id: int = -1
     """Producer id of the transaction, or -1 if the source does not report it."""
     producer_epoch: int = -1
     transactional_id: str = ""
-    """Transactional id of the producer. Empty if no transaction coordinator reports it. mirrord needs the permission to
-    DESCRIBE the transactional id."""
+    """Transactional id of the producer. Empty if no transaction coordinator reports it, for example because mirrord
+    lacks the permission to DESCRIBE the transactional id."""
     state: str = ""
     """State of the transaction as its coordinator reports it, such as Ongoing."""
     last_record_ms: int = -1
@@ -123,8 +125,8 @@ class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProofStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How far audits have proven a lane. Each record below `source_offset` is at the target, or the reason for its
-    absence is known."""
+    """The part of a lane that audits have proven. Each record below `source_offset` is at the target, or the reason for
+    its absence is known."""
 
     level: ProvingLevel
     source_offset: int
@@ -158,14 +160,15 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     source_start: int | None = None
     """Log start offset of the source partition."""
     retention_left_s: float | None = None
-    """Estimated time until the source deletes records that are not copied yet. The estimate is based on the movement of
-    the log start offset in the last hour, and on the topic's retention. None if neither of them approaches the lane's
-    position."""
+    """Estimated time until the source deletes records that are not copied yet. The estimate is the shortest of up to
+    three forecasts: from the advance of the log start offset, from `retention.ms` and from `retention.bytes`. None if
+    no forecast expects such a deletion."""
     open_transaction: OpenTransaction | None = None
     """The open transaction that blocks the lane. None unless the lane has waited longer than the flow's
     `transaction_alarm`."""
     protected: bool | None = None
-    """Whether the target broker remembers the lane's producer. If it does, it refuses a repeated batch by itself."""
+    """Whether it is certain that the target broker still stores the state of the lane's producer. With this state, the
+    broker recognizes a repeated batch and does not append it again."""
     records_per_s: float | None = None
     bytes_per_s: float | None = None
     in_flight_bytes: int = 0
@@ -203,13 +206,14 @@ class RequestsStatus(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     """Total duration of the requests that are counted in `buckets`."""
     errors: dict[str, int]
-    """Number of errors in these responses, by Kafka's name of the error. Each partition with an error counts once."""
+    """Number of errors in the responses to requests of this kind, by Kafka's name of the error. Each partition with an
+    error counts once."""
     throttled_s: float = 0.0
     """Total time for which brokers throttled connections because of a quota."""
 
 
 class CountsStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Counters of a flow. The counters start at zero when this daemon begins to run or to watch the flow.
+    """Counters of the work of one daemon for a flow. They start at zero when the daemon's process starts.
 
     The counters never decrease, even when lanes move and replicators end.
     """
@@ -320,7 +324,7 @@ class TopicStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LatencyStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The flow's latency, measured with its heartbeats. Only the daemon that copies the flow knows the latency."""
+    """The flow's latency, measured with its heartbeats. Only the daemon that runs the flow knows the latency."""
 
     latency_ms: float | None = None
     """Time from the write of a heartbeat at the source until the heartbeat can be read at the target. If a newer
@@ -333,7 +337,8 @@ class LatencyStatus(msgspec.Struct, frozen=True, kw_only=True):
     clock_error_ms: float | None = None
     """Maximum error of `clock_offset_ms` in either direction."""
     note: str = ""
-    """One line for operators that says why the time of a cluster is unknown."""
+    """One line for operators that says why the clock of the source or of the target could not be read. Empty if both
+    could be read."""
 
 
 class RpoStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -342,7 +347,7 @@ class RpoStatus(msgspec.Struct, frozen=True, kw_only=True):
     rpo_s: float
     within: bool | None
     """True if every selected topic is copied and no lane lags by more than `rpo_s`. False if this is not the case, or
-    if it is unknown. None on a standby, because a standby does not measure it."""
+    if it is unknown for a topic or lane. None on a standby, because a standby does not know the lags."""
     why: str = ""
     """One line for operators that says why the objective is not met, or why it is unknown whether it is met."""
 
@@ -359,8 +364,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     pid: int = 0
     done: int = 0
     every: int = 0
-    """Number of steps of the last job. `done` is the number of completed steps. A step is one range of an audit, or one
-    gap of a compaction. Both numbers are 0 while they are unknown."""
+    """Number of steps of the last job. `done` is the number of completed steps. A step is one range of offsets that an
+    audit compares, or one run that a compaction moves to the archive. Both numbers are 0 while they are unknown."""
     began_ms: int | None = None
     """Start time of the last job, or None if no job of this kind has run."""
     ended_ms: int | None = None
@@ -394,8 +399,8 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What the flow guarantees for each record. None if it is unknown, because the flow has never run or its ledger
     cannot be read."""
     guarantee_note: str = ""
-    """One line for operators that says which rules of the probe the target's brokers failed, or why the brokers were
-    not probed."""
+    """One line for operators about the broker probe. It says which requirements the target's brokers do not meet, why
+    the brokers were not probed, or what else the probe has found."""
     note: str = ""
     """One line for operators. For example, it says why the flow does not run, or which topic could not be created."""
     topics: tuple[TopicStatus, ...] = ()
@@ -416,7 +421,8 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     None if positions are not synced.
     """
     groups_followed: bool | None = None
-    """Whether the positions of consumer groups are synced without a failure. None if the sync is not configured."""
+    """Whether the flow's group follower is running. It syncs the positions of consumer groups. None if the
+    configuration does not require a group follower."""
     jobs: tuple[JobStatus, ...] = ()
     """Audits and compactions of the flow, if they are scheduled or have ever run."""
     losses: tuple[LossStatus, ...] = ()
@@ -425,7 +431,7 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The status of all flows in one configuration, as one process knows it at one moment."""
+    """The status of all flows in one configuration, as one process knows it at the time `at_ms`."""
 
     version: str
     """Version of mirrord."""

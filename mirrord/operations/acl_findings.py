@@ -35,9 +35,11 @@ from mirrord.topics.rules.topic_configs import replication_factor
 from policies.flow_policies import selection_of
 
 _ANYBODY = "mirrord-check"
-"""Replaces the wildcard in a pattern for groups or transactional ids. The resulting name is used by no other client."""
+"""Replaces the `*` in a test request, if a permission is for all group names or transactional ids with a prefix. The
+resulting name has this prefix, and no client uses it, so the test request affects no client."""
 _NO_TOPIC = ":"
-"""A name that no topic can have (org.apache.kafka.common.internals.Topic), so no offset can be committed for it."""
+"""A name that no topic can have (org.apache.kafka.common.internals.Topic). A test request that commits an offset for
+this topic therefore changes nothing."""
 
 
 async def rights_findings(
@@ -47,9 +49,11 @@ async def rights_findings(
     ledger: FlowState | None,
     seen: Mapping[Alias, ClusterSeen],
 ) -> tuple[list[RightSeen], list[Finding]]:
-    """Return all permissions that the flow needs, and a finding for each missing one. Raises EnvironmentFault.
+    """Return all permissions that the flow needs, and a finding for each missing one. Raises EnvironmentFault if a
+    cluster does not answer.
 
-    `ledger` is None if the ledger cannot be read. It is then not known which topics were copied before.
+    `ledger` is the folded state of the flow's ledger, or None if the ledger cannot be read. Without it, permissions for
+    topics that the source hides from mirrord are not included (`_hidden`).
     """
     flow, plan = survey.flow, survey.preview.plan
     admins = {alias: admin(alias) for alias in dict.fromkeys((flow.source, flow.target))}
@@ -101,9 +105,10 @@ def _not_created(flow: FlowConfig, refused: Mapping[str, str]) -> list[Finding]:
 
 
 async def _hidden(survey: FlowSurvey, ledger: FlowState | None, source: TopicAdmin) -> list[str]:
-    """Return source topics that were copied and are still selected, but that mirrord may not describe.
+    """Return the source topics for which mirrord lacks the permission DESCRIBE, although it has copied them before and
+    the configuration still selects them.
 
-    Their names come from the ledger, because the source cluster does not list these topics.
+    Their names come from the ledger, because the source cluster does not list topics without this permission.
     """
     there, copies = survey.preview.source.topics, survey.preview.target.topics
     selection = selection_of(survey.flow)
@@ -118,8 +123,9 @@ async def _hidden(survey: FlowSurvey, ledger: FlowState | None, source: TopicAdm
 
 
 async def _left_by_mm2(config: Config, survey: FlowSurvey, ledger: FlowState | None) -> LeftByMm2 | None:
-    """Return the topic and the group of MirrorMaker 2 in which new lanes will look up positions
-    (`mirrord.replication.host.mm2_takeover`). Return None if no lane will look up a position."""
+    """Return the names of two resources that new lanes read if they may take over from MirrorMaker 2
+    (`mirrord.replication.host.mm2_takeover`). The topic holds MirrorMaker 2's positions. The consumer group shows
+    whether MirrorMaker 2 is still running. Return None if no lane will read them."""
     flow = survey.flow
     if flow.from_mm2.takeover == "off" or ledger is None:
         return None
@@ -142,10 +148,11 @@ async def _left_by_mm2(config: Config, survey: FlowSurvey, ledger: FlowState | N
 
 
 async def _is_allowed(config: Config, right: Right, cluster: ClusterSeen) -> bool | None:
-    """Return whether an operation is allowed, or None if that cannot be determined.
+    """Return whether mirrord has the permission `right`, or None if that cannot be determined.
 
-    A broker reports the allowed operations only to clients that have DESCRIBE. For configs, groups and transactional
-    ids, mirrord sends a test request instead.
+    For operations on the cluster, the answer is in the list of allowed operations that the broker has reported. The
+    broker reports this list only if mirrord has the permission DESCRIBE on the cluster. For the cluster's configs, for
+    groups and for transactional ids, mirrord sends a test request instead.
     """
     if right.resource == "group":
         return await _may_use_group(config, right, cluster)
@@ -161,9 +168,9 @@ async def _is_allowed(config: Config, right: Right, cluster: ClusterSeen) -> boo
 async def _may_use_group(config: Config, right: Right, cluster: ClusterSeen) -> bool | None:
     """Return whether mirrord may use a group, or None if that cannot be determined.
 
-    The test request goes to any broker, because every broker checks the permission before it answers that another
-    broker coordinates the group (kafka.server.KafkaApis). Looking up the coordinator first could create a topic. Raises
-    EnvironmentFault.
+    The test request may go to any broker. Each broker checks the permission first, even if another broker is the
+    coordinator of the group (kafka.server.KafkaApis). mirrord does not look up the coordinator, because the look-up
+    could create the topic `__consumer_offsets`. Raises EnvironmentFault if the request is not answered.
     """
     node = any_node(cluster)
     if node is None:
@@ -189,9 +196,9 @@ async def _may_use_group(config: Config, right: Right, cluster: ClusterSeen) -> 
 async def _may_write_under(config: Config, right: Right) -> bool | None:
     """Return whether mirrord may write with a transactional id, or None if that cannot be determined.
 
-    The test request ends a transaction of an id that no client uses, which changes nothing. A broker first checks the
-    permission. Only then does it answer that it is not the coordinator or that it knows no such producer
-    (kafka.server.KafkaApis, TransactionCoordinator).
+    The test request ends a transaction of an id that no client uses, so it changes nothing and always fails. A broker
+    checks the permission first (kafka.server.KafkaApis). If the error is not about the permission, mirrord has it. The
+    error then says that the broker is not the coordinator, or that it knows no such producer (TransactionCoordinator).
     """
     asker = Asker(config.clusters[right.cluster], config.runtime.request_timeout_ms / 1000)
     body = encode_end_txn(right.name.replace("*", _ANYBODY))

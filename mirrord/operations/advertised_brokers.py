@@ -1,5 +1,5 @@
-"""Examines a cluster over the network: whether each broker can be reached at its advertised address, and which Kafka
-release the broker resembles."""
+"""Examines a cluster over the network. Determines whether each broker can be reached at its advertised address, and to
+which Kafka release its API versions correspond."""
 
 import asyncio
 from functools import partial
@@ -25,9 +25,10 @@ class BrokerSeen(msgspec.Struct, frozen=True):
     node: int
     address: str
     release: str = ""
-    """The Kafka release that the broker resembles, according to the requests that it accepts."""
+    """The newest Kafka release whose versions of Produce and Fetch requests the broker supports. The broker itself may
+    have another version."""
     error: str = ""
-    """Why the broker cannot be reached; empty if it can be reached."""
+    """Why the broker cannot be reached. Empty if it can be reached."""
 
 
 class ClusterSeen(msgspec.Struct, frozen=True):
@@ -38,19 +39,19 @@ class ClusterSeen(msgspec.Struct, frozen=True):
     cluster_id: ClusterId | None = None
     brokers: tuple[BrokerSeen, ...] = ()
     allowed: int | None = None
-    """The operations that mirrord is allowed to use on the cluster
-    (`mirrord.kafka.protocol.describe_cluster.ClusterRights.allowed`); None if the cluster does not report them."""
+    """The operations that mirrord is allowed to perform on the cluster, as a bit field
+    (`mirrord.kafka.protocol.describe_cluster.ClusterRights.allowed`). None if the cluster does not report them."""
     error: str = ""
 
 
 def any_node(cluster: ClusterSeen) -> int | None:
-    """Return the node id of a broker that can be reached; None if there is none."""
+    """Return the node id of a broker that can be reached, or None if there is none."""
     return next((broker.node for broker in cluster.brokers if not broker.error), None)
 
 
 async def check_brokers(alias: Alias, config: ClusterConfig, timeout_s: float) -> ClusterSeen:
-    """Connect to every broker once, and return what was observed. Errors of the cluster are part of the result. No
-    EnvironmentFault is raised."""
+    """Connect to every broker once, and return what was observed. If a cluster or a broker does not answer, the result
+    contains the error, and no exception is raised."""
     options = ConnectionOptions(connect_timeout_s=timeout_s, request_timeout_s=timeout_s)
     pool = BufferPool(limit_bytes=0)
     try:

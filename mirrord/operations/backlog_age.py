@@ -1,5 +1,6 @@
-"""Compares the age of the records that are not copied yet with the time for which the target remembers producers. Also
-compares clocks, where Kafka makes this possible."""
+"""Compares the age of the records that are not copied yet with the time for which the target's brokers store the state
+of a producer (`producer.id.expiration.ms`). Also compares the clocks of producers and of the target's brokers with the
+clock of this machine, as far as timestamps of records allow it."""
 
 import asyncio
 from collections.abc import Mapping
@@ -12,16 +13,19 @@ from mirrord.model.names import TopicPartition, state_topic
 from mirrord.operations.cluster_survey import FlowSurvey
 
 AHEAD_MS = 2_000
-"""Clock differences below this number of milliseconds are not reported."""
+"""A clock is reported if it is ahead of the clock of this machine by at least this number of milliseconds."""
 _HOUR_MS = 3_600_000
 
 
 async def backlog_findings(
     config: Config, survey: FlowSurvey, state: FlowState | None, remembered_ms: int, now_ms: int
 ) -> list[Finding]:
-    """Return a finding if lanes will copy records that are older than half of the target's producer expiry.
+    """Return a finding if lanes will copy records that are older than half of `remembered_ms`, the target's
+    `producer.id.expiration.ms`.
 
-    The target may forget the producer of records that are older than the whole expiry. Raises Unreachable.
+    The target's brokers may forget a producer if the timestamps of its last batch are older than this time. To be safe,
+    mirrord treats a lane as unprotected if it copies records that are older than half of this time. Raises Unreachable
+    if a cluster does not answer.
     """
     flow = survey.flow
     partitions = _selected(survey)
@@ -55,8 +59,9 @@ async def backlog_findings(
 
 
 async def clock_findings(config: Config, survey: FlowSurvey, now_ms: int) -> list[Finding]:
-    """Return findings about clocks that differ from the clock of this machine. Kafka reveals a clock only through the
-    timestamps of records. Raises Unreachable."""
+    """Return findings about clocks that are ahead of the clock of this machine. They are detected by records with
+    timestamps in the future. A clock that is behind cannot be detected in this way. Raises Unreachable if a cluster
+    does not answer."""
     flow = survey.flow
     findings: list[Finding] = []
     ahead = await offsets_at(config.clusters[flow.source], _selected(survey), now_ms + AHEAD_MS)
@@ -105,7 +110,8 @@ def _selected(survey: FlowSurvey) -> set[TopicPartition]:
 async def _positions(
     config: Config, survey: FlowSurvey, state: FlowState | None, partitions: set[TopicPartition]
 ) -> Mapping[TopicPartition, int]:
-    """Return the source offset at which each lane resumes, or at which it will begin if it has not run yet."""
+    """Return the source offset at which the lane of each partition resumes, or at which it will begin if it has not run
+    yet."""
     flow, source = survey.flow, survey.preview.source.topics
     known: dict[TopicPartition, int] = {}
     for lane in state.lanes.values() if state else ():

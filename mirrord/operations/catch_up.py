@@ -1,9 +1,10 @@
-"""Decides when a migration has caught up (`mirrord start --until-caught-up`), and proves the result when all lanes are
-drained.
+"""Determines when a migration has caught up (`mirrord start --until-caught-up`). After all lanes are drained, checks
+with the ledger that every source offset was copied or has a verdict.
 
-The ends of the source partitions are requested twice. The first ends tell when most records are copied. When the lanes
-have reached them, few records have arrived in the meantime, and the ends are requested again. The lanes have caught up
-when they reach the second ends. If no client writes to the source any more, these are the final ends of the source.
+The end offsets of the source partitions are requested twice. Copying up to the first end offsets can take a long time,
+and clients may write more records in that time. When the lanes have reached these offsets, mirrord requests the end
+offsets again. The lanes have caught up when they reach the second end offsets. If no client writes to the source any
+more, the second end offsets are final.
 """
 
 import asyncio
@@ -23,9 +24,9 @@ from mirrord.operations.cluster_survey import FlowSurvey, survey_flows
 from mirrord.operations.hazard_survey import read_state
 
 UNCOVERED_S = 30.0
-"""Time limit in seconds for a running flow to begin copying a selected partition. A partition is late if it has no
-lane, for example because its target topic cannot be created. It is also late if its lane reports why it does not
-begin."""
+"""Time limit in seconds for a running flow to begin to copy all selected partitions. After this time, the migration
+fails if a partition has no lane, for example because its target topic cannot be created. It also fails if a lane has
+not begun and reports a reason."""
 
 HALTED_S = 10.0
 """A lane that has been halted for this number of seconds counts as permanently halted."""
@@ -34,20 +35,21 @@ EndOffsets = Mapping[TopicPartition, int]
 
 
 class FlowProof(msgspec.Struct, frozen=True):
-    """The proof for a flow that has caught up and was drained: what was copied, what was not, and which numbers
-    disagree."""
+    """The result of the final check of a flow that has caught up and was drained. Says how many records were copied,
+    which offsets were not copied, and where the ledger does not agree with the logs."""
 
     flow: str
     partitions: int
     records: int
     """Number of records that were copied since the lanes were opened."""
     uncopied: Mapping[Reason, int]
-    """Number of source offsets that were not copied, by reason."""
+    """Number of source offsets that were not copied, by the reason of their verdict."""
     counted: int
-    """Number of partitions of which every offset since their beginning could be counted."""
+    """Number of partitions for which the numbers in the ledger could be compared: the copied records and the verdicts
+    must add up to all offsets since the beginning of the lane."""
     newer: int
-    """Number of source offsets after the last copied record. It is above 0 only if a client still writes to the
-    source."""
+    """Number of source offsets after the positions of the lanes. It is higher than 0 only if a client still writes to
+    the source."""
     differences: tuple[str, ...]
 
     @property
@@ -57,7 +59,7 @@ class FlowProof(msgspec.Struct, frozen=True):
 
 
 class CatchUp:
-    """Observes one migration until it has caught up."""
+    """Determines from the status of the flows when one migration has caught up."""
 
     def __init__(self, config: Config, access: ClusterAccess) -> None:
         self._config = config
@@ -66,10 +68,11 @@ class CatchUp:
         self._final = False
         self._since: dict[str, float] = {}
         self._halted: dict[tuple[str, str, int], float] = {}
-        """The halted lanes, each with the time since when it has been halted without interruption."""
+        """For each lane that is halted now, the time at which it was first observed to be halted."""
 
     async def reached(self, status: Status) -> bool:
-        """Return whether every selected partition has been copied up to the second ends.
+        """Return whether every selected partition has been copied up to the final end offsets: those that are requested
+        after the lanes have reached the end offsets of the first request.
 
         Raises EnvironmentFault if that cannot happen, because a lane is halted or paused, or a topic is not copied.
         """
@@ -84,12 +87,16 @@ class CatchUp:
         return False
 
     async def prove(self) -> list[FlowProof]:
-        """Compare the ledgers with the final source ends and with the target ends. Return the proof for each flow.
-        Raises EnvironmentFault."""
+        """Compare the ledger of each flow with the final end offsets of the source and the end offsets of the target.
+        Return the result for each flow. Raises EnvironmentFault if a cluster does not answer or a ledger cannot be
+        read."""
         return [await self._prove(flow, self._ends[flow.name]) for flow in self._config.flows]
 
     async def _read_ends(self) -> bool:
-        """Request the end of every selected source partition. Return whether all requests were answered."""
+        """Request the end offset of every selected source partition. Return whether all requests were answered.
+
+        Raises EnvironmentFault if a selected topic cannot be copied.
+        """
         surveys = await survey_flows(self._config, self._access)
         ends: dict[str, EndOffsets] = {}
         for flow in self._config.flows:
@@ -113,8 +120,8 @@ class CatchUp:
         return True
 
     def reached_by(self, flow: FlowStatus | None, ends: EndOffsets) -> bool:
-        """Return whether a flow has copied up to the given source ends. Raises EnvironmentFault if a lane is halted or
-        paused, or if a partition is not copied."""
+        """Return whether a flow has copied its selected partitions up to these end offsets. Raises EnvironmentFault if
+        a lane is halted or paused, or if a partition is not copied."""
         if flow is None or flow.state != "running":
             return False
         uncovered = [str(each) for each in missing(flow.lanes, ends)]
@@ -133,8 +140,8 @@ class CatchUp:
     def _stays_halted(self, flow: str, lane: LaneStatus) -> bool:
         """Return whether a lane has been halted for longer than `HALTED_S`.
 
-        A shorter time proves nothing. A lane that was halted before this start tries again first, and a policy such as
-        `on_reject` needs a moment to decide.
+        A lane that has been halted for a shorter time may still continue by itself. For example, a lane that was halted
+        before this start tries again. A lane also continues if a setting such as `on_reject` decides to skip a record.
         """
         where = (flow, lane.topic, lane.partition)
         if lane.state != "halted":
@@ -177,14 +184,14 @@ class CatchUp:
 
 
 def missing(lanes: Iterable[LaneStatus], ends: EndOffsets) -> list[TopicPartition]:
-    """Return the selected partitions for which the status contains no lane."""
+    """Return the partitions in `ends` that none of these lanes copies."""
     return sorted(ends.keys() - {TopicPartition(lane.topic, lane.partition) for lane in lanes})
 
 
 def behind(lanes: Iterable[LaneStatus], ends: EndOffsets) -> list[TopicPartition]:
-    """Return the partitions that are not known to be copied up to the given ends.
+    """Return the partitions of these lanes that are not known to be copied up to their end offsets.
 
-    Every partition whose lane is not copying now is included.
+    A partition whose lane is not copying now is always included.
     """
     return sorted(
         partition

@@ -1,5 +1,5 @@
-"""`mirrord check`: determines from both clusters everything that can be known before a start. It changes nothing,
-unless a probe is requested."""
+"""`mirrord check`: examines both clusters of each flow, and reports what would prevent or impair a start. The command
+changes nothing, except that `--probe` writes to a topic that is deleted afterwards."""
 
 import asyncio
 from collections.abc import Awaitable, Iterator, Mapping
@@ -34,21 +34,23 @@ class CheckReport(msgspec.Struct, frozen=True):
 
     clusters: tuple[ClusterSeen, ...]
     rights: tuple[RightSeen, ...]
-    """All permissions that are needed, whether or not mirrord holds them."""
+    """All permissions that mirrord needs, including those that it lacks."""
     findings: tuple[Finding, ...]
-    """The findings in the order of their severity, the most severe first."""
+    """The findings, in the order of their severity. The most severe are first."""
 
     @property
     def would_start(self) -> bool:
-        """Whether no finding would keep a start from doing what the configuration says."""
+        """Whether `mirrord start` would do what the configuration says. True if no finding has the severity
+        "error"."""
         return not any(finding.severity == "error" for finding in self.findings)
 
 
 async def check(config: Config, access: ClusterAccess, *, probe: bool) -> CheckReport:
-    """Examine every cluster and flow, and return the findings. A cluster or ledger that does not answer is one of the
-    findings.
+    """Examine every cluster and flow, and return the findings. If a cluster does not answer or a ledger cannot be read,
+    the result contains a finding about it.
 
-    With `probe`, also write to the probe topic of each flow, and delete this topic again.
+    With `probe`, also probe the target's brokers of each flow. The probe writes to the probe topic of the flow, and
+    deletes this topic again.
     """
     timeout_s = config.runtime.request_timeout_ms / 1000
     used = dict.fromkeys(alias for flow in config.flows for alias in (flow.source, flow.target))
@@ -181,7 +183,8 @@ async def _backlog(
 
 
 async def _beginnings(config: Config, survey: FlowSurvey, ledger: FlowState | None) -> list[Finding]:
-    """Return a finding for each topic with partitions that would not begin until an operator makes a decision."""
+    """Return a finding for each topic with partitions that `mirrord start` would not begin to copy until an operator
+    makes a decision."""
     if ledger is None:
         return []
     waiting: dict[str, list[Beginning]] = {}

@@ -1,4 +1,5 @@
-"""Determines which topics a flow writes for MirrorMaker 2's clients, and to which of its two clusters."""
+"""Determines the topics into which a flow writes records for MirrorMaker 2's clients: heartbeats, checkpoints and
+offset syncs. Also determines which of the flow's two clusters holds each topic."""
 
 from collections.abc import Collection, Iterator
 
@@ -13,18 +14,20 @@ from policies.mm2_names import HEARTBEATS, checkpoints_topic, offset_syncs_topic
 
 
 class WrittenTopic(msgspec.Struct, frozen=True):
-    """A topic with one partition that a flow writes for MirrorMaker 2's clients."""
+    """A topic with one partition into which a flow writes heartbeats, checkpoints or offset syncs for MirrorMaker 2's
+    clients."""
 
     cluster: Alias
     name: str
     what: str
     factor: InternalFactor
     is_read: bool = False
-    """Whether mirrord also reads the topic."""
+    """Whether mirrord reads the topic in addition to writing it."""
 
 
 def written_topics(flow: FlowConfig) -> list[WrittenTopic]:
-    """Return all topics that mirrord writes for MirrorMaker 2's clients, according to the flow's configuration."""
+    """Return the topics into which mirrord writes records for MirrorMaker 2's clients, as the flow's configuration
+    requires."""
     emit, records = flow.heartbeats.emit, flow.mm2_records
     topics: list[WrittenTopic] = []
     for cluster, where in ((flow.source, "source"), (flow.target, "target")):
@@ -45,8 +48,10 @@ def written_topics(flow: FlowConfig) -> list[WrittenTopic]:
 
 
 def mm2_steps(flow: FlowConfig, source: Collection[str], target: Collection[str]) -> Iterator[PlanStep]:
-    """Yield a plan step for each topic for MirrorMaker 2's clients that must be created. `source` and `target` are the
-    names of the topics that already exist on the flow's clusters."""
+    """Yield the step of `mirrord plan` that creates the topic, for each topic of `written_topics` that does not exist.
+
+    `source` and `target` are the names of the topics that already exist on the flow's clusters.
+    """
     for topic in written_topics(flow):
         if topic.name not in (source if topic.cluster == flow.source else target):
             number = BROKER_DEFAULT if topic.factor == "broker" else topic.factor
