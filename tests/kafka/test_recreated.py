@@ -2,6 +2,7 @@
 target: what was there is copied again."""
 
 import json
+import re
 import time
 import urllib.request
 from pathlib import Path
@@ -121,8 +122,11 @@ refresh = "500ms"
     assert keys(target, names[each]) == [70, 71, 72, 73, 74], "alone in its copy"
     copied = keys(target, f"eu.{one}")
     assert copied == sorted(set(copied)), "none twice, in the order of the topics"
+    # On a slow machine, a topic can be deleted after the daemon has found it and before it is copied.
     audited = mirrord("audit", path, "--level", "ledger")
-    assert audited.returncode == 0, audited.stdout
+    lost = [(int(count), reason) for count, reason in re.findall(r"lost: (\d+) (\w+)", audited.stdout)]
+    assert all(reason == "recreated" and len(copied) + count <= 35 for count, reason in lost), audited.stdout
+    assert audited.returncode == (3 if lost else 0), audited.stdout
 
 
 def test_each_topic_of_a_name_in_a_copy_of_its_own(lab_pair: LabPair, tmp_path: Path) -> None:

@@ -130,13 +130,16 @@ def begins_at(lane: Lane, own: Sequence[OwnBatch]) -> None:
 
 
 def ordinal_at(lane: Lane, target_offset: int) -> int:
-    """Return the ordinal at a target offset according to the last run in the ledger that begins at or below the offset.
-    This run is extended up to the offset, even if the lane has no record there. The result is at most the ordinal of
-    the resume position."""
+    """Return the ordinal of the lane's first record at or above a target offset, according to the ledger. The result is
+    at most the ordinal of the resume position."""
     runs = lane.record.target_runs if lane.record is not None else Runs()
     at = runs.floor(target_offset, 0, len(runs))
-    ordinal = runs.at(at).ordinal + target_offset - runs.at(at).offset if at >= 0 else 0
-    return min(_after_hole(lane, ordinal), lane.resume_position.ordinal)
+    if at < 0:
+        return min(_after_hole(lane, 0), lane.resume_position.ordinal)
+    ordinal = runs.at(at).ordinal + target_offset - runs.at(at).offset
+    # Between the records of a run and the next run, the offsets belong to other writers.
+    following = runs.at(at + 1).ordinal if at + 1 < len(runs) else ordinal
+    return min(_after_hole(lane, min(ordinal, following)), lane.resume_position.ordinal)
 
 
 def ordinal_before(lane: Lane, target_offset: int) -> int:

@@ -24,7 +24,7 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.state import ResumePosition
 from mirrord.replication.lane.target import missing_ordinals
 from mirrord.replication.lane.target.superseded_records import AskSuperseded
-from mirrord.replication.lane.target.target_scan import displaced_at
+from mirrord.replication.lane.target.target_scan import begins_late, displaced_at
 from tests.unit.replication.lane.test_rebuilding import LANE, Play
 
 
@@ -65,12 +65,12 @@ def verified(
     return list(play.tell(ScanAnswer(scan.question, 0, "verify", scan.start, scan.end, own, others)))
 
 
-def verified_by(play: Play, others: tuple[Interval, ...], *, log_start: int = 0) -> list[Effect]:
+def verified_by(play: Play, others: tuple[Interval, ...], *, log_start: int = 0, end: int = 14) -> list[Effect]:
     """What the lane asks after it has seen that the record before its resume position is not there."""
-    play.tell(EndAnswer(play.lane.asked, 0, 2, 14))
+    play.tell(EndAnswer(play.lane.asked, 0, 2, end))
     play.tell(ProducersAnswer(play.lane.asked, 0, None))
-    play.tell(EndAnswer(play.lane.asked, 0, 2, 14))
-    (scan,) = play.tell(VisibleAnswer(play.lane.asked, 0, 14, log_start))
+    play.tell(EndAnswer(play.lane.asked, 0, 2, end))
+    (scan,) = play.tell(VisibleAnswer(play.lane.asked, 0, end, log_start))
     assert isinstance(scan, AskScan)
     return list(play.tell(ScanAnswer(scan.question, 0, "resume", scan.start, scan.end, (), others)))
 
@@ -82,6 +82,19 @@ def test_what_others_stand_on_is_copied_again(play: Play) -> None:
     assert "went back from ordinal 10 to 1" in append.facts[0].note
     (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
     assert (fetch.position, play.lane.acked, play.lane.phase) == (1, 1, Phase.COPYING)
+
+
+@pytest.mark.parametrize("end", [4, 5])
+def test_offsets_of_others_are_not_counted_as_ordinals(play: Play, end: int) -> None:
+    """Retention has removed ordinals 0 to 2, and an election all others, so that records of others end the log."""
+    effects = verified_by(play, ((3, end),), log_start=3, end=end)
+    (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
+    assert (fetch.position, play.lane.acked) == (3, 3)
+
+
+def test_a_record_behind_lost_ones_and_those_of_others_is_late(play: Play) -> None:
+    own = OwnBatch(20, 1, 4, 0, 2)
+    assert begins_late(play.lane, (own,), 4)
 
 
 def test_what_was_acknowledged_before_a_loss_is_known_in_the_next_round(play: Play) -> None:
