@@ -1,4 +1,4 @@
-"""Surveys both clusters of every flow at one moment, for commands that change nothing."""
+"""Surveys both clusters of every flow once, for commands that change nothing."""
 
 import asyncio
 

@@ -45,8 +45,9 @@ async def settings_findings(config: Config, survey: FlowSurvey, target_seen: Clu
 
 
 async def expiry_ms(config: Config, target: ClusterSeen) -> int | None:
-    """Return for how many milliseconds the target remembers a producer. Return None if mirrord lacks the permission to
-    read this config. Raises Unreachable."""
+    """Return the time in milliseconds for which the target remembers an idle producer. Return None if no broker of the
+    target can be reached, or if mirrord lacks the permission to read the config that sets this time. Raises
+    Unreachable."""
     node = any_node(target)
     if node is None:
         return None

@@ -1,6 +1,7 @@
 """Checks which of the permissions that a flow needs are granted to mirrord's principals on the two clusters.
 
-Nothing is altered. Requests that only validate the creation of a topic show whether the topic can be created.
+Nothing is altered. To find out whether a topic can be created, mirrord asks the cluster to validate the creation
+without creating the topic.
 """
 
 import asyncio

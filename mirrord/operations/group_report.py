@@ -1,8 +1,8 @@
-"""Reports the positions of consumer groups on request. The report comes from the daemon. If no daemon answers, the
-positions are determined from both clusters.
+"""Reports the positions of consumer groups on request. The daemon is asked first. If no daemon answers, the positions
+are determined from both clusters.
 
-If the source does not answer either, the report contains the committed offsets at the target of all groups that would
-be synced. Nothing is written.
+If neither a daemon nor the source answers, the report contains only the offsets that are committed at the target. It
+covers all groups that the flow would sync. Nothing is written.
 """
 
 import asyncio
@@ -142,7 +142,8 @@ def _unknown(group: str, place: TopicAndPartition, copy: TopicAndPartition, comm
 
 @asynccontextmanager
 async def view_of(alias: Alias, cluster: ClusterConfig, cluster_id: ClusterId | None) -> AsyncGenerator[ClusterView]:
-    """Open a context with a view of a cluster. The view is closed with the context."""
+    """Provide the metadata of a cluster and the connections to its brokers. The connections are closed with the
+    context."""
     options = ConnectionOptions(connect_timeout_s=PATIENCE_S, request_timeout_s=ANSWER_S)
     view = ClusterView(alias, cluster, BufferPool(0), options, cluster_id or ClusterId(""))
     view.start()

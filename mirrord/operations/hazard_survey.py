@@ -1,5 +1,5 @@
-"""Gathers the input of `mirrord.topics.rules.hazards`: the contents of target topics, and the ledgers of other
-flows."""
+"""Gathers the data from which `mirrord.topics.rules.hazards` finds hazards: the contents of target topics, and the
+ledgers of other flows."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,8 +23,8 @@ from mirrord.topics.rules.hazards import deletions_both_ways, foreign_content, o
 async def find_hazards(
     config: Config, survey: FlowSurvey, ledger: Callable[[FlowConfig], LedgerStore]
 ) -> list[Finding]:
-    """Return the hazards of one flow. If a hazard cannot be checked, the result contains a finding with the severity
-    "note"."""
+    """Return a finding for each hazard of one flow. A hazard is, for example, a target topic that already contains
+    other data or has a second writer. If a hazard cannot be checked, a finding with the severity "note" says so."""
     flow, preview = survey.flow, survey.preview
     target = preview.target.topics
     findings = list(topic_hazards(flow, survey.lines, target, config.clusters))
@@ -77,8 +77,8 @@ async def producers_back(
     """Return the producer ids of the flows that copy the same topics in the opposite direction. Source records with
     these producer ids were copied from the target.
 
-    A flow that has never run has written nothing. If a ledger of these flows cannot be read, LedgerUnavailable or
-    another error is raised, because copies could not be distinguished from originals.
+    A flow that has never run has no ledger and contributes no producer ids. Raises LedgerUnavailable or another error
+    if an existing ledger cannot be read, because copies could not be distinguished from originals without it.
     """
     found: set[int] = set()
     for other in config.all_flows:
@@ -94,7 +94,7 @@ def _exists(key: LaneKey, topic: str, survey: FlowSurvey) -> bool:
 
 
 async def _held(config: Config, survey: FlowSurvey, ours: dict[str, TopicId]) -> dict[str, int]:
-    """Return the number of offsets in each target topic that exists but is missing in the flow's ledger."""
+    """Return the number of offsets in each target topic that exists but is missing from the flow's ledger."""
     target = survey.preview.target.topics
     asked = {
         TopicPartition(name, partition)

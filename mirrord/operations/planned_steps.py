@@ -63,7 +63,7 @@ async def _settings(
 ) -> dict[str, SettingsPlan]:
     """Return the config changes by target topic. Topics that will be created are included.
 
-    Topics whose configs mirrord may not describe are omitted.
+    Topics whose configs mirrord has no permission to describe are omitted.
     """
     if not flow.sync.configs:
         return {}

@@ -25,8 +25,8 @@ WITHOUT = "--without-parking"
 
 
 async def park(config: Config, order: Order, flow: str, at_ms: int) -> Order:
-    """Write the records that a command will skip to the dead-letter topic. Return the command, extended by the number
-    of these records and by the offset of the first one in that topic. Raises EnvironmentFault."""
+    """Write records to the dead-letter topic before a command skips them. Return the command with two additional
+    values: the number of these records, and the offset of the first one in that topic. Raises EnvironmentFault."""
     found = await find(config, msgspec.structs.replace(order, flow=flow))
     if found is None or found.entry.skipped is not None:
         reason = f"the ledger does not say yet at which record {order.name} waits; try again"
@@ -52,9 +52,10 @@ def _dead_letters(config: Config, flow: FlowConfig) -> DeadLetters:
 async def bring_back(
     config: Config, order: Order, found: FoundEntry, into: str | None, *, dry_run: bool
 ) -> OrderAnswer:
-    """Append parked records to their target topic or to another topic of the target cluster, each record once.
+    """Append parked records to their target topic, or to the topic `into` of the target cluster.
 
-    Raises EnvironmentFault. Raises ConfigError if the records cannot be appended.
+    Records that were appended before are not appended again. With `dry_run`, nothing is appended, and the result says
+    what would be appended. Raises EnvironmentFault. Raises ConfigError if the records cannot be appended.
     """
     lane, entry = found.lane, found.entry
     name = f"{lane.source_topic}-{lane.partition} of {found.flow.name}"
@@ -92,7 +93,7 @@ def _missing(entry: Parked, flow: FlowConfig, before: list[Returned], done: list
 
 
 def _check_policies(found: FoundEntry) -> None:
-    """Raise NotParked if policies apply to the topic.
+    """Raise NotParked if record policies apply to the topic.
 
     A policy might drop or change a record. Such a record must not be parked and later appended unchanged.
     """

@@ -1,6 +1,6 @@
 """Previews the operator command that moves a lane forward in the source.
 
-The preview is based on the flow's ledger and on the bounds of the source log. Nothing is altered.
+The preview is based on the flow's ledger, and on the start and the end of the source log. Nothing is altered.
 """
 
 from collections.abc import Mapping
@@ -21,8 +21,8 @@ from mirrord.supervision.rules.seek_orders import rule
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """The source position at which a lane is to continue: an offset, an end of the log, or a time. Exactly one field is
-    set."""
+    """The source position at which a lane is to continue: an offset, the start or the end of the log, or a time.
+    Exactly one field is set."""
 
     offset: int | None = None
     end: Literal["earliest", "latest"] | None = None
@@ -38,7 +38,8 @@ class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
     position: int
-    """The source offset of the lane's last progress record. A lane that is copying has advanced since."""
+    """The source offset in the lane's last progress record. If there is no such record, the offset at which the lane
+    begins. A lane that is copying may be further ahead."""
     to: int
     log_start: int
     log_end: int
@@ -83,7 +84,8 @@ class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
 async def plan_seek(config: Config, name: str, flow: str | None, goal: Goal) -> SeekPlan:
     """Return the effect of a seek on the partition with this name.
 
-    Raises ConfigError if the seek is impossible. Raises EnvironmentFault if that cannot be determined now.
+    Raises ConfigError if the seek is impossible. Raises EnvironmentFault if the effect cannot be determined
+    now.
     """
     name, views = await ledgers_meant(config, name, flow)
     found = {flow: view for flow, view in views.items() if isinstance(view, LedgerView) and _newest(view, name)}

@@ -34,8 +34,8 @@ from mirrord.topics.rules.partition_start import LedgerEvidence, PartitionStart,
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 LANE_S = 60.0
-"""Time limit in seconds for the search of one lane's position. It includes the time for lanes that are searched first.
-Both clusters have already answered before the search begins."""
+"""Time limit in seconds for finding out where one lane begins. It includes the time for which the lane waits, because
+only a few lanes are examined at the same time. Both clusters have already answered before that."""
 
 By = InheritedBy | Literal["history", "start", "trouble", "unknown"]
 
@@ -51,17 +51,18 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     target_topic: str
     by: By
-    """What decides where the lane begins. The lane may have a history in the ledger, or begin at the configured start,
-    or begin at the position that MirrorMaker 2 left. In the last case, the value also says how this position compares
-    with the target. "trouble": no decision is possible, and `note` says why. "unknown": the target holds copies that
-    the ledger does not know."""
+    """What decides where the lane begins. "history": the lane has a history in the ledger. "start": the configuration
+    decides. "trouble": no decision is possible, and `note` says why. "unknown": the target holds copies that the ledger
+    does not know. Any other value: the position that MirrorMaker 2 recorded decides, and the value says how this
+    position compares with the contents of the target (`InheritedBy`)."""
     position: int | None = None
     """The source offset at which the lane begins, if it is derived from MirrorMaker 2's position; otherwise None."""
     said: int | None = None
     """The source offset after the last one that MirrorMaker 2 has recorded as copied."""
     target_end: int | None = None
     doubled_records: int = 0
-    """Number of compared source offsets whose records the target holds more than once."""
+    """Number of source offsets whose records appear more than once among the target records that were compared with the
+    source."""
     lacking_records: int = 0
     note: str = ""
 
@@ -69,8 +70,8 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
 async def find_beginnings(config: Config, survey: FlowSurvey, *, by_start: bool = False) -> list[Beginning]:
     """Return where each lane with an existing target topic would begin. Raises EnvironmentFault.
 
-    With `by_start`, also raise ForeignFlow if a start would be refused: the ledger belongs to other clusters, or the
-    source had another alias.
+    With `by_start`, also raise ForeignFlow if a start would be refused because the ledger belongs to other clusters, or
+    because the source had another alias before.
     """
     flow = survey.flow
     try:
@@ -141,8 +142,8 @@ class _Look:
         )
 
     async def _evidence(self, lane: PlannedLane, ledger: LedgerEvidence) -> StartEvidence:
-        """Return the evidence about a lane that the target contains. Raises EnvironmentFault if the clusters do not
-        answer in time."""
+        """Search the target for evidence that decides where a lane without a history begins, and return the
+        evidence. Raises EnvironmentFault if the clusters do not answer in time."""
         source = PartitionId(lane.source_topic, lane.key.source_topic_id, lane.key.partition)
         target = PartitionId(lane.target_topic, lane.key.target_topic_id, lane.key.partition)
         backoff, fault = Backoff(), EnvironmentFault("no answer")

@@ -1,8 +1,8 @@
 """Finds everything that would keep a daemon from running, before the daemon starts. Nothing is altered.
 
-An unreachable cluster is accepted, because the daemon keeps trying to reach it. Other faults persist however often the
-daemon tries. A cluster refuses the connection, a permission is missing, two flows write into one topic, or the name of
-a flow belongs to other clusters.
+An unreachable cluster is accepted, because the daemon keeps trying to reach it. Other faults do not go away when the
+daemon tries again. Examples are: a cluster refuses the connection, a permission is missing, two flows write to the same
+topic, or a flow with the same name has copied between other clusters.
 """
 
 import asyncio
@@ -140,8 +140,8 @@ async def _check_collisions(
     """Return the result of discovery for each flow. Raises ConfigError if a new flow would write to a topic of another
     flow.
 
-    A flow that has copied before starts in spite of such a collision, and reports the affected topic. Otherwise, a
-    topic created in the meantime would keep a restarted daemon from copying all other topics.
+    In spite of such a collision, a flow that already has lanes starts, and reports the affected topic. Otherwise, one
+    topic that was created while the daemon was running would keep it from copying all other topics after a restart.
     """
     claims = Claims(flows)
     for name, known in ledgers.items():

@@ -161,7 +161,7 @@ async def _from_ledger(
 
 
 async def _reach(access: ClusterAccess, alias: Alias) -> ClusterStatus:
-    """Return the status of a cluster: its id, and whether it answers. This request is used where nothing else has to be
+    """Return the status of a cluster: its id, and whether it answers. This function is used if nothing else has to be
     read from the cluster."""
     admin = access.admin(alias)
     try:

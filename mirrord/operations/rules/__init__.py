@@ -1,1 +1,1 @@
-"""The pure decisions of one-off operations: which permissions a flow needs."""
+"""Decisions of one-off operations, made without I/O: which permissions a flow needs."""

@@ -1,7 +1,8 @@
 """The permissions that a flow needs on its two clusters, and the consequence of each missing one.
 
-`mirrord check` lists all of them. `mirrord start` refuses to begin if a permission is missing whose absence is an
-error. Both commands use only this table. The source is only read, unless the configuration says otherwise.
+`mirrord check` lists all permissions. Each has a severity: `mirrord start` fails if a permission with the severity
+"error" is missing. Both commands use only the permissions of this module. A flow only reads from its source, unless the
+configuration enables a feature that writes there.
 
 Operations are those of org.apache.kafka.common.acl.AclOperation. READ, WRITE, DELETE and ALTER imply DESCRIBE, and
 ALTER_CONFIGS implies DESCRIBE_CONFIGS. Implied operations are not listed separately. Requesting a producer id only
@@ -79,7 +80,8 @@ class Need(msgspec.Struct, frozen=True):
     right: Right
     missing: Severity
     """The consequence if the permission is missing. "error": a start fails. "warning": a task is not done, or a lane is
-    unprotected. "note": mirrord can report less."""
+    unprotected. "note": copying is not affected, but a report is incomplete, a minor task is not done, or an operator
+    command fails."""
     purpose: str
 
 
@@ -138,8 +140,8 @@ def needed_rights(
 def named_topics(flow: FlowConfig) -> set[str]:
     """Return the topics that the configuration of the flow lists by their full name.
 
-    Only these topics are certainly expected to exist. For all others, a hidden topic cannot be distinguished from a
-    missing topic.
+    These topics are expected to exist, so their permissions are needed even if mirrord does not see them. If any other
+    topic is not visible, mirrord cannot tell whether the topic does not exist or a permission is missing.
     """
     return {literal_prefix(pattern) for pattern in flow.topics if _is_literal(pattern)}
 
@@ -270,8 +272,8 @@ def _own_topics(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
 def _dead_letters(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
     """Yield the permissions for the dead-letter topic.
 
-    Unless `on_reject = "skip"` is set, only operator commands need these permissions. A command reports itself if they
-    are missing.
+    Unless `on_reject = "skip"` is set, only operator commands need these permissions. A command that lacks one of them
+    fails and says so.
     """
     name = dead_letter_topic(flow.name)
     by_policy = flow.on_reject == "skip"
@@ -290,7 +292,8 @@ def _dead_letters(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
 
 
 def _repairs(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
-    """Yield the permissions for the repair topic, which only an operator command needs."""
+    """Yield the permissions for the repair topic. Only `mirrord repair` needs them, to store records that an audit
+    found missing."""
     name, why = repair_topic(flow.name), "to store records that an audit found missing (mirrord repair)"
     if name not in target:
         yield from _topic(flow.target, name, ("CREATE", "note", why))
@@ -359,8 +362,8 @@ def _of_groups(flow: FlowConfig) -> Iterator[Need]:
 def _legacy(flow: FlowConfig, left: LeftByMm2 | None) -> Iterator[Need]:
     """Yield the permissions that are needed to take over from MirrorMaker 2.
 
-    A missing permission is not an error. It is not known whether MirrorMaker 2 was ever used, and partitions that it
-    did not copy need none of these permissions.
+    If one of them is missing, this is only a warning, because it is not known whether MirrorMaker 2 was ever used.
+    Partitions that it did not copy need none of these permissions.
     """
     if left is None or flow.from_mm2.takeover == "off":
         return

@@ -86,7 +86,8 @@ def headers_of(
 def understood(headers: LetterHeaders) -> Letter | None:
     """Parse the headers of a record in the dead-letter topic. Return None if mirrord did not write the record.
 
-    Only the last headers count, because the skipped record may itself have had headers with the same names.
+    The headers that mirrord added are always the last ones. Headers with the same names in front of them belong to the
+    skipped record itself.
     """
     returned = ""
     if headers and headers[-1][0] == _RETURNED:

@@ -41,10 +41,11 @@ from mirrord.replication.dead_letters.records import (
 
 PATIENCE_S = 30.0
 _OPEN_MS = 10_000
-"""The transaction timeout in milliseconds. By default, a broker looks for expired transactions every 10 s."""
+"""The transaction timeout in milliseconds. A shorter timeout would not help much, because by default a broker looks for
+expired transactions only every 10 s."""
 RECORD_BYTES = 100 << 20
-"""Largest batch that the topic accepts, in bytes. The broker config socket.request.max.bytes has the same default
-value."""
+"""Largest batch that the topic accepts, in bytes. By default, a broker does not accept larger requests anyway
+(`socket.request.max.bytes`)."""
 _NEVER_MS = str((1 << 63) - 1)
 SETTINGS = {
     "cleanup.policy": "delete",
@@ -55,8 +56,8 @@ SETTINGS = {
     "unclean.leader.election.enable": "false",
 }
 _TIMES = {"message.timestamp.before.max.ms": _NEVER_MS, "message.timestamp.after.max.ms": _NEVER_MS}
-"""Configs that let the topic accept any timestamp, because a record may have been skipped for a timestamp that is out
-of bounds. Brokers before 3.6 do not have these configs (KIP-937)."""
+"""Configs that let the topic accept any timestamp, because a record may have been skipped only because the target does
+not accept its timestamp. Brokers before 3.6 do not have these configs (KIP-937)."""
 _UNBOUNDED = 1 << 30
 
 
@@ -76,11 +77,11 @@ class Lying(NamedTuple):
     at: int
     """The offset of the first of these records in the dead-letter topic; -1 if the topic holds none of them."""
     offsets: tuple[int, ...] = ()
-    """Source offsets in the range whose records exist at the source and are in the dead-letter topic. Empty if the
-    source was not read."""
+    """After `park`: the offsets of the records that the source holds in the range. All of these records are in the
+    dead-letter topic now. Otherwise empty."""
     lacks: int = -1
-    """The first source offset in the range whose record is not in the dead-letter topic. -1 if no record is missing, or
-    if the source was not read."""
+    """Source offset of the first record in the range that is not in the dead-letter topic. -1 if no record is missing
+    from it, or if the source was not read."""
 
 
 class DeadLetters:
@@ -99,7 +100,7 @@ class DeadLetters:
         self._topic_id: TopicId = TopicId("")
         self._read_to = 0
         self._seen: set[LaneId] = set()
-        """Lanes that have records in the part of the topic that was read so far."""
+        """Lanes that have records in the part of the topic that has been read so far."""
         self._last: dict[LaneId, int] = {}
         """For each lane, the offset in the topic of the last record that was passed to `keep`."""
 
@@ -181,7 +182,7 @@ class DeadLetters:
         need not exist.
 
         If `compared` is set and some of the records are in the topic, the source is read as well, to find a record that
-        is missing in the topic. Raises NotParked when the source does not return the records.
+        is missing from the topic. Raises NotParked when the source does not return the records.
         """
         there = await self._there(place, end, -1) if await self._exists() else {}
         lacks = await self._lacks(place, end, there) if compared and there else -1
@@ -195,8 +196,8 @@ class DeadLetters:
             raise NotParked(f"{place.topic} was created again at {self._flow.source}, and its former records are gone")
 
     async def _lacks(self, place: LetterPlace, end: int, there: There) -> int:
-        """Return the first source offset from `place` to `end` (exclusive) whose record is not in `there`, or -1 if no
-        record is missing."""
+        """Return the offset of the first source record from `place` to `end` (exclusive) that is not parked, or -1 if
+        all are parked. `there` has the parked records of this range."""
         with _not_parked():
             async with open_logs(self._flow.source, self._source, [place.topic]) as source:
                 self._check(source, place)
@@ -289,8 +290,8 @@ class DeadLetters:
     async def _all(
         self, since: int, lane: LaneId | None = None, *, settled: bool = False
     ) -> AsyncGenerator[tuple[int, Letter, DecodedRecord]]:
-        """Yield the parked records and the receipts of all lanes in log order. If a lane is given, begin at the first
-        offset where a record of this lane is possible."""
+        """Yield the parked records and the receipts of all lanes in log order. If a lane is given, skip the first part
+        of the topic if it is known to contain no records of this lane."""
         async with open_logs(self._flow.target, self._target, [self.topic]) as logs:
             named = TopicPartition(self.topic, 0)
             start, stable = await (self._settled_bounds(logs, named) if settled else logs.bounds(named, committed=True))

@@ -48,8 +48,9 @@ class BatchRelocation:
         *,
         read_committed: bool,
     ) -> None:
-        """`copies` returns the indexes of the source batches that are themselves copies
-        (`mirrord.replication.host.origin_lookup`). None means that the source partition holds no copies."""
+        """`copies` receives a list of batch headers from the source, and returns the indexes of those batches that are
+        themselves copies (`mirrord.replication.host.origin_lookup`). None means that the source partition holds no
+        copies."""
         self._source = source
         self._target = target
         self._source_partition = source_partition
@@ -61,8 +62,8 @@ class BatchRelocation:
     async def run(
         self, record: LaneRecord, wanted: AskRebuild, compacts: Callable[[], Awaitable[bool | None]]
     ) -> RebuildAnswer:
-        """Return the source offsets of the lane's batches from the ordinal `wanted.first` on, or the reason why the
-        offsets cannot be determined.
+        """Return the source offsets of the lane's records with the ordinal `wanted.first` or a higher one. If they
+        cannot be determined, return the reason.
 
         `compacts` returns whether the target topic is compacted. Raises ReadFailed when the source log or the target
         log cannot be read at the moment.
@@ -87,10 +88,10 @@ class BatchRelocation:
         return RebuildAnswer(wanted.question, 0, tuple(own), located, compacts=may_be_cleaned)
 
     async def _standing(self, wanted: AskRebuild, own: list[OwnBatch]) -> tuple[bool, list[TargetBatch]]:
-        """Read the lane's batches from the target, and add the headers of all of them to `own`.
+        """Read the lane's batches from the target, and describe each of them in `own`.
 
-        Return whether the records at the target have the timestamps of the source. Also return the batches from the
-        ordinal `wanted.first` on.
+        Return two values: whether the records at the target have the timestamps of the source, and the contents of all
+        records with the ordinal `wanted.first` or a higher one.
         """
         standing: list[TargetBatch] = []
         timed, size = True, 0

@@ -181,8 +181,8 @@ def _decode(batch: ReadBatch) -> list[DecodedRecord]:
 
 
 class _Originals:
-    """A reader of source batches for ranges of offsets that mostly ascend. It keeps only the batches that the next
-    range may need."""
+    """Reads the source batches for one range of offsets after another. Most ranges begin after the previous one, so
+    only the batches that the next range may need are kept."""
 
     def __init__(self, source: Stretches, partition: PartitionId, end: int) -> None:
         self._source = source

@@ -41,8 +41,8 @@ last one is at its end."""
 _AT_ONCE = 4
 
 CopyFinder = Callable[[PartitionId, Sequence[HeaderTuple]], Awaitable[Collection[int]]]
-"""A function that returns the indexes of the source batches that are themselves copies. It raises ReadFailed when it
-cannot determine these batches at the moment."""
+"""A function that receives a source partition and a list of batch headers from it. It returns the indexes of those
+batches that are themselves copies. It raises ReadFailed when it cannot determine these batches at the moment."""
 
 
 class _Place:
@@ -86,8 +86,8 @@ class ExistingCopies:
         self._find_copies = find_copies
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._found: dict[LaneId, str] = {}
-        """For each lane with such copies, the line that describes them. Lanes ask repeatedly, and the logs of a lane
-        are not read again after a copy was found."""
+        """For each lane with such copies, the line that describes them. Lanes ask repeatedly, but the logs of a lane
+        are not read again once a copy has been found."""
 
     async def of(self, lane: LaneId, source: PartitionId, target: PartitionId) -> str:
         """Return a line that says why a lane without a history must not begin, or an empty string if it may begin.

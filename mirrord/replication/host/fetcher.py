@@ -4,8 +4,8 @@ Each broker has an idle and a hot connection, with a fetch session (KIP-227) and
 The idle connection fetches partitions without new records, with a long max wait. The hot connection fetches partitions
 that had records within the last second or were just added. Its max wait is short, because a partition that is added
 while a request is in flight has to wait for the response. Idle partitions are not in the hot session, because a broker
-examines the whole session for every request. Under load, both connections return data all the time. Remote records
-(`flow_control.remote_reads`) and oversized batches (`flow_control.oversized_fetch`) are fetched on other connections.
+examines the whole session for every request. Separate connections fetch records in the brokers' remote storage
+(`flow_control.remote_reads`), and partitions with oversized batches (`flow_control.oversized_fetch`).
 
 Lanes do not notice a lost connection, because the fetch requests are sent again. Broker errors are passed to the lanes.
 """
@@ -249,7 +249,7 @@ class FetchFeed:
             self._alone.pump(HOT_WAIT_MS)
 
     def came_round(self, channel: "Channel", *, brought: bool) -> None:
-        """Handle a response after its records were delivered. The partitions left in `channel` received none."""
+        """Handle a response after its records were delivered. Partitions still in `channel` received no records."""
         if channel is self._hot:
             self._hot_wait_ms = HOT_WAIT_MS if brought else min(2 * self._hot_wait_ms, LONGEST_HOT_WAIT_MS)
             now = self._loop.time()
@@ -312,7 +312,7 @@ class Channel:
         self.taps: dict[TopicAndPartition, PartitionFetch] = {}
         """The partitions of the request in flight, or of the next request."""
         self.heard = 0.0
-        """When the last response arrived that was not throttled."""
+        """Time of the last response that the broker did not throttle."""
         self.size = FetchSize()
         self._feed = feed
         self._source = feed.source
@@ -353,7 +353,8 @@ class Channel:
         return taps
 
     def ask(self, taps: set[PartitionFetch], wait_ms: int) -> bool:
-        """Fetch the channel's partitions and `taps` in one request. Return False without memory or a connection."""
+        """Fetch the channel's partitions and `taps` in one request. Return False if there is no memory for the
+        response or no connection yet."""
         connection = self.link.live
         if connection is None:
             self._source.budget.leave(self)
@@ -441,7 +442,7 @@ class Channel:
         self._feed.came_round(self, brought=brought)
 
     def _hand_out(self, response: FetchResponse, frame: Frame) -> bool:
-        """Deliver each lane its part of the response, and return whether the response contained any records."""
+        """Pass each lane its part of the response, and return whether the response contained any records."""
         if not self._session.answered(response):
             frame.release()
             return False

@@ -77,8 +77,8 @@ class HostedLane:
         self.touched = True  # whether the progress record may differ from the saved one
         self.journey = MoveTrace(lane.id) if assignment.former == "left" else None
         self.left: asyncio.Future[Parting] = asyncio.get_running_loop().create_future()
-        """Completed when this replicator no longer runs the lane. The result says whether the lane was drained
-        cleanly."""
+        """A future that completes when this replicator no longer runs the lane. The result says whether the lane was
+        drained cleanly."""
 
     @property
     def record(self) -> LaneRecord:

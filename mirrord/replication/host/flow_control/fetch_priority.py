@@ -25,7 +25,7 @@ class FetchPriority:
         self.is_near = False
 
     def note(self, log_start: int, position: int, end: int) -> None:
-        """Record the log start offset and the end of the source log, and the position of the lane."""
+        """Record the position of the lane, and the start and the end of the source log."""
         if log_start < 0 or end <= position:
             self._approach.points.clear()
             self._is_seen = self._is_reported = False  # no record can be lost; the supervisor repeats its report

@@ -25,7 +25,8 @@ fifth of the time is spent waiting."""
 _NEW_SHARE = 0.25
 """Weight of the newest response in the average transfer rate."""
 _LEAST_DRAIN = 0.1
-"""The transfer time of a response is taken as at least this share of the response's duration."""
+"""The transfer time of a response is estimated as the time since the request, minus the latency of the connection. The
+estimate is never smaller than this share of the time since the request."""
 
 
 class FetchSize:
@@ -87,11 +88,12 @@ class FetchRoom:
 
 
 def lane_bytes(tap: PartitionFetch, size: int, asking: int, *, is_far: bool) -> int:
-    """Return how many bytes a fetch request should ask for on behalf of this lane. The whole request has `size` bytes,
-    and `asking` lanes share it.
+    """Return how many bytes a fetch request should ask for on behalf of this lane. The whole request asks for `size`
+    bytes, and `asking` lanes share it.
 
-    A few lanes that are catching up must not fill the whole request. If the request is large enough, a lane gets about
-    Kafka's default batch limit (`message.max.bytes`) or more, because a broker cuts off a batch that does not fit.
+    A few lanes that are catching up must not use up the whole request. But if the request is large enough, each lane
+    gets at least the space for one batch of the default maximum size (`message.max.bytes` of Kafka). A broker would cut
+    off a batch that does not fit.
     """
     most = max(tap.lane_bytes, tap.far_batches * tap.batch_bytes) if is_far else tap.lane_bytes
     # If retention is about to delete the lane's records, the lane may use the whole request.

@@ -3,8 +3,9 @@
 A received frame (the response of a source broker) counts until the target has answered for the last batch in the frame.
 The Python objects for the batches count as well, and so do the bytes that fetches in flight may return.
 
-A caller that was refused is served before callers that ask later. Otherwise, a broker with partitions that catch up
-could keep the partitions of other brokers from making progress.
+The connections to the brokers ask for permission before they fetch. A connection that was refused gets its permission
+before those that ask later. Otherwise, a broker with partitions that catch up could keep the partitions of other
+brokers from making progress.
 """
 
 import asyncio
@@ -21,7 +22,8 @@ record."""
 class Rate:
     """A rate limit in bytes per second.
 
-    On average, the rate is exact. After a pause, the bytes of one second are allowed at once.
+    The limit applies to the average rate. After a pause, as many bytes as the limit allows in one second may be fetched
+    at once.
     """
 
     def __init__(self, bytes_per_s: int, now: Callable[[], float] = time.monotonic) -> None:
@@ -31,7 +33,7 @@ class Rate:
         self._at = now()
 
     def spend(self, size: int) -> None:
-        """Count bytes that were received. If they exceed what the rate allows now, later bytes have to wait longer."""
+        """Count received bytes. If they exceed what the limit allows now, the next fetch has to wait longer."""
         self._fill()
         self._left -= size
 
@@ -67,7 +69,7 @@ class MemoryBudget:
     @property
     def most_bytes(self) -> int:
         """Largest number of bytes that one request should ask for: the bytes that the rate allows in one second.
-        Without a rate, it is the whole memory limit."""
+        Without a rate limit, it is the whole memory limit."""
         return self.limit_bytes if self._rate is None else int(self._rate.bytes_per_s)
 
     def share(self, parts: int) -> None:

@@ -1,9 +1,9 @@
 """Fetches records that are in a broker's remote storage (tiered storage, KIP-405).
 
-A fetch that needs remote storage is answered when that storage has answered, or after a maximum wait. The maximum is
-the request's max wait before Kafka 3.8, and the broker's `remote.fetch.max.wait.ms` since then. Meanwhile every other
-partition in the request waits too. So a fetch from remote storage never includes other partitions. It has a long max
-wait, and uses connections that are only for remote storage.
+A fetch that needs remote storage is answered when that storage has answered, or after a maximum wait. Before Kafka 3.8,
+the maximum is the max wait of the request; in newer versions, it is the broker's `remote.fetch.max.wait.ms`. Every
+other partition in the request would wait as well. So a fetch from remote storage never includes other partitions. It
+has a long max wait, and uses connections that are only for remote storage.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ connection at a time, so this number of fetches can run in parallel."""
 SHARE = 2
 """A request for remote records asks for the usual number of bytes divided by this number."""
 LOOK_PATIENCE_S = 0.25
-"""Longest time in seconds that a fetch waits until the broker says where the local part of the log begins."""
+"""Longest time in seconds that a fetch waits for the broker to say where the local part of the log begins."""
 EMPTY_PAUSE_S = 0.1
 """Pause in seconds after an empty answer from remote storage."""
 UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION)
@@ -63,7 +63,7 @@ class LocalLogStarts:
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[PartitionFetch, asyncio.TimerHandle] = {}
         self._has_remote = False
-        """Whether any fetch so far needed remote storage."""
+        """Whether any fetch has needed remote storage so far."""
 
     def locate(self, tap: PartitionFetch, position: int) -> bool:
         """Set `tap.is_remote`, which says whether the record at `position` is in remote storage. Return False if the
@@ -88,8 +88,8 @@ class LocalLogStarts:
         return True
 
     def came_empty(self, tap: PartitionFetch) -> None:
-        """Ask again after a pause where the local log starts, because remote storage returned nothing within the max
-        wait."""
+        """Fetch again after a pause, and first ask again where the local log starts, because remote storage returned
+        nothing within the max wait."""
         tap.is_remote, tap.local_start = False, -1
         tap.timer = self._loop.call_later(EMPTY_PAUSE_S, self._place, tap)
 
@@ -97,8 +97,8 @@ class LocalLogStarts:
         """Ask the broker where the local logs of these partitions start, because their next records may be in remote
         storage.
 
-        Partitions that are known to be at the end of the log are not asked about, nor those that were asked about
-        recently. `empty` says that the partitions received no records.
+        The broker is not asked about partitions that are known to be at the end of the log, that are already fetched
+        from remote storage, or that it was asked about recently. `empty` says that the partitions received no records.
         """
         now = self._loop.time()
         for tap in [tap for tap in taps if now >= tap.look_after and not tap.is_at_end and not tap.is_remote]:
