@@ -11,9 +11,10 @@ from mirrord.model.runs import Runs
 def prune(state: FlowState, lane_id: LaneId, source_log_start: int, target_log_start: int) -> int:
     """Drop a lane's runs whose records are below the log starts of both clusters. Return the number of runs dropped.
 
-    Only whole runs are dropped, from the front, and packed runs only piece by piece; the last run stays. Holes and
-    truncations are dropped once everything that they refer to is gone. The ledger keeps its facts until it is trimmed.
-    Pruning takes effect with the next snapshot, from which other readers learn about it (`prune_like`).
+    Only whole runs are dropped, from the front, and packed runs only piece by piece; the last run stays. Holes,
+    displaced ordinals and truncations are dropped once everything that they refer to is gone. The ledger keeps its
+    facts until it is trimmed. Pruning takes effect with the next snapshot, from which other readers learn about it
+    (`prune_like`).
     """
     lane = state.lanes.get(lane_id)
     if lane is None or not lane.source_runs or not lane.target_runs:
@@ -60,6 +61,7 @@ def floor(lane: LaneState) -> int:
 def _forget_below_floor(lane: LaneState) -> None:
     lowest = floor(lane)
     lane.holes = tuple(hole for hole in lane.holes if hole.until > lowest)
+    lane.displaced = tuple(each for each in lane.displaced if each.last >= lowest)
     lane.truncations = tuple(cut for cut in lane.truncations if cut[0] > lowest)
     kept = [at for at, (ordinal, _) in enumerate(lane.epochs) if ordinal <= lowest]
     lane.epochs = lane.epochs[kept[-1] :] if kept else lane.epochs

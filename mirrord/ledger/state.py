@@ -12,6 +12,7 @@ from mirrord.ledger.facts.audit import RangeAudited, RangeRepaired
 from mirrord.ledger.facts.core import (
     CopyInherited,
     CopyNamed,
+    Displaced,
     Holder,
     HoleFound,
     LaneHalted,
@@ -142,6 +143,9 @@ class LaneState:
     there; -1 if there is none."""
     rewinds: tuple[tuple[int, Rewound], ...] = ()
     """Pairs of (grant, `Rewound`), oldest first."""
+    displaced: tuple[Displaced, ...] = ()
+    """Ordinals that the target log lacks (`mirrord.ledger.displaced`): ascending and without overlap. Those that an
+    older version found are not known."""
     retold: tuple[int, int] = (0, 0)
     """The number of a compaction, and the lowest ordinal at which a run was recorded since that compaction began."""
     opened_at: int = 0

@@ -126,14 +126,15 @@ EFFECTS: dict[type, str] = {
     core.SourceRun: (
         "The fact adds the runs to the source side of the offset map. Earlier runs that begin at or above the "
         "ordinal of an added run are dropped. The verdicts are added to the counts of verdicts. What was recorded "
-        "for reassigned ordinals is dropped as well: holes, leader epochs, and the proof by audits if it covers "
-        "one of these ordinals. A `truncated` verdict also drops the seeks, quarantine entries and repairs that "
-        "reach into the truncated offsets."
+        "for reassigned ordinals is dropped as well: holes, displaced ordinals, leader epochs, and the proof by "
+        "audits if it covers one of these ordinals. A `truncated` verdict also drops the seeks, quarantine entries "
+        "and repairs that reach into the truncated offsets."
     ),
     core.TargetRun: (
         "The fact adds the run to the target side of the offset map. Earlier runs that begin at or above "
         "`ordinal`, or at or above `offset`, are dropped, because the target log has gone back since they were "
-        "recorded. The proof by audits is dropped if it covers `ordinal`."
+        "recorded. Displaced ordinals at or above `ordinal` are dropped, and those in `displaced` are added. The proof "
+        "by audits is dropped if it covers `ordinal`."
     ),
     core.VerdictGiven: (
         "The fact adds the verdicts to the counts of verdicts. A newer verdict overrides an older one on the same "

@@ -15,7 +15,13 @@ LOOK_BACK_RECORDS = 10_000
 
 def begin(lane: Lane) -> Effects:
     """Read the log below the recorded offset before anything is copied again. If the log went back, the lane's records
-    need not be lost. Each call reads further back than the previous one."""
+    need not be lost. Each call reads further back than the previous one.
+
+    Where no batch of the lane is left to read, the runs show what was there. So the ledger must have them all first.
+    """
+    if lane.notes:
+        lane.trouble = "the ledger does not record yet where the last records are in the target log"
+        return lane.retry()
     if missing_ordinals.must_ask(lane):
         return missing_ordinals.ask_shared(lane)
     lane.log.look_back = LOOK_BACK_RECORDS if lane.log.look_back == 0 else lane.log.look_back * 8

@@ -7,7 +7,6 @@ from there on are lost. All other missing records are looked up by their keys
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 from msgspec.structs import replace
 
@@ -22,6 +21,7 @@ from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.source.declared_runs import ahead, rest
 from mirrord.replication.lane.state import Lane, WentBack
+from mirrord.replication.lane.target import displaced_ordinals
 from mirrord.replication.lane.target.evidence import is_plan_unrecorded, next_by_entry
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 from mirrord.replication.lane.target.superseded_records import (
@@ -92,7 +92,8 @@ def look_up_between(lane: Lane, found: Reading, log: Log) -> Effects:
 def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost: Sequence[tuple[int, int]]) -> Effects:
     if not missing:
         return []
-    lane.log.scan, lane.log.lost_ordinals, lane.stage = found, tuple(lost), Stage.MISSING
+    asked = tuple(part for each in missing for part in _by_epoch(lane, each))
+    lane.log.scan, lane.log.lost_ordinals, lane.stage = replace(found, missing=asked), tuple(lost), Stage.MISSING
     if trouble := too_many(missing):
         return halt(lane, "unexplained", trouble, lane.position, lane.position)
     went_back = 0 <= lane.log.shared < lane.resume_position.target_offset
@@ -100,7 +101,6 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
         # Gaps between the lane's batches may be the cleaner's, from the time when the topic was compacted.
         went_back = bool(lost) and all(each.first >= lost[0][0] for each in missing)
     keeps_all = log.compacts is False and went_back
-    asked = tuple(part for each in missing for part in _by_epoch(lane, each))
     return [AskSuperseded(ask(lane), asked, log.end, keeps_all)]
 
 
@@ -134,7 +134,7 @@ def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
         return [missing]
     first, known = missing.first, lane.resume_position.leader_epoch
     parts: list[Missing] = []
-    below = (*_displaced(lane, first), (lane.resume_position.ordinal, known))
+    below = (*displaced_ordinals.unrecorded(lane, first), (lane.resume_position.ordinal, known))
     for until, epoch in (*below, *lane.acknowledged, (missing.last + 1, known)):
         last = min(until - 1, missing.last)
         if last < first:
@@ -144,24 +144,7 @@ def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
         else:
             parts.append(replace(missing, first=first, last=last, leader_epoch=epoch))
         first = last + 1
-    return parts
-
-
-def _displaced(lane: Lane, first: int) -> Iterator[tuple[int, int]]:
-    """Yield the epochs (end, leader epoch) of the ordinals from this one on that were in the log before the resume
-    position was taken, but no longer then: later ordinals took their places, and newer records superseded theirs. Their
-    last leader epoch is not known, but it was an earlier one. A resume position that does not agree with the runs was
-    taken before these ordinals were displaced, and shows nothing."""
-    position, record = lane.resume_position, lane.record
-    if record is None or lane.notes or position.leader_epoch < 1:
-        return
-    if record.target_runs.offset_of(position.ordinal) != position.target_offset:
-        return
-    holes = [(hole.first, hole.last + 1) for hole in record.holes if not hole.is_open]
-    for (ordinal, offset, _), (behind, place, _) in pairwise(record.target_runs.between(first, position.ordinal - 1)):
-        for start, end in uncovered((ordinal + place - offset, behind), holes):
-            yield start, position.leader_epoch
-            yield end, position.leader_epoch - 1
+    return [piece for each in parts for piece in displaced_ordinals.as_recorded(lane, each)]
 
 
 def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
