@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from mirrord.ledger.facts.core import Verdict
 from mirrord.model.intervals import Interval, uncovered, within
 from mirrord.replication.lane.correlation import ask
-from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Stage
 from mirrord.replication.lane.signals import Effects, LaneRecord, ScanAnswer
@@ -28,7 +27,6 @@ from mirrord.replication.lane.target.superseded_records import (
     MOST_LAST,
     AskShared,
     AskSuperseded,
-    too_many,
 )
 
 NOT_ASKED, NOT_KNOWN = -2, -1
@@ -94,8 +92,6 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
         return []
     asked = tuple(part for each in missing for part in _by_epoch(lane, each))
     lane.log.scan, lane.log.lost_ordinals, lane.stage = replace(found, missing=asked), tuple(lost), Stage.MISSING
-    if trouble := too_many(missing):
-        return halt(lane, "unexplained", trouble, lane.position, lane.position)
     went_back = 0 <= lane.log.shared < lane.resume_position.target_offset
     if lane.log.shared == NOT_KNOWN:
         # Gaps between the lane's batches may be the cleaner's, from the time when the topic was compacted.
@@ -164,17 +160,17 @@ def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
 
 def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> list[Verdict]:
     """Return the source offsets of lost records that are not copied again, because the target has newer ones."""
-    kept = {ordinal for first, last in again for ordinal in range(first, last + 1)}
+    kept = [(first, last + 1) for first, last in again]
     verdicts: list[Verdict] = []
     for first, last in lane.log.lost_ordinals:
         for ordinal, offset, length in source_epochs.mapped(record, first, last):
-            for at in range(length):
-                if ordinal + at in kept:
-                    continue
-                if verdicts and verdicts[-1].end == offset + at:
-                    verdicts[-1] = replace(verdicts[-1], end=offset + at + 1)
+            piece = (ordinal, ordinal + length)
+            for begin, behind in uncovered(piece, within(piece, kept)):
+                start, end = offset + begin - ordinal, offset + behind - ordinal
+                if verdicts and verdicts[-1].end == start:
+                    verdicts[-1] = replace(verdicts[-1], end=end)
                 else:
-                    verdicts.append(Verdict(offset + at, offset + at + 1, "compacted"))
+                    verdicts.append(Verdict(start, end, "compacted"))
     return verdicts
 
 
