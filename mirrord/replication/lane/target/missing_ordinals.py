@@ -18,7 +18,7 @@ from mirrord.replication.lane.phases import Stage
 from mirrord.replication.lane.signals import Effects, LaneRecord, ScanAnswer
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.copied_pieces import mapped
-from mirrord.replication.lane.source.declared_runs import ahead, rest
+from mirrord.replication.lane.source.declared_runs import ahead, is_named_later, rest
 from mirrord.replication.lane.state import Lane, WentBack
 from mirrord.replication.lane.target import displaced_ordinals
 from mirrord.replication.lane.target.evidence import is_plan_unrecorded, next_by_entry
@@ -288,18 +288,23 @@ def _refused(lane: Lane, first: int) -> tuple[list[Interval], int]:
     if record is None or _copies_lost_records(record, known):
         return [], -1
     void = list(_void(record, first, known))
-    left = rest(record, known)
     found: list[Interval] = []
-    until, others = -1, False
-    runs, pieces = ahead(record, known)
-    for run, (_, former, length) in zip(runs, pieces[:-1], strict=False):
+    copied: list[Interval] = []
+    until = -1
+    for run, former, length in ahead(record, known) if void else ():
         parts = list(_ordinals_of(void, run.offset, length))
-        if parts and (others or sum(end - start for start, end in parts) < length):
+        if parts and sum(end - start for start, end in parts) < length:
             return [], -1
-        if parts:
-            found, until = [*found, *parts], former + length
-        others = others or not parts
-    return (found, until) if left is None or until >= left.until else ([], -1)
+        if not parts:
+            break  # nothing is in order yet, but no other record of these holes may follow
+        found, until = [*found, *parts], former + length
+        copied.append((run.offset, run.offset + length))
+    if not found:
+        return [], -1
+    rests = [part for _, offset, length in void for part in uncovered((offset, offset + length), copied)]
+    left = rest(record, known)
+    is_all = not is_named_later(record, known, until, rests) and (left is None or until >= left.until)
+    return (found, until) if is_all else ([], -1)
 
 
 def _void(record: LaneRecord, first: int, end: int) -> Iterator[tuple[int, int, int]]:

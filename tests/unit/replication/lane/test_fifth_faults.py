@@ -11,7 +11,8 @@ from mirrord.replication.lane.signals import DivergenceAnswer, FetchFrom, OwnBat
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.copied_pieces import HeldOffsets
 from mirrord.replication.lane.source.declared_runs import rest
-from mirrord.replication.lane.target import displaced_ordinals
+from mirrord.replication.lane.state import ResumePosition
+from mirrord.replication.lane.target import displaced_ordinals, missing_ordinals
 from mirrord.replication.lane.target.superseded_records import (
     AskShared,
     AskSuperseded,
@@ -190,6 +191,19 @@ def test_the_rest_of_an_old_plan_does_not_read_all_runs_up_to_a_later_hole(monke
     left = rest(play.record, 7)
     assert left is not None
     assert (left.runs, left.until) == ([Run(7, 7), Run(8, 5), Run(9, 8)], 9)
+    assert len(read) < 100
+
+
+@pytest.mark.parametrize("first", [4, COUNT])
+def test_what_a_log_has_lost_is_found_without_reading_all_runs(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
+    """The log goes back to a point before or after the first hole, and the resume position is between the two holes.
+    Before, each run up to the second hole was read, which took seconds for a large map."""
+    play, known = between_two_holes(), 10 + COUNT
+    play.lane.record, play.lane.resume_position = play.record, ResumePosition(known, known, 1)
+    read = read_runs(monkeypatch)
+    expected = [(4, 4), (6, known - 1)] if first == 4 else [(first, known - 1)]
+    assert [*missing_ordinals.lost_ordinals(play.lane, first)] == expected
+    assert missing_ordinals.copied_again_until(play.lane, first) == known
     assert len(read) < 100
 
 
