@@ -19,7 +19,7 @@ from mirrord.replication.lane.signals import Effects, LaneRecord, ScanAnswer
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.source.declared_runs import ahead, is_named_later, rest
-from mirrord.replication.lane.state import Lane, WentBack
+from mirrord.replication.lane.state import Forgotten, Lane, WentBack
 from mirrord.replication.lane.target import displaced_ordinals
 from mirrord.replication.lane.target.evidence import is_plan_unrecorded, next_by_entry
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
@@ -201,6 +201,7 @@ def forget(lane: Lane) -> None:
         lane.resume_position, lane.recorded_position = known.resume_position, known.recorded_position
         lane.acknowledged = known.acknowledged
     lane.log.went_back = None
+    lane.log.forgotten = lane.log.forgotten if lane.intents else None
     lane.log.shared, lane.log.scan, lane.log.lost_ordinals, lane.log.copied_again = NOT_ASKED, None, (), None
     _note_acknowledged(lane)
 
@@ -235,7 +236,32 @@ def note_lost(lane: Lane, ordinal: int) -> None:
 
 
 def other_records_from(lane: Lane, ordinal: int) -> None:
-    """Note that from this ordinal on, other records follow than those that were acknowledged."""
+    """Note that from this ordinal on, other records follow than those that were acknowledged. The fact that says so may
+    not take effect: `return_to_acknowledged`."""
+    if lane.log.forgotten is None:
+        lane.log.forgotten = Forgotten(lane.acknowledged, len(lane.record.rewinds) if lane.record is not None else 0)
+    _lower(lane, ordinal)
+
+
+def return_to_acknowledged(lane: Lane) -> None:
+    """Return to what was acknowledged, except for the ordinals that the ledger has assigned to other records since. The
+    outcome of all earlier appends is known now.
+
+    If the ledger does not know the source's epoch of these ordinals, nothing would show that the source has other
+    records instead, so they are not looked up.
+    """
+    known, record = lane.log.forgotten, lane.record
+    lane.log.forgotten = None
+    if known is None or record is None:
+        return
+    reached = lane.acknowledged[-1][0] if lane.acknowledged else 0
+    if source_epochs.recorded_at(record.epochs, reached) > source_epochs.UNKNOWN:
+        lane.acknowledged += tuple(each for each in known.acknowledged if each[0] > reached)
+    for _, rewound in record.rewinds[known.rewinds :]:
+        _lower(lane, rewound.first)
+
+
+def _lower(lane: Lane, ordinal: int) -> None:
     until = known_until(lane)
     kept = [each for each in lane.acknowledged if each[0] < ordinal]
     epoch = next(
