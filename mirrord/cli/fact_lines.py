@@ -176,7 +176,8 @@ def _describe_lane(fact: LaneFact) -> str:
         case SourceRun():
             return f"will write {_runs(fact)}{_verdicts(fact.verdicts)}{_epochs(fact)}{_regiven(fact)}{_rewound(fact)}"
         case TargetRun():
-            return f"ordinal {fact.ordinal} is at target offset {fact.offset} (leader epoch {fact.leader_epoch})"
+            place = f"ordinal {fact.ordinal} is at target offset {fact.offset} (leader epoch {fact.leader_epoch})"
+            return place + _displaced(fact)
         case VerdictGiven():
             return f"nothing to write{_verdicts(fact.verdicts)}{_note(fact.note)}"
         case HoleFound():
@@ -207,6 +208,11 @@ def _rewound(fact: SourceRun) -> str:
         return ""
     first, limit = fact.rewound.first, fact.rewound.ordinal
     return f"; ordinals from {first} on are reassigned, and older resume positions count up to {limit}"
+
+
+def _displaced(fact: TargetRun) -> str:
+    lacking = ", ".join(f"{each.first} to {each.last}" for each in fact.displaced)
+    return f"; the target log lacks ordinals {lacking}" if lacking else ""
 
 
 def _describe_named(fact: _Named, name: LaneName) -> str:

@@ -128,7 +128,8 @@ def _is_sound(fact: AnyFact) -> bool:
             runs = all(0 <= run.ordinal < _INT64 and 0 <= run.offset < _INT64 for run in fact.runs)
             return runs and _are_ranges(fact.verdicts)
         case TargetRun():
-            return 0 <= fact.ordinal < _INT64 and 0 <= fact.offset < _INT64
+            lacks = all(0 <= each.first <= each.last < fact.ordinal for each in fact.displaced)
+            return 0 <= fact.ordinal < _INT64 and 0 <= fact.offset < _INT64 and lacks
         case VerdictGiven():
             return _are_ranges(fact.verdicts)
         case CompactionBegan() | JobBegan() | JobRenewed() | JobEnded():

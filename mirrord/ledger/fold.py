@@ -24,6 +24,7 @@ If an entry is already in the ledger, as its writer and number show, a repetitio
 
 import msgspec
 
+from mirrord.ledger import displaced
 from mirrord.ledger.decided_verdicts import invalidated_decisions, void_no_longer, void_pieces
 from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
 from mirrord.ledger.facts.audit import AuditFact
@@ -412,6 +413,7 @@ def _change_lane(
             doubt(lane, fact.ordinal)
             # Runs above this offset under lower ordinals describe a log that has lost its end since then.
             lane.target_runs.add_ascending(fact.ordinal, fact.offset)
+            lane.displaced = displaced.after_run(lane.displaced, fact)
         case VerdictGiven():
             lane.verdicts.add(fact.verdicts)
         case HoleFound():
@@ -470,6 +472,7 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
             lane.rewinds = (*lane.rewinds, (fact.grant, fact.rewound))
         doubt(lane, lowest)
         lane.holes = tuple(kept_below(hole, lowest) for hole in lane.holes if hole.first < lowest)
+        lane.displaced = displaced.kept_below(lane.displaced, lowest)
         lane.truncations = tuple((min(ordinal, lowest), offset) for ordinal, offset in lane.truncations)
         # A truncation that is recorded again before anything was copied after it is the same truncation.
         known = {each for each in lane.truncations if each[0] == lowest}

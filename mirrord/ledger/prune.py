@@ -13,9 +13,9 @@ def prune(state: FlowState, lane_id: LaneId, source_log_start: int, target_log_s
     dropped runs.
 
     The oldest runs are dropped first. A run is never split, and packed runs are dropped only when their whole piece can
-    be dropped. The last run is always kept. Holes and truncations are dropped when all records to which they refer are
-    gone. The facts stay in the ledger until it is trimmed. Other processes drop the same runs when they read the next
-    snapshot (`prune_like`).
+    be dropped. The last run is always kept. Holes, displaced ordinals and truncations are dropped when all records to
+    which they refer are gone. The facts stay in the ledger until it is trimmed. Other processes drop the same runs when
+    they read the next snapshot (`prune_like`).
     """
     lane = state.lanes.get(lane_id)
     if lane is None or not lane.source_runs or not lane.target_runs:
@@ -67,6 +67,7 @@ def floor(lane: LaneState) -> int:
 def _forget_below_floor(lane: LaneState) -> None:
     lowest = floor(lane)
     lane.holes = tuple(hole for hole in lane.holes if hole.until > lowest)
+    lane.displaced = tuple(each for each in lane.displaced if each.last >= lowest)
     lane.truncations = tuple(cut for cut in lane.truncations if cut[0] > lowest)
     kept = [at for at, (ordinal, _) in enumerate(lane.epochs) if ordinal <= lowest]
     lane.epochs = lane.epochs[kept[-1] :] if kept else lane.epochs

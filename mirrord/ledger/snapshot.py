@@ -178,6 +178,7 @@ def _snapshot_lane(
         opened_at=lane.opened_at,
         repaired=lane.repaired,
         times=lane.times,
+        displaced=lane.displaced,
     )
 
 

@@ -119,6 +119,7 @@ def _restore_lane(lane: LaneSnapshot, read: StateTopicContents, memory: RunMemor
         retold=lane.retold,
         regiven=lane.regiven,
         rewinds=lane.rewinds,
+        displaced=lane.displaced,
         repaired=lane.repaired,
         times=lane.times,
         opened_at=lane.opened_at,

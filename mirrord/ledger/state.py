@@ -12,6 +12,7 @@ from mirrord.ledger.facts.audit import RangeAudited, RangeRepaired
 from mirrord.ledger.facts.core import (
     CopyInherited,
     CopyNamed,
+    Displaced,
     Holder,
     HoleFound,
     LaneHalted,
@@ -147,6 +148,10 @@ class LaneState:
     rewinds: tuple[tuple[int, Rewound], ...] = ()
     """The notes that ordinals of the lane were reassigned (`Rewound`), oldest first, each with the grant under which it
     was recorded."""
+    displaced: tuple[Displaced, ...] = ()
+    """The ordinals that the target log lacks because later ordinals have their target offsets
+    (`mirrord.ledger.displaced`). They are ascending and do not overlap. Displaced ordinals that an older version found
+    are not known."""
     retold: tuple[int, int] = (0, 0)
     """A pair of numbers. The first is the number of the latest compaction at the time when the lane last recorded a
     run. The second is the lowest ordinal at which the lane recorded a run since that compaction began."""

@@ -16,6 +16,7 @@ from mirrord.ledger.facts.audit import RangeAudited, RangeRepaired
 from mirrord.ledger.facts.core import (
     CopyInherited,
     CopyNamed,
+    Displaced,
     Holder,
     HoleFound,
     LaneHalted,
@@ -139,6 +140,7 @@ class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
     repaired: tuple[RangeRepaired, ...] = ()
     times: tuple[int, int] = (0, 0)
     rewinds: tuple[tuple[int, Rewound], ...] = ()
+    displaced: tuple[Displaced, ...] = ()
 
 
 class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):

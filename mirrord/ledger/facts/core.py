@@ -379,6 +379,23 @@ class SourceRun(Fact, frozen=True, tag="source_run"):
     """Set if these runs reassign ordinals, and a progress record with a higher resume position may exist."""
 
 
+class Displaced(msgspec.Struct, frozen=True, array_like=True):
+    """Ordinals that the target log lacks, and whose target offsets later ordinals have. An election removed their
+    records, or the target refused them.
+
+    They are not copied again as long as the log holds a newer record of the same key.
+    """
+
+    first: int
+    """First of these ordinals."""
+    last: int
+    """Last of these ordinals."""
+    above: int
+    """A record of the same key at or above this target offset is newer."""
+    leader_epoch: int
+    """A record of the same key that was appended in a higher leader epoch of the target is newer, wherever it is."""
+
+
 class TargetRun(Fact, frozen=True, tag="target_run"):
     """A run at the target: the record with the ordinal `ordinal` and the records after it are stored at consecutive
     target offsets, until the next run begins."""
@@ -391,6 +408,8 @@ class TargetRun(Fact, frozen=True, tag="target_run"):
     """Target offset of this ordinal."""
     leader_epoch: int
     """Leader epoch of the target partition when the record at this offset was acknowledged or read."""
+    displaced: tuple[Displaced, ...] = ()
+    """Ordinals before this run that the target log lacks, because records of this run are at their target offsets."""
 
 
 class VerdictGiven(Fact, frozen=True, tag="verdict_given"):

@@ -132,14 +132,15 @@ EFFECTS: dict[type, str] = {
     core.SourceRun: (
         "The fact adds the runs to the source side of the offset map, and the verdicts to the counts of verdicts. The "
         "state drops everything that was recorded earlier for ordinals at or above the lowest ordinal of the new runs: "
-        "runs, holes and leader epochs. If the lane's proven range (`RangeAudited`) ends above this ordinal, the "
-        "proven range is dropped. A `truncated` verdict also drops the seeks, quarantined ranges and repairs that "
-        "reach into the truncated offsets."
+        "runs, holes, displaced ordinals and leader epochs. If the lane's proven range (`RangeAudited`) ends above "
+        "this ordinal, the proven range is dropped. A `truncated` verdict also drops the seeks, quarantined ranges and "
+        "repairs that reach into the truncated offsets."
     ),
     core.TargetRun: (
         "The fact adds the run to the target side of the offset map. Earlier runs that begin at or above `ordinal`, or "
-        "at or above `offset`, are dropped. They describe records that the target log has lost. If the lane's proven "
-        "range (`RangeAudited`) ends above `ordinal`, it is dropped."
+        "at or above `offset`, are dropped. They describe records that the target log has lost. Displaced ordinals at "
+        "or above `ordinal` are dropped, and those in `displaced` are added. If the lane's proven range "
+        "(`RangeAudited`) ends above `ordinal`, it is dropped."
     ),
     core.VerdictGiven: (
         "The fact adds the verdicts to the counts of verdicts. A newer verdict overrides an older one on the same "

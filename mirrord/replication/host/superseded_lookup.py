@@ -10,6 +10,7 @@ from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset
 from mirrord.kafka.client.range_reader import ReadBatch, Stretches
 from mirrord.kafka.client.record_decoding import decode
+from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL, Header
 from mirrord.kafka.protocol.sequence import SEQUENCES
@@ -24,11 +25,13 @@ from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.source_epochs import UNKNOWN, is_of_later_epoch, mapped, truncations_within
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import (
+    MOST_RANGES,
     AskShared,
     AskSuperseded,
     SharedAnswer,
     SupersededAnswer,
     SupersededJudge,
+    in_parts,
 )
 
 NEAR = 10_000
@@ -68,9 +71,14 @@ class Lookups:
             hosted.record,
             self._shaping.changing(hosted.source.topic),
             read_committed=hosted.lane.read_committed,
+            is_open=lambda question: question in hosted.lane.questions,
         )
         failed = partial(SupersededAnswer, effect.question)
         self._begin(read_and_tell(hosted, effect.question, partial(search.run, effect), failed))
+
+
+def _is_open(_question: int) -> bool:
+    return True
 
 
 class SupersededLookup:
@@ -85,12 +93,14 @@ class SupersededLookup:
         changing: Callable[[DecodedRecord], DecodedRecord] | None,
         *,
         read_committed: bool,
+        is_open: Callable[[int], bool] = _is_open,
     ) -> None:
         """`asks` sends questions to the source (first) and to the target (second).
 
         With `read_committed`, the lane does not copy records of aborted transactions.
 
-        `changing` returns a record as the flow's policy changes it; it may raise PolicyFault.
+        `changing` returns a record as the flow's policy changes it; it may raise PolicyFault. `is_open` returns whether
+        the lane still waits for the answer to a question.
         """
         self._source, self._source_partition = source
         self._target, self._target_partition = target
@@ -98,19 +108,31 @@ class SupersededLookup:
         self._record = record
         self._changing = changing
         self._read_committed = read_committed
+        self._is_open = is_open
 
     async def run(self, asked: AskSuperseded) -> SupersededAnswer:
         """Return the missing records that have to be copied again. Raises ReadFailed when the source or the target
         cannot be read now."""
-        judge = SupersededJudge(asked)
-        try:
-            await self._expect(judge, asked.missing)
-            await self._see(judge, asked)
-        except PolicyFault as fault:
-            return SupersededAnswer(asked.question, 0, trouble=str(fault))
-        except ValueError as error:
-            return SupersededAnswer(asked.question, 0, trouble=f"records cannot be read: {error}")
-        return judge.answer()
+        again: list[tuple[int, int]] = []
+        until = -1
+        for part in in_parts(asked):
+            if not self._is_open(asked.question):
+                return SupersededAnswer(asked.question, ErrorCode.NETWORK_EXCEPTION)  # the lane ignores it
+            judge = SupersededJudge(part)
+            try:
+                await self._expect(judge, part.missing)
+                await self._see(judge, part)
+            except PolicyFault as fault:
+                return SupersededAnswer(asked.question, 0, trouble=str(fault))
+            except ValueError as error:
+                return SupersededAnswer(asked.question, 0, trouble=f"records cannot be read: {error}")
+            answer = judge.answer()
+            _extend(again, answer.again)
+            until = max(until, answer.until)
+            if len(again) > MOST_RANGES:
+                trouble = f"more than {MOST_RANGES:,} separate ranges of records would have to be copied again"
+                return SupersededAnswer(asked.question, 0, trouble=trouble)
+        return SupersededAnswer(asked.question, 0, tuple(again), until)
 
     async def _expect(self, judge: SupersededJudge, missing: Sequence[Missing]) -> None:
         end, begin = await bounds(self._source_asks, self._source_partition)
@@ -195,6 +217,14 @@ class SupersededLookup:
         async for batch in self._target.read(self._target_partition, max(start, stable), end):
             if not batch.header.attributes & (CONTROL | TRANSACTIONAL) and batch.header.base_offset >= stable:
                 yield batch
+
+
+def _extend(again: list[tuple[int, int]], more: Sequence[tuple[int, int]]) -> None:
+    """Add the ranges that the next part of a question has found. A range may have been divided between two parts."""
+    if again and more and again[-1][1] + 1 == more[0][0]:
+        again[-1] = (again[-1][0], more[0][1])
+        more = more[1:]
+    again += more
 
 
 def _never_copied(judge: SupersededJudge, wanted: dict[int, list[tuple[Missing, int]]], header: Header) -> None:

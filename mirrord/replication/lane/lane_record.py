@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from mirrord.ledger.facts.core import HoleFound, LaneHalted, Rewound, TakeoverChecked, Verdict
+from mirrord.ledger.facts.core import Displaced, HoleFound, LaneHalted, Rewound, TakeoverChecked, Verdict
 from mirrord.ledger.quarantine import Quarantine
 from mirrord.ledger.seeks import Seeks
 from mirrord.model.runs import Runs
@@ -36,6 +36,8 @@ class LaneRecord(Protocol):
     def regiven(self) -> int: ...
     @property
     def rewinds(self) -> Sequence[tuple[int, Rewound]]: ...
+    @property
+    def displaced(self) -> tuple[Displaced, ...]: ...
     @property
     def halted(self) -> LaneHalted | None: ...
     @property

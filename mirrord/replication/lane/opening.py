@@ -42,7 +42,7 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.source.epoch_cache import EpochCache
 from mirrord.replication.lane.state import Lane
-from mirrord.replication.lane.target import in_doubt, position_rewind
+from mirrord.replication.lane.target import in_doubt, missing_ordinals, position_rewind
 from mirrord.replication.lane.transitions import Reopen, Resume
 
 
@@ -182,6 +182,7 @@ def grant_bound(lane: Lane, now: float, answer: Bound) -> Effects:
             rebuilding.map_recorded(lane)
         is_first, lane.grant = lane.grant == 0, record.grant
         effects = _learn_since_start(lane, record) if is_first else []
+        missing_ordinals.return_to_acknowledged(lane)
         lane.comparison.rebuild_in_doubt = False
         lane.producer_id, lane.producer_epoch = record.producer_id, record.producer_epoch
         lane.takeover.opened_here = record.grant == 1 and len(answer.bound) > 1 and answer.bound[0] and not lane.sent

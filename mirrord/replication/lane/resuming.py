@@ -192,7 +192,8 @@ def decide(lane: Lane) -> Effects:
     facts: tuple[LaneFact, ...] = ()
     if ordinal > lane.resume_position.ordinal and lane.record is not None:
         start = lane.resume_position
-        facts = target_scan.placed(lane, lane.record.target_runs.copy(), start.ordinal, start.target_offset)
+        appended = (start.ordinal, start.target_offset, ordinal - start.ordinal)
+        facts = target_scan.placed(lane, lane.record.target_runs.copy(), *appended)
     if resume_point.must_wait_to_void(lane, ordinal):
         return resume_point.wait_to_mend(lane)
     return note(lane, facts) + resume_point.resume_at(lane, ordinal)

@@ -142,6 +142,14 @@ class WentBack:
     append is unknown, the `rewinds` show whether the ledger contains it."""
 
 
+class Forgotten(msgspec.Struct, frozen=True):
+    """What was acknowledged before ordinals were assigned to other records, until the ledger has that."""
+
+    acknowledged: tuple[tuple[int, int], ...]
+    rewinds: int
+    """Number of `rewinds` in the ledger at that time."""
+
+
 @dataclass(slots=True)
 class TargetLog:
     """What a resume has found out about the target log."""
@@ -177,6 +185,8 @@ class TargetLog:
     copied_again_until: int = 0
     went_back: WentBack | None = None
     """Set while the ledger does not record yet what is copied again after the log went back."""
+    forgotten: Forgotten | None = None
+    """Set while the ledger may not have the facts because of which `acknowledged` was lowered."""
     look_back: int = 0
     """Number of offsets below the target's end in which the lane searches for the last of its own batches."""
 

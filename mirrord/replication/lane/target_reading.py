@@ -23,7 +23,7 @@ from mirrord.replication.lane.signals import (
     ScanAnswer,
 )
 from mirrord.replication.lane.state import Lane, ResumePosition
-from mirrord.replication.lane.target import look_back, missing_ordinals, target_scan
+from mirrord.replication.lane.target import displaced_ordinals, look_back, missing_ordinals, target_scan
 from mirrord.replication.lane.target.evidence import next_by_entry, went_back
 from mirrord.replication.lane.target.scan_result import Log, Reading
 from mirrord.replication.lane.target.superseded_records import SharedAnswer, SupersededAnswer
@@ -89,7 +89,9 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
     if missing_ordinals.must_ask(lane) or (answer.start > lane.log.log_start and is_late and lane.log.shared < 0):
         return look_back.begin(lane)
     if lane.log.shared >= 0 or (lane.log.cleaned and not own):
-        found = target_scan.walk(lane, own, target_scan.ordinal_before(lane, max(answer.start, lane.log.shared)), log)
+        first = target_scan.ordinal_before(lane, max(answer.start, lane.log.shared))
+        found = target_scan.walk(lane, own, first, log)
+        found = replace(found, missing=(*displaced_ordinals.below(lane, first), *found.missing))
     elif not own:
         # If no record of the lane is left to read, the runs show which ordinal was at the end of the log, or at the
         # first record of another writer.
@@ -173,7 +175,8 @@ def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Eff
     holes = sorted([*found.holes, *(each for each in answer.again if each[0] < found.next_ordinal)])
     again = tuple(each for each in answer.again if each[0] >= found.next_ordinal)
     ordinal = max(found.next_ordinal, answer.until)
-    found = replace(found, holes=tuple(holes), missing=(), next_ordinal=ordinal)
+    facts = displaced_ordinals.recorded(lane, found, answer.again)
+    found = replace(found, holes=tuple(holes), facts=facts, missing=(), next_ordinal=ordinal)
     lane.log.scan = None
     if lane.comparison.differs is not None:
         return rebuilding.verified(lane, found)

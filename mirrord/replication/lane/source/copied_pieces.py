@@ -115,6 +115,15 @@ def ordinal_of(record: LaneRecord, first: int, end: int, offset: int) -> int | N
     return None
 
 
+def maps_to(record: LaneRecord, first: int, end: int, offset: int, behind: int) -> bool:
+    """Return whether any of the ordinals [first, end) maps to one of the source offsets [offset, behind) that the
+    source has not lost."""
+    found = (
+        _last(record.source_runs, *each[:2], min(each.limit, behind)) for each in ascending_parts(record, first, end)
+    )
+    return any(each is not None and each[0] >= offset for each in found)
+
+
 def _last(runs: Runs, first: int, end: int, limit: int) -> tuple[int, int] | None:
     """Return the last of the ordinals [first, end) that maps to a source offset below `limit`, as (offset, ordinal).
     The source offsets of these ordinals must ascend."""

@@ -19,7 +19,13 @@ from mirrord.model.runs import Run
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.second_path import NOT_YET, Decided
 from mirrord.replication.lane.signals import LaneRecord
-from mirrord.replication.lane.source.copied_pieces import AscendingPart, HeldOffsets, ascending_parts, mapped
+from mirrord.replication.lane.source.copied_pieces import (
+    AscendingPart,
+    HeldOffsets,
+    ascending_parts,
+    mapped,
+    maps_to,
+)
 
 Pieces = list[tuple[int, int, int]]
 """Triples (ordinal, former ordinal, length) of consecutive records that get other ordinals."""
@@ -121,15 +127,22 @@ def _lost_from(record: LaneRecord, ordinal: int) -> int:
     return min((start for beyond, start in record.truncations if ordinal < beyond), default=NEVER)
 
 
-def ahead(record: LaneRecord, ordinal: int) -> tuple[list[Run], Pieces]:
-    """Return the records that the ledger's runs name from an ordinal on, up to the ordinal after which the runs are in
-    order. Return nothing if the runs are in order from this ordinal on.
+def ahead(record: LaneRecord, ordinal: int) -> Iterator[tuple[Run, int, int]]:
+    """Yield the records that the ledger's runs name from an ordinal on, up to the ordinal after which the runs are in
+    order. Yield nothing if the runs are in order from this ordinal on.
 
-    The records are returned both as runs and as pieces. Each record occurs once, and records that the target already
-    holds are omitted.
+    Each item is (run, former ordinal, length). Each record occurs once, and records that the target already holds are
+    omitted.
     """
-    parts = list(_Parts(record, ordinal, -1, HeldOffsets(record, ordinal)))
-    return [run for run, _, _ in parts], [(run.ordinal, former, length) for run, former, length in parts]
+    yield from _Parts(record, ordinal, -1, HeldOffsets(record, ordinal))
+
+
+def is_named_later(record: LaneRecord, ordinal: int, later: int, offsets: Sequence[Interval]) -> bool:
+    """Return whether `ahead` yields any of these source offsets at or above the ordinal `later`, and not already below
+    it."""
+    held = HeldOffsets(record, ordinal)
+    lacking = [part for each in offsets for part in uncovered(each, held.within(*each))]
+    return any(maps_to(record, later, _in_order_from(record), *each) for each in lacking)
 
 
 class _Parts:

@@ -15,7 +15,14 @@ LOOK_BACK_RECORDS = 10_000
 
 def begin(lane: Lane) -> Effects:
     """Read the target log below the recorded offset, before any record is copied again. Even if the log went back, the
-    lane's records may still be in it. Each call reads further back than the previous one."""
+    lane's records may still be in it. Each call reads further back than the previous one.
+
+    If no batch of the lane is left to read, the target runs show what was in the log. Therefore, the ledger must first
+    contain all of these runs.
+    """
+    if lane.notes:
+        lane.trouble = "the ledger does not record yet where the last records are in the target log"
+        return lane.retry()
     if missing_ordinals.must_ask(lane):
         return missing_ordinals.ask_shared(lane)
     lane.log.look_back = LOOK_BACK_RECORDS if lane.log.look_back == 0 else lane.log.look_back * 8

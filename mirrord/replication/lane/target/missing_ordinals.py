@@ -8,28 +8,26 @@ by their keys (`mirrord.replication.lane.target.superseded_records`).
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 from msgspec.structs import replace
 
 from mirrord.ledger.facts.core import Verdict
 from mirrord.model.intervals import Interval, uncovered, within
 from mirrord.replication.lane.correlation import ask
-from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Stage
 from mirrord.replication.lane.signals import Effects, LaneRecord, ScanAnswer
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.copied_pieces import mapped
-from mirrord.replication.lane.source.declared_runs import ahead, rest
-from mirrord.replication.lane.state import Lane, WentBack
+from mirrord.replication.lane.source.declared_runs import ahead, is_named_later, rest
+from mirrord.replication.lane.state import Forgotten, Lane, WentBack
+from mirrord.replication.lane.target import displaced_ordinals
 from mirrord.replication.lane.target.evidence import is_plan_unrecorded, next_by_entry
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 from mirrord.replication.lane.target.superseded_records import (
     MOST_LAST,
     AskShared,
     AskSuperseded,
-    too_many,
 )
 
 NOT_ASKED, NOT_KNOWN = -2, -1
@@ -94,15 +92,13 @@ def look_up_between(lane: Lane, found: Reading, log: Log) -> Effects:
 def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost: Sequence[tuple[int, int]]) -> Effects:
     if not missing:
         return []
-    lane.log.scan, lane.log.lost_ordinals, lane.stage = found, tuple(lost), Stage.MISSING
-    if trouble := too_many(missing):
-        return halt(lane, "unexplained", trouble, lane.position, lane.position)
+    asked = tuple(part for each in missing for part in _by_epoch(lane, each))
+    lane.log.scan, lane.log.lost_ordinals, lane.stage = replace(found, missing=asked), tuple(lost), Stage.MISSING
     went_back = 0 <= lane.log.shared < lane.resume_position.target_offset
     if lane.log.shared == NOT_KNOWN:
         # Gaps between the lane's batches may be the cleaner's, from the time when the topic was compacted.
         went_back = bool(lost) and all(each.first >= lost[0][0] for each in missing)
     keeps_all = log.compacts is False and went_back
-    asked = tuple(part for each in missing for part in _by_epoch(lane, each))
     return [AskSuperseded(ask(lane), asked, log.end, keeps_all)]
 
 
@@ -138,7 +134,7 @@ def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
         return [missing]
     first, known = missing.first, lane.resume_position.leader_epoch
     parts: list[Missing] = []
-    below = (*_displaced(lane, first), (lane.resume_position.ordinal, known))
+    below = (*displaced_ordinals.unrecorded(lane, first), (lane.resume_position.ordinal, known))
     for until, epoch in (*below, *lane.acknowledged, (missing.last + 1, known)):
         last = min(until - 1, missing.last)
         if last < first:
@@ -148,28 +144,7 @@ def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
         else:
             parts.append(replace(missing, first=first, last=last, leader_epoch=epoch))
         first = last + 1
-    return parts
-
-
-def _displaced(lane: Lane, first: int) -> Iterator[tuple[int, int]]:
-    """Yield pairs (end, leader epoch) for the ordinals from `first` up to the resume position. The ordinals below `end`
-    were last in the log in that leader epoch.
-
-    Some ordinals were displaced before the resume position was recorded: the log lost their records, newer records
-    superseded them, and later ordinals took their target offsets. The last leader epoch of such ordinals is not known,
-    but it is lower than that of the resume position. If the resume position does not agree with the target runs, it was
-    recorded before the displacement. In that case, nothing is yielded.
-    """
-    position, record = lane.resume_position, lane.record
-    if record is None or lane.notes or position.leader_epoch < 1:
-        return
-    if record.target_runs.offset_of(position.ordinal) != position.target_offset:
-        return
-    holes = [(hole.first, hole.last + 1) for hole in record.holes if not hole.is_open]
-    for (ordinal, offset, _), (behind, place, _) in pairwise(record.target_runs.between(first, position.ordinal - 1)):
-        for start, end in uncovered((ordinal + place - offset, behind), holes):
-            yield start, position.leader_epoch
-            yield end, position.leader_epoch - 1
+    return [piece for each in parts for piece in displaced_ordinals.as_recorded(lane, each)]
 
 
 def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
@@ -193,17 +168,17 @@ def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
 def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> list[Verdict]:
     """Return verdicts on the source offsets of lost records that are not copied again, because the target has newer
     records of the same keys. `again` are the ordinals (first, last) that are copied again."""
-    kept = {ordinal for first, last in again for ordinal in range(first, last + 1)}
+    kept = [(first, last + 1) for first, last in again]
     verdicts: list[Verdict] = []
     for first, last in lane.log.lost_ordinals:
         for ordinal, offset, length in source_epochs.mapped(record, first, last):
-            for at in range(length):
-                if ordinal + at in kept:
-                    continue
-                if verdicts and verdicts[-1].end == offset + at:
-                    verdicts[-1] = replace(verdicts[-1], end=offset + at + 1)
+            piece = (ordinal, ordinal + length)
+            for begin, behind in uncovered(piece, within(piece, kept)):
+                start, end = offset + begin - ordinal, offset + behind - ordinal
+                if verdicts and verdicts[-1].end == start:
+                    verdicts[-1] = replace(verdicts[-1], end=end)
                 else:
-                    verdicts.append(Verdict(offset + at, offset + at + 1, "compacted"))
+                    verdicts.append(Verdict(start, end, "compacted"))
     return verdicts
 
 
@@ -239,6 +214,7 @@ def forget(lane: Lane) -> None:
         lane.resume_position, lane.recorded_position = known.resume_position, known.recorded_position
         lane.acknowledged = known.acknowledged
     lane.log.went_back = None
+    lane.log.forgotten = lane.log.forgotten if lane.intents else None
     lane.log.shared, lane.log.scan, lane.log.lost_ordinals, lane.log.copied_again = NOT_ASKED, None, (), None
     _note_acknowledged(lane)
 
@@ -274,7 +250,32 @@ def note_lost(lane: Lane, ordinal: int) -> None:
 
 
 def other_records_from(lane: Lane, ordinal: int) -> None:
-    """Note that from this ordinal on, other records follow than those that were acknowledged."""
+    """Note that from this ordinal on, other records follow than those that were acknowledged. The fact that says so may
+    not take effect: `return_to_acknowledged`."""
+    if lane.log.forgotten is None:
+        lane.log.forgotten = Forgotten(lane.acknowledged, len(lane.record.rewinds) if lane.record is not None else 0)
+    _lower(lane, ordinal)
+
+
+def return_to_acknowledged(lane: Lane) -> None:
+    """Return to what was acknowledged, except for the ordinals that the ledger has assigned to other records since. The
+    outcome of all earlier appends is known now.
+
+    If the ledger does not know the source's epoch of these ordinals, nothing would show that the source has other
+    records instead, so they are not looked up.
+    """
+    known, record = lane.log.forgotten, lane.record
+    lane.log.forgotten = None
+    if known is None or record is None:
+        return
+    reached = lane.acknowledged[-1][0] if lane.acknowledged else 0
+    if source_epochs.recorded_at(record.epochs, reached) > source_epochs.UNKNOWN:
+        lane.acknowledged += tuple(each for each in known.acknowledged if each[0] > reached)
+    for _, rewound in record.rewinds[known.rewinds :]:
+        _lower(lane, rewound.first)
+
+
+def _lower(lane: Lane, ordinal: int) -> None:
     until = known_until(lane)
     kept = [each for each in lane.acknowledged if each[0] < ordinal]
     epoch = next(
@@ -339,18 +340,23 @@ def _refused(lane: Lane, first: int) -> tuple[list[Interval], int]:
     if record is None or _copies_lost_records(record, known):
         return [], -1
     void = list(_void(record, first, known))
-    left = rest(record, known)
     found: list[Interval] = []
-    until, others = -1, False
-    runs, pieces = ahead(record, known)
-    for run, (_, former, length) in zip(runs, pieces[:-1], strict=False):
+    copied: list[Interval] = []
+    until = -1
+    for run, former, length in ahead(record, known) if void else ():
         parts = list(_ordinals_of(void, run.offset, length))
-        if parts and (others or sum(end - start for start, end in parts) < length):
+        if parts and sum(end - start for start, end in parts) < length:
             return [], -1
-        if parts:
-            found, until = [*found, *parts], former + length
-        others = others or not parts
-    return (found, until) if left is None or until >= left.until else ([], -1)
+        if not parts:
+            break  # nothing is in order yet, but no other record of these holes may follow
+        found, until = [*found, *parts], former + length
+        copied.append((run.offset, run.offset + length))
+    if not found:
+        return [], -1
+    rests = [part for _, offset, length in void for part in uncovered((offset, offset + length), copied)]
+    left = rest(record, known)
+    is_all = not is_named_later(record, known, until, rests) and (left is None or until >= left.until)
+    return (found, until) if is_all else ([], -1)
 
 
 def _void(record: LaneRecord, first: int, end: int) -> Iterator[tuple[int, int, int]]:

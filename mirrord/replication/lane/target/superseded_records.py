@@ -11,18 +11,22 @@ key follows; it may be appended again, because that changes the value of no key.
 batches may never have been appended; for these, the record with the later timestamp is the newer one.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from mirrord.kafka.protocol.sequence import nearest
 from mirrord.model.intervals import ranges
 from mirrord.replication.lane.target.scan_result import Missing
 
-MOST_MISSING = 500_000
-"""Largest number of missing records that are looked up by their keys. Each record takes about 200 bytes of memory."""
+MOST_AT_ONCE = 500_000
+"""Largest number of records that are looked up by their keys at once. Each record takes about 200 bytes of memory. For
+more records, the target log is read once for each such number."""
 MOST_LAST = 100_000
 """Largest number of records of the kind `last` that are looked up by their keys. They may never have been appended."""
+MOST_RANGES = 250_000
+"""Largest number of separate ranges that are copied again. One ledger entry contains all of them."""
 
 
 class AskSuperseded(msgspec.Struct, frozen=True):
@@ -143,11 +147,19 @@ class SupersededJudge:
         return SupersededAnswer(self._asked.question, 0, tuple(again), until)
 
 
-def too_many(missing: Sequence[Missing]) -> str:
-    """Return why this number of records cannot be looked up, or an empty string."""
-    count = sum(each.last - each.first + 1 for each in missing)
-    if count <= MOST_MISSING:
-        return ""
-    return (
-        f"{count:,} records are missing from the compacted copy, and at most {MOST_MISSING:,} can be looked up by key"
-    )
+def in_parts(asked: AskSuperseded) -> Iterator[AskSuperseded]:
+    """Divide a question into questions about a limited number of records each. Records of the kind `last` stay
+    together."""
+    part: list[Missing] = []
+    room = MOST_AT_ONCE
+    for missing in asked.missing:
+        first = missing.first
+        while first <= missing.last:
+            last = missing.last if missing.kind == "last" else min(missing.last, first + room - 1)
+            part.append(replace(missing, first=first, last=last))
+            first, room = last + 1, room - (last - first + 1)
+            if room <= 0:
+                yield replace(asked, missing=tuple(part))
+                part, room = [], MOST_AT_ONCE
+    if part:
+        yield replace(asked, missing=tuple(part))

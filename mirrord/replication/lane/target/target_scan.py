@@ -54,11 +54,14 @@ def placed(lane: Lane, runs: Runs, ordinal: int, target_offset: int, count: int 
     """Add to `runs` that `count` consecutive ordinals are at consecutive target offsets. The first of these ordinals is
     `ordinal`, and its target offset is `target_offset`.
 
-    Return the fact that records this mapping, or an empty tuple if the runs already contain it.
+    Return the fact that records this mapping, or an empty tuple if the ledger already has it.
     """
     inside = runs.beginning_in(ordinal + 1, ordinal + count - 1)
-    if runs.offset_of(ordinal) == target_offset and all(
-        run.offset - run.ordinal == target_offset - ordinal for run in inside
+    displaced = lane.record.displaced if lane.record is not None else ()
+    if (
+        runs.offset_of(ordinal) == target_offset
+        and all(run.offset - run.ordinal == target_offset - ordinal for run in inside)
+        and not any(each.first < ordinal + count and ordinal <= each.last for each in displaced)
     ):
         return ()
     runs.add(ordinal, target_offset)
@@ -151,7 +154,22 @@ def ordinal_before(lane: Lane, target_offset: int) -> int:
         return min(runs.at(0).ordinal if len(runs) else 0, lane.resume_position.ordinal)
     ordinal = runs.at(at).ordinal + target_offset - runs.at(at).offset
     following = runs.at(at + 1).ordinal if at + 1 < len(runs) else ordinal
-    return min(_after_hole(lane, min(ordinal, following)), lane.resume_position.ordinal)
+    return min(_before_displaced(lane, _after_hole(lane, min(ordinal, following))), lane.resume_position.ordinal)
+
+
+def _before_displaced(lane: Lane, ordinal: int) -> int:
+    """Return the ordinal, or the first displaced one if those before it are displaced. Runs count consecutive offsets,
+    but offsets of displaced ordinals belong to other records."""
+    if lane.record is None or not lane.record.displaced:
+        return ordinal
+    holes = [hole for hole in lane.record.holes if not hole.is_open]
+    parts = [part for each in lane.record.displaced for part in but_not_void(holes, each.first, each.last)]
+    found = at = ordinal
+    for first, last in sorted([*parts, *((hole.first, hole.last) for hole in holes)], reverse=True):
+        if first < at <= last + 1:
+            at = first
+            found = first if (first, last) in parts else found
+    return found
 
 
 def _after_hole(lane: Lane, ordinal: int) -> int:

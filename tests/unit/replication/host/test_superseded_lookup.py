@@ -1,6 +1,6 @@
 """The lookup of records that a compacted target lacks: records that a lane never copies were never appended."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 
 import pytest
@@ -14,6 +14,7 @@ from mirrord.model.names import TopicId
 from mirrord.model.runs import Run
 from mirrord.replication.host import superseded_lookup
 from mirrord.replication.host.superseded_lookup import SupersededLookup
+from mirrord.replication.lane.target import superseded_records
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded
 from tests.fixtures.fake_pipe import as_any
@@ -88,3 +89,46 @@ async def test_nothing_after_a_record_that_a_lane_never_copies_was_appended(
     missing = Missing("last", 0, 5, 0, has_room=True)
     answer = await lookup.run(AskSuperseded(1, (missing,), 12))
     assert (answer.error, answer.trouble, answer.until) == (0, "", until)
+
+
+def lookup(**options: Callable[[int], bool]) -> SupersededLookup:
+    """The source has keys a to h at offsets 0 to 7, the target a newer record of c, e and h, from a later epoch."""
+    source, target = FakeLog([written(0, "abcdefgh")], 8, 8), FakeLog([written(3, "che")], 6, 6)
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),)))
+    sides = (as_any(source), PARTITION), (as_any(target), PARTITION)
+    asks = (as_any(source), as_any(target))
+    return SupersededLookup(*sides, asks, play.record, None, read_committed=True, **options)
+
+
+LOST = AskSuperseded(1, (Missing("lost", 0, 7, 9, has_room=False, leader_epoch=1),), 6)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("at_once", [1, 2, 3, 4, 100])
+async def test_many_records_are_looked_up_in_several_parts(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(superseded_records, "MOST_AT_ONCE", at_once)
+    assert (await lookup().run(LOST)).again == ((0, 1), (3, 3), (5, 6))
+
+
+@pytest.mark.asyncio
+async def test_more_ranges_than_one_entry_of_the_ledger_can_contain_are_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(superseded_lookup, "MOST_RANGES", 2)
+    answer = await lookup().run(LOST)
+    assert (answer.again, answer.trouble) == (
+        (),
+        "more than 2 separate ranges of records would have to be copied again",
+    )
+
+
+@pytest.mark.asyncio
+async def test_a_lookup_that_the_lane_no_longer_waits_for_ends_after_the_current_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its answer must not say that the other records are superseded."""
+    monkeypatch.setattr(superseded_records, "MOST_AT_ONCE", 3)
+    open_for = iter((True, True, False))
+    answer = await lookup(is_open=lambda _: next(open_for)).run(LOST)
+    assert (answer.error, answer.again) == (13, ())

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.rules.error_policy import FETCHED, PRODUCED, Fetched, Produced
 from mirrord.ledger.facts.core import (
+    Displaced,
     HoleFound,
     LaneHalted,
     LaneOpened,
@@ -74,6 +75,7 @@ class Record:
     target_runs: Runs = field(default_factory=Runs)
     regiven: int = -1
     rewinds: tuple[tuple[int, Rewound], ...] = ()
+    displaced: tuple[Displaced, ...] = ()
     holes: tuple[HoleFound, ...] = ()
     truncations: tuple[tuple[int, int], ...] = ()
     epochs: tuple[tuple[int, int], ...] = ()

@@ -173,7 +173,6 @@ def test_records_that_the_cleaner_removed_are_not_copied_again_after_clean_elect
     assert play.record.holes == ()
 
 
-@pytest.mark.xfail(reason="open: only the place of a displaced ordinal is known, not its epoch; decision 95, Limits")
 def test_displaced_ordinals_are_known_if_others_records_end_the_log() -> None:
     """STALE VALUE. Ordinals 0 to 9 were acknowledged in epoch 1. The leader of epoch 3 has 0 and 1, others' newer
     record of ordinals 2 to 4 at 3, a late batch of ordinals 5 to 11 at 4 to 10, and others' record at 11. The lane
@@ -197,7 +196,6 @@ def test_displaced_ordinals_are_known_if_others_records_end_the_log() -> None:
     assert again(answer) == set(range(5, 12))
 
 
-@pytest.mark.xfail(reason="open: only the place of a displaced ordinal is known, not its epoch; decision 95, Limits")
 def test_a_displaced_ordinal_whose_newer_value_is_lost_is_copied_again() -> None:
     """LOSS. As above, but the newer record of ordinal 2 is the one at 11, and that at 3 is an unrelated one. The
     election removes the log from 4 on, and with it the only value of the key of ordinal 2."""

@@ -7,10 +7,12 @@ import pytest
 from mirrord.ledger.facts.core import HoleFound, LaneFact, SourceRun, TargetRun, Verdict, VerdictGiven
 from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane.phases import Phase
-from mirrord.replication.lane.signals import DivergenceAnswer, FetchFrom, OwnBatch
+from mirrord.replication.lane.signals import DivergenceAnswer, FetchFrom, OwnBatch, Wake, Woken
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.copied_pieces import HeldOffsets
 from mirrord.replication.lane.source.declared_runs import rest
+from mirrord.replication.lane.state import ResumePosition
+from mirrord.replication.lane.target import displaced_ordinals, missing_ordinals
 from mirrord.replication.lane.target.superseded_records import (
     AskShared,
     AskSuperseded,
@@ -106,7 +108,13 @@ def lost_again(*facts: LaneFact, is_recorded: bool = True) -> AskSuperseded:
     ordinal 5 was then at 2. The leader of epoch 5 has only what the others wrote."""
     play = opened(*BEGUN, TargetRun(LANE, 1, 5, 2, 3), *facts)
     retake(play, 15, 12, 15, epoch=3)
-    play.lane.notes.update(() if is_recorded else (99,))
+    if not is_recorded:  # a fact about the target log has not taken effect yet, so the lane waits
+        play.lane.notes.add(99)
+        assert not [*displaced_ordinals.unrecorded(play.lane, 2), *displaced_ordinals.known(play.lane)]
+        wake = one(play.ask_target(2, epoch=5), Wake)
+        play.lane.notes.clear()
+        play.now = wake.at
+        play.tell(Woken(wake.question))
     effects = play.read(play.ask_target(2, epoch=5), (), ((0, 2),))
     shared = one(effects, AskShared)
     return one(play.read(play.tell(SharedAnswer(shared.question, 0, 3, 2)), (), ((0, 2),)), AskSuperseded)
@@ -136,7 +144,7 @@ def test_a_record_that_was_refused_is_not_taken_for_a_superseded_one() -> None:
 
 
 def test_while_the_ledger_lacks_the_places_of_records_it_does_not_say_which_ones_the_log_lacked() -> None:
-    assert not_superseded(lost_again(is_recorded=False), 3) == set(range(2, 15))
+    assert not_superseded(lost_again(is_recorded=False), 3) == set(range(5, 15))
 
 
 # --- cost -------------------------------------------------------------------------------------------------------------
@@ -183,6 +191,19 @@ def test_the_rest_of_an_old_plan_does_not_read_all_runs_up_to_a_later_hole(monke
     left = rest(play.record, 7)
     assert left is not None
     assert (left.runs, left.until) == ([Run(7, 7), Run(8, 5), Run(9, 8)], 9)
+    assert len(read) < 100
+
+
+@pytest.mark.parametrize("first", [4, COUNT])
+def test_what_a_log_has_lost_is_found_without_reading_all_runs(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
+    """The log goes back to a point before or after the first hole, and the resume position is between the two holes.
+    Before, each run up to the second hole was read, which took seconds for a large map."""
+    play, known = between_two_holes(), 10 + COUNT
+    play.lane.record, play.lane.resume_position = play.record, ResumePosition(known, known, 1)
+    read = read_runs(monkeypatch)
+    expected = [(4, 4), (6, known - 1)] if first == 4 else [(first, known - 1)]
+    assert [*missing_ordinals.lost_ordinals(play.lane, first)] == expected
+    assert missing_ordinals.copied_again_until(play.lane, first) == known
     assert len(read) < 100
 
 

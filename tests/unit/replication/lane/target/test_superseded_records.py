@@ -3,7 +3,7 @@
 import pytest
 
 from mirrord.ledger.facts.core import HoleFound, Progress, SourceRun, TargetRun, Verdict, VerdictGiven
-from mirrord.model.intervals import Interval
+from mirrord.model.intervals import Interval, uncovered
 from mirrord.model.runs import Run
 from mirrord.replication.lane.signals import (
     Append,
@@ -20,7 +20,7 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.source.source_epochs import is_of_later_epoch, truncations_within
 from mirrord.replication.lane.state import Lane, ResumePosition
-from mirrord.replication.lane.target import missing_ordinals
+from mirrord.replication.lane.target import missing_ordinals, superseded_records
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer, SupersededJudge
 from tests.sim import toy
@@ -272,3 +272,50 @@ def test_what_follows_the_end_at_a_loss_is_newer_than_what_was_still_to_be_copie
     (asked,) = play.tell(ScanAnswer(scan.question, 0, "resume", 0, 4, (), ((1, 4),), compacts=True))
     assert isinstance(asked, AskSuperseded)
     assert asked.missing == (Missing("lost", 0, 1, 1, has_room=False, leader_epoch=2),)
+
+
+# --- many records -----------------------------------------------------------------------------------------------------
+
+
+def test_any_number_of_lost_records_is_looked_up(play: Play) -> None:
+    """HALT. Before, a partition halted if a compacted log had lost more than 500,000 records."""
+    many = 2_000_000
+    play.lane.resume_position = ResumePosition(many, many, 1)
+    asked = looked_up(play, 6, 8, (), ((6, 8),))
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 6, many - 1)]
+    superseded = range(8, 1_000_000, 100_000)
+    again = [(first, last - 1) for first, last in uncovered((6, many), [(each, each + 1) for each in superseded])]
+    effects = play.tell(SupersededAnswer(asked.question, 0, tuple(again)))
+    (append,) = [each for each in effects if isinstance(each, Append)]
+    (verdict,) = [each for each in append.facts if isinstance(each, VerdictGiven)]
+    assert verdict.verdicts == tuple(Verdict(each, each + 1, "compacted") for each in superseded)
+
+
+def lost(first: int, last: int) -> Missing:
+    return Missing("lost", first, last, 0, has_room=False)
+
+
+LAST = Missing("last", 20, 25, 0, has_room=True)
+
+
+@pytest.mark.parametrize(
+    ("missing", "parts"),
+    [
+        ((), []),
+        ((lost(5, 8),), [[lost(5, 8)]]),
+        ((lost(5, 9),), [[lost(5, 8)], [lost(9, 9)]]),
+        ((lost(5, 6), lost(8, 13)), [[lost(5, 6), lost(8, 9)], [lost(10, 13)]]),
+        ((lost(5, 8), lost(10, 10)), [[lost(5, 8)], [lost(10, 10)]]),
+        ((lost(5, 6), LAST), [[lost(5, 6), LAST]]),
+        ((lost(5, 13), LAST), [[lost(5, 8)], [lost(9, 12)], [lost(13, 13), LAST]]),
+    ],
+)
+def test_a_question_about_many_records_is_divided(
+    missing: tuple[Missing, ...], parts: list[list[Missing]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most four records at once. Those that may never have been appended are one row, and stay together."""
+    monkeypatch.setattr(superseded_records, "MOST_AT_ONCE", 4)
+    asked = AskSuperseded(7, missing, 30, keeps_all=True)
+    found = list(superseded_records.in_parts(asked))
+    assert [list(each.missing) for each in found] == parts
+    assert all((each.question, each.end, each.keeps_all) == (7, 30, True) for each in found)
