@@ -1,5 +1,5 @@
-"""Syncs everything of a flow except its records: topic configs, ACLs and topic deletions. Also writes the heartbeats,
-checkpoints and offset syncs that MirrorMaker 2's clients read.
+"""Syncs the topic configs, ACLs and topic deletions of a flow. Also writes the heartbeats, checkpoints and offset syncs
+that MirrorMaker 2's clients read.
 
 If one of these operations fails, the fault is reported, and the operation is tried again. A fault stops neither the
 other operations nor the copying.

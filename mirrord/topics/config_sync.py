@@ -67,8 +67,8 @@ class SettingsSync:
         """The topic pairs that had no differences when they were last compared, with the configs of both topics at that
         time."""
         self._was: dict[ConfigSyncPair, Settings] = {}
-        """For each topic pair, the source topic's configs that the last call of `round` has read. If the configs of a
-        pair differ now, these configs show whether the source topic or the target topic was altered."""
+        """For each topic pair, the source topic's configs that the last call of `round` has read. If the two topics
+        differ now, these earlier configs show whether the source topic or the target topic was altered."""
         self._seen: Mapping[str, Settings] = {}
         """The source topics' configs that the last call of `round` has read, by topic name."""
         self._remarks: dict[str, str] = {}

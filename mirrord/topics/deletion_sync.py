@@ -56,8 +56,8 @@ class DeletionSync:
         self._foreign = foreign
         self._flow_back = flow_back
         self._kept: dict[TopicId, str] = {}
-        """For each target topic that is not deleted because it contains records of other writers: one line that says
-        this to operators."""
+        """For each target topic that contains records of other writers: one line, which tells operators that the topic
+        is therefore not deleted."""
         self.remarks: tuple[str, ...] = ()
         """Remarks for operators, one line each."""
 

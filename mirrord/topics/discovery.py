@@ -43,8 +43,8 @@ POLL_S = 0.1
 SOON_S = 0.5
 """Time until the next refresh if the target does not list all changes yet, in seconds."""
 REPEAT_S = 5.0
-"""Interval at which refreshes are repeated if the configuration turns off periodic refreshes (`refresh`), in seconds.
-The repetition ends when a refresh succeeds without faults."""
+"""Interval at which a refresh is repeated until it succeeds without faults, in seconds. The interval is used only if
+the configuration turns off periodic refreshes (`refresh`)."""
 _TOO_FEW_BROKERS = "INVALID_REPLICATION_FACTOR"
 
 SettingsOf = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, str]]]]
@@ -55,9 +55,9 @@ Bind = Callable[[Sequence[CopyNamed]], Awaitable[None]]
 chosen by the plan. After the call, `Claims.names` also returns them, because it reads the ledger."""
 Note = Callable[[Sequence[Topic], ClusterId], Awaitable[None]]
 """A function that is called before a refresh makes any change. The first argument contains the source topics that the
-flow selects. It also contains the topics that the flow may select, because a user's policy has failed to decide. The
-second argument is the id of the source cluster. If the function raises EnvironmentFault, the refresh makes no
-change."""
+flow selects. It also contains the topics for which a user's policy has returned no valid result, because the flow may
+select them later. The second argument is the id of the source cluster. If the function raises EnvironmentFault, the
+refresh makes no change."""
 
 log = structlog.get_logger()
 
@@ -252,7 +252,7 @@ class Discovery:
     async def _create(
         self, steps: Sequence[CreateTopic], brokers: int, settings: Mapping[str, Mapping[str, str]]
     ) -> dict[str, str]:
-        """Create these target topics. Return the reasons for which the target has refused to create topics, by source
+        """Create these target topics. Return the reasons why the target has refused to create topics, by source
         topic."""
         rule = self._flow.replication_factor
         shapes = {
@@ -356,8 +356,8 @@ def next_refresh_s(flow: FlowConfig, last: Discovered | None, *, is_unrecorded: 
 
 
 class _Memory:
-    """Reads the topics of a cluster. The result also includes the topics that are missing in this response, but were in
-    the previous one."""
+    """Reads the topics of a cluster. If a topic is missing in the cluster's last response, but was in the previous one,
+    the result still includes the topic."""
 
     def __init__(self, admin: TopicAdmin) -> None:
         self.admin = admin

@@ -78,8 +78,8 @@ def plan_deletions(
     """Plan the deletion of target topics, and withdraw planned deletions that are no longer justified.
 
     `gone` are the target topics whose source topics no longer exist. The caller takes them from the result of
-    `without_source`. It must first ask the source for each missing topic by name, because a list of topics may be
-    incomplete. `wanted` is false if the flow must not delete topics.
+    `without_source`. Before that, the caller must ask the source for each missing topic by name, because the source's
+    list of topics may be incomplete. `wanted` is false if the flow must not delete topics.
     """
     lost = {copy.topic_id for copy in gone}
     facts: list[TopicDeletionPlanned | TopicDeletionWithdrawn] = []

@@ -21,7 +21,7 @@ def topic_hazards(
     target: Mapping[str, Topic],
     aliases: Iterable[Alias],
 ) -> Iterator[Finding]:
-    """Yield the findings that need only topic names.
+    """Yield the findings that can be determined from topic names alone.
 
     `lines` describe the flow's source topics, and `target` contains the topics of the target cluster by name. `aliases`
     are the aliases of all clusters in the configuration.
@@ -60,8 +60,9 @@ def topic_hazards(
 
 
 def is_named_like_copy(flow: FlowConfig, topic: str, target: Container[str]) -> bool:
-    """Return whether a source topic only seems to be a copy of a topic of the target cluster. This is the case if its
-    name consists of the target's alias, the separator and a name that no topic of the target cluster has."""
+    """Return whether a source topic only seems to be a copy of a topic of the target cluster. With the naming `prefix`,
+    this is the case if its name consists of the target's alias, the separator and a name that no topic of the target
+    cluster has."""
     before = flow.target + flow.separator
     return flow.naming == "prefix" and topic.startswith(before) and topic.removeprefix(before) not in target
 

@@ -61,8 +61,8 @@ class TargetEvidence(NamedTuple):
     """What the target contains for a new lane."""
 
     inherited: int | None = None
-    """The source offset at which MirrorMaker 2 stopped copying. -1 if the last records at the target are not those that
-    MirrorMaker 2 copied last. None if MirrorMaker 2 has not copied the partition."""
+    """The source offset at which MirrorMaker 2 stopped copying. -1 if the target partition ends with records that were
+    not found at the source. None if MirrorMaker 2 has not copied the partition."""
     trouble: str = ""
     """Why the lane must not begin now, or an empty string. If `inherited` is set, this field has no effect."""
     mm2_copied_topic: bool = False
@@ -102,15 +102,15 @@ def partition_start(start: StartPoint, ledger: LedgerEvidence, target: TargetEvi
     """Decide where a new lane starts. `start` is the configured value for the lane's topic. The first rule that applies
     decides:
 
-    - The target topic was deleted and created again: start at the first record that the deleted topic contained, or at
-      the first record that the source still has.
+    - The target topic was deleted and created again: start at the first record that the deleted topic contained. If the
+      source no longer has that record, start at the first record that it still has.
     - The source topic was deleted and created again: start at the first offset. Positions in the deleted topic do not
       apply to the new topic.
     - MirrorMaker 2 has copied the partition: start where MirrorMaker 2 stopped.
     - `trouble` says why the lane must not begin now: the lane waits.
     - `start` is "earliest": start at the first offset.
-    - The partition was copied into a target topic of another name: start at the first record that was copied, or at the
-      first record that the source still has.
+    - The partition was copied into a target topic of another name: start at the first record that was copied. If the
+      source no longer has that record, start at the first record that it still has.
     - The partition was created after the flow first selected its topics: start at the first offset, because `start`
       applies only to partitions that existed then. This rule does not apply if the target contains copies that the
       ledger does not know (`has_lost_copies`).

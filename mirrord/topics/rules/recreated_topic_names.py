@@ -20,7 +20,8 @@ from policies.naming import SEPARATOR, is_heartbeats
 
 
 class CopyNames(msgspec.Struct, frozen=True):
-    """The names of separate target topics that one flow's ledger has assigned to source topics up to one moment."""
+    """The names of separate target topics that one flow's ledger contains, and what is needed to choose further
+    names."""
 
     bound: Mapping[TopicId, CopyNamed] = {}
     """The assigned names by source topic id, in the order in which they were chosen."""

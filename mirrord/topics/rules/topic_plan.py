@@ -68,14 +68,14 @@ class TopicsPlan(msgspec.Struct, frozen=True):
     faults: Mapping[str, str] = {}
     """Source topics that cannot be copied, with the reasons."""
     unanswered: Mapping[str, str] = {}
-    """More source topics that cannot be copied, with the reasons. Their reasons may arise at any time. Therefore these
-    topics do not prevent a start.
+    """Further source topics that cannot be copied, with the reasons. These reasons may arise at any time, even after a
+    start. Therefore these topics do not prevent a start.
 
     There are three such reasons: a user's policy returns no valid result, the target topic was deleted, or the name of
     a separate target topic is not in the ledger yet.
     """
     remarks: Mapping[str, str] = {}
-    """Lines for operators about topics that are copied, but not as usual, by source topic. For example, the target
+    """Lines for operators about topics that are copied, but need attention, by source topic. For example, the target
     topic has more partitions than the source topic."""
 
     def without_unbound(self) -> "TopicsPlan":
@@ -173,7 +173,7 @@ def _named(
     topics: Sequence[Topic], target_name: Callable[[str], str], copy_names: CopyNames, others: Iterable[str]
 ) -> tuple[dict[str, str], list[CopyNamed], dict[str, str]]:
     """Return three results: the name of each source topic's target topic, the facts about names that were chosen now
-    for separate target topics, and the reasons for which other source topics have no target name.
+    for separate target topics, and the reasons why other source topics have no target name.
 
     `others` are the names of target topics that exist or that belong to other flows.
     """
