@@ -103,10 +103,9 @@ def plan_topics(
 ) -> TopicsPlan:
     """Plan the target topics and lanes for these source topics, which the flow has selected.
 
-    `target_name` applies the flow's naming and may raise PolicyFault. The names in `copy_names` take precedence over
-    the flow's naming. `claimed` contains target topics that the flow must not copy into. The values are reasons that
-    continue the sentence "would be copied into X, which". `former` contains the ids of all target topics that the flow
-    has ever copied into. A key of `former` is the id of a source topic and the name of a target topic.
+    `target_name` applies the flow's naming and may raise PolicyFault. Names in `copy_names` take precedence. `claimed`
+    says why the flow must not copy into some target topics: it maps their names to reasons that continue the sentence
+    "would be copied into X, which". `former` contains the result of `recreated_topic_names.former_copies`.
     """
     lanes: list[PlannedLane] = []
     create: list[CreateTopic] = []
