@@ -103,9 +103,9 @@ def plan_topics(
 ) -> TopicsPlan:
     """Plan the target topics and lanes for these source topics, which the flow has selected.
 
-    `target_name` applies the flow's naming and may raise PolicyFault. Names in `copy_names` take precedence. `claimed`
-    says why the flow must not copy into some target topics: it maps their names to reasons that continue the sentence
-    "would be copied into X, which". `former` contains the result of `recreated_topic_names.former_copies`.
+    `target_name` applies the flow's naming and may raise PolicyFault. Names in `copy_names` take precedence over it.
+    `claimed` contains the reasons why the flow must not copy into some target topics. They continue the sentence "would
+    be copied into X, which". `former` is the result of `mirrord.topics.rules.recreated_topic_names.former_copies`.
     """
     lanes: list[PlannedLane] = []
     create: list[CreateTopic] = []
