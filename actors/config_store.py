@@ -19,8 +19,8 @@ from mirrord.config.schema import Config
 log = structlog.get_logger()
 
 _store: Any = internal_kv
-"""Ray's internal key-value store, a semi-private module. Ray's own libraries use this module, and a test checks that it
-exists."""
+"""The module of Ray that gives access to its internal key-value store. The module is not part of Ray's public API, but
+Ray's own libraries use it. A test checks that the module exists."""
 
 
 def kept_config(daemon: str) -> Config | None:

@@ -29,8 +29,8 @@ from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.supervision.fleet.engine import ReplicatorDead, ReplicatorUnsure
 
 START_S = 30.0
-"""Start timeout of an actor. Its process usually starts within a second or two, but may take much longer on a busy
-machine."""
+"""Timeout for the start of an actor, in seconds. Its process usually starts within a second or two, but may take much
+longer on a busy machine."""
 WATCH_PAUSE_S = 0.2
 
 Calls = TypeVar("Calls", bound=ActorCalls)
@@ -66,20 +66,20 @@ class RayEngine:
         await self._nodes.follow()
 
     async def end_others(self, flows: Collection[str]) -> None:
-        """End this instance's actors that belong to none of these flows. Without this call such actors would keep
-        running, because no supervisor controls them."""
+        """End the actors of this daemon that belong to none of these flows. No supervisor controls these actors, so
+        they would otherwise keep running."""
         kept = (options.supervisor_name(self._instance), *(f"{self._instance}/{flow}/" for flow in flows))
         for name in await self.found(f"{self._instance}/"):
             if not name.startswith(kept):
                 await self.end(name)
 
     async def found(self, prefix: str) -> list[str]:
-        """Return the names of living actors that begin with `prefix`. Actors that this process has started or attached
-        to are omitted."""
+        """Return the names of the living actors whose names begin with `prefix`. Actors that this process has started
+        or attached to are omitted."""
         return sorted(name for name in await names() if name.startswith(prefix) and name not in self._running)
 
     def running(self, prefix: str) -> list[ReplicatorCalls]:
-        """Return the replicators that take their orders from this process and have names that begin with `prefix`."""
+        """Return the replicators that take their orders from this process and whose names begin with `prefix`."""
         known = (calls for name, calls in self._running.items() if name.startswith(prefix))
         return [calls for calls in known if isinstance(calls, ReplicatorCalls)]
 

@@ -35,8 +35,8 @@ class GroupsActor(WorkerActor):
         return os.getpid()
 
     async def greet(self, orders: str) -> bytes:
-        """Return the identity of this follower. Also mark all positions to be returned again by `news`, because the
-        caller may be a new process that does not know them."""
+        """Return the identity of this follower. The next call of `news` then returns all positions again, because the
+        caller of `greet` may be a new process that does not know them."""
         log.info("groups_greeted", follower=self._name, orders=orders)
         self._sync.report_all()
         return msgspec.msgpack.encode(Greeting(program(), self._setup))

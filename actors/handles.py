@@ -36,14 +36,13 @@ from mirrord.supervision.fleet.engine import (
 
 CALL_S = 5.0
 ANSWER_S = 2.0
-"""Extra time for the answer of a call that has a deadline as an argument. The answer may arrive this long after the
-deadline."""
+"""If a call has a deadline as an argument, its answer may arrive up to this number of seconds after the deadline."""
 REPORT_S = 15.0
 """Timeout of a report from a group follower. This timeout is longer than `CALL_S`, because the follower queries the
 target cluster before it answers."""
 LINGER_S = 1.0
-"""Time between the loss of a lease and the end of the process. The lanes stop writing at once. In the time that
-remains, the supervisor can still read the loss from a report."""
+"""Time between the moment when an actor loses its lease and the end of its process, in seconds. The lanes stop writing
+at once. Until the process ends, the actor's reports tell the supervisor that the lease is lost."""
 ORPHAN_LOOK_S = 1.0
 END_S = 5.0
 """How long Ray may take to confirm the end of a killed process."""
@@ -137,7 +136,7 @@ async def kill(actor: Any, *, restart: bool = False) -> None:
     """Kill an actor's process, as with `kill -9`. The process may still be alive when this function returns. The caller
     must check by other means that the process has ended.
 
-    If `restart` is set, Ray starts the actor again, provided that the actor was created with restarts.
+    If `restart` is set, Ray starts the actor again, provided that the actor's option `max_restarts` allows it.
     """
     with suppress(RayError, ValueError):
         await asyncio.to_thread(_ray.kill, actor, no_restart=not restart)
@@ -146,8 +145,8 @@ async def kill(actor: Any, *, restart: bool = False) -> None:
 def end_when(lost: Coroutine[Any, Any, None], name: str, reason: str = "the lease is lost") -> asyncio.Task[None]:
     """Start a task that ends the current process after `lost` has completed, and return the task.
 
-    Callers use this function for an actor that has lost its lease, or that no other process can reach. The actor's
-    process must then end by itself, because there may be no other process to end it.
+    An actor calls this function to end its process by itself when it has lost its lease, or when no other process can
+    reach it. In both cases, there may be no other process that could end it.
     """
 
     async def end() -> None:
@@ -162,8 +161,8 @@ def end_when(lost: Coroutine[Any, Any, None], name: str, reason: str = "the leas
 async def until_orphaned() -> None:
     """Wait until the parent of this process has ended. The parent is Ray's node manager.
 
-    Ray considers a node without a node manager as lost. A Ray worker process outlives its node manager (seen with Ray
-    2.60), but no process can reach the worker any more.
+    Ray considers a node lost if its node manager has ended. A worker process on this node can outlive the node manager
+    (observed with Ray 2.60), but no other process can reach the worker any more.
     """
     parent = os.getppid()
     while True:
@@ -173,16 +172,17 @@ async def until_orphaned() -> None:
 
 
 class Watches:
-    """Tracks which supervisor process waits for an actor's end. Only the newest supervisor process may wait. The call
-    of a supervisor process that died would otherwise occupy one of the actor's concurrent calls."""
+    """Tracks which supervisor process waits for an actor's end. A supervisor process waits by calling the actor. The
+    call returns when a newer supervisor process makes such a call. Otherwise, the call of a process that has died would
+    never return, and would use up one of the concurrent calls that Ray permits."""
 
     def __init__(self) -> None:
         self._orders = ""
         self._replaced = asyncio.Event()
 
     async def wait(self, orders: str) -> None:
-        """Wait until another supervisor process, with other `orders`, calls this method. All calls must come from one
-        event loop."""
+        """Wait until another supervisor process calls this method. `orders` identifies the calling process. All calls
+        must come from one event loop."""
         if orders != self._orders:
             self._replaced.set()
             self._replaced, self._orders = asyncio.Event(), orders
@@ -236,8 +236,8 @@ class ReplicatorCalls(ActorCalls):
         await call(self._actor.assign.remote(_assignments.encode(lanes), self._orders), CALL_S)
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
-        """Ask the replicator to drain these lanes. Return for each lane whether the replicator left it cleanly, with
-        the lane's last progress record."""
+        """Ask the replicator to drain these lanes. Return for each lane whether the replicator has drained it cleanly,
+        and the lane's last progress record."""
         answer = self._actor.release.remote(list(lanes), deadline_s, self._orders)
         partings: dict[LaneId, bytes | bool] = await call(answer, deadline_s + ANSWER_S)
         return {lane: _parting(each) for lane, each in partings.items()}
@@ -270,8 +270,8 @@ class ReplicatorCalls(ActorCalls):
         """End the replicator's process. Return once the process is confirmed to have ended.
 
         Ray's GCS reports an actor as dead as soon as it is asked to kill that actor, even if the actor's node cannot be
-        reached. Therefore a report of the death is proof only if it arrived before the request. Raises ReplicatorUnsure
-        without proof.
+        reached. Therefore such a report proves that the process has ended only if it arrived before the request.
+        Raises ReplicatorUnsure if nothing proves the end of the process.
         """
         if self._ended.is_set():
             return
@@ -298,7 +298,7 @@ class GroupCalls(ActorCalls):
 
 def _parting(answer: bytes | bool) -> Parting:
     """Decode the answer of a replicator that was asked to release a lane. A replicator of an older version answers only
-    whether it left the lane cleanly."""
+    whether it has drained the lane cleanly."""
     try:
         return Parting(clean=bool(answer), word=_word.decode(answer) if isinstance(answer, bytes) and answer else None)
     except msgspec.DecodeError:

@@ -2,8 +2,9 @@
 ended, for whatever reason, the janitor kills Ray's remaining processes and removes Ray's folder.
 
 The janitor is a script that runs next to the process that started Ray. Its stdin is a pipe from that process, so end of
-file means that the process has ended. Most of Ray's processes then end by themselves, but Ray's agents wait up to a
-minute for the GCS, which no longer exists (publish_error_to_driver). Ray itself does not remove the folder.
+file means that the process has ended. Most of Ray's processes then end by themselves. Only Ray's agents keep running
+for up to a minute: they try to report an error to the GCS, which no longer exists (publish_error_to_driver in
+ray._private.utils). Ray itself does not remove the folder.
 """
 
 import os
@@ -14,13 +15,13 @@ import time
 from pathlib import Path
 
 GRACE_S = 3.0
-"""How long processes are given to end by themselves before they are killed."""
+"""How long processes have to end by themselves before they are killed, in seconds."""
 ROUNDS = 20
 
 
 def users(folder: str) -> set[int]:
-    """Return the ids of the processes that have a file below the folder open. Processes of other users cannot be
-    inspected, but they have no such file open."""
+    """Return the ids of the processes that have open files in this folder or below it. The processes of other users
+    cannot be inspected, but they have no open files there."""
     found: set[int] = set()
     for process in Path("/proc").glob("[0-9]*"):
         try:

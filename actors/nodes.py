@@ -1,7 +1,7 @@
 """The nodes of a Ray cluster on which replicators can run, as Ray reports them.
 
-Nodes without cores for work are omitted. The head of a cluster is often such a node. If Ray has marked a node as dead,
-Ray cannot reach the node, but the node's processes may still be alive.
+Nodes that offer no cores to actors are omitted. The head node of a cluster is often such a node. If Ray has marked a
+node as dead, Ray cannot reach the node, but the node's processes may still be alive.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _ray: Any = ray
 
 
 class Nodes:
-    """The living nodes of the Ray cluster that have cores, as of Ray's last answer."""
+    """The living nodes of the Ray cluster that have cores, according to Ray's last answer."""
 
     def __init__(self) -> None:
         """Ask Ray for the nodes. The call blocks for some milliseconds."""

@@ -21,8 +21,9 @@ EVERY_S = 10.0
 """Interval at which values are passed to Ray. Ray's agent forwards values at about the same interval
 (metrics_report_interval_ms)."""
 ONE_HOT = frozenset({"mirrord_flow_state", "mirrord_lane_state", "mirrord_lanes"})
-"""Gauges with one series for each state. When a state no longer applies, its series gets the value 0. When a series of
-any other gauge disappears from the daemon's metrics, Ray gets NaN for the series and then omits it."""
+"""Gauges with one series for each state. When a state no longer applies, its series gets the value 0. Series of other
+gauges may disappear from the daemon's metrics. Ray then gets the value NaN for such a series, and no longer shows
+it."""
 
 log = structlog.get_logger()
 

@@ -21,8 +21,8 @@ from mirrord.replication.lane.assignment import Greeting, LaneAssignment
 from mirrord.runtime.build_info import program
 
 ORPHAN_S = 120.0
-"""The longest time for which a replicator keeps its lanes after its node manager has ended. Ray needs up to 16 s to
-detect that a node manager was killed, and up to a minute to detect that a node manager hangs."""
+"""The longest time for which a replicator keeps its lanes after Ray's node manager on its node has ended, in seconds.
+Ray needs up to 16 s to detect that a node manager was killed, and up to a minute to detect that it hangs."""
 DRAIN_S = 5.0
 
 log = structlog.get_logger()
@@ -70,7 +70,7 @@ class ReplicatorActor(WorkerActor):
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float, orders: str) -> dict[LaneId, bytes]:
         """Drain these lanes and stop hosting them. Return each lane's last progress record as msgpack, or empty bytes
-        if the lane was not left cleanly."""
+        if the lane was not drained cleanly."""
         self._check(orders)
         partings = await self._replicator.part_with(lanes, deadline_s)
         return {lane: msgspec.msgpack.encode(each.word) if each.word else b"" for lane, each in partings.items()}
@@ -96,11 +96,11 @@ class ReplicatorActor(WorkerActor):
         return msgspec.msgpack.encode(msgspec.structs.replace(self._replicator.report(), node=self._node))
 
     async def _end_orphaned(self) -> None:
-        """Wait until the node manager has ended, and then close this replicator and end its process.
+        """Wait until Ray's node manager has ended, and then close this replicator and end its process.
 
         Without the node manager, no process can reach this one. The lanes move to other replicators when the supervisor
-        considers the node as lost. Until then this replicator keeps copying, so that the interruption of the lanes is
-        no longer than in a planned move.
+        considers the node lost. Until then this replicator keeps copying. The interruption of the lanes is therefore as
+        short as in a planned move.
         """
         await until_orphaned()
         log.error("replicator_orphaned", replicator=self._name)

@@ -114,8 +114,9 @@ class RayDaemon:
             return  # another signal repeats the request, and `wait` detects the end of the supervisor
 
     async def wait(self) -> None:
-        """Wait until the supervisor has drained all flows, then end it and disconnect from Ray. After `stop`, the wait
-        is limited. Raises EnvironmentFault if the supervisor dies before it has drained the flows."""
+        """Wait until the supervisor has drained all flows, then end it and disconnect from Ray. If `stop` was called,
+        wait at most `STOP_S` + `CLOSE_S` seconds after that call. Raises EnvironmentFault if the supervisor dies before
+        it has drained the flows."""
         self._looked = self._heard = asyncio.get_running_loop().time()
         swept = 0.0
         try:
@@ -134,8 +135,8 @@ class RayDaemon:
             await self._end()
 
     async def _check_loop(self) -> None:
-        """Kill the supervisor process if its event loop hangs, or if the process is stopped. Ray then restarts the
-        supervisor. In the meantime, the replicators continue to copy."""
+        """Kill the supervisor process if it does not respond, because its event loop hangs or a signal (SIGSTOP) has
+        suspended it. Ray then restarts the supervisor. In the meantime, the replicators continue to copy."""
         now = asyncio.get_running_loop().time()
         if now - self._looked < LOOK_S:
             return

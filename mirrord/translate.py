@@ -6,8 +6,9 @@
     if answer.offset is not None:
         consumer.seek(answer.offset)
 
-Only the target cluster is read, and the daemon does not need to run. The source cluster is asked only if a question
-gives a time in the source log instead of an offset. docs/explanation/offset-map.md explains the answers.
+The daemon does not need to run, because the offset map is read from the target cluster. The source cluster is queried
+only if a question contains a time in the source log instead of an offset. docs/explanation/offset-map.md explains the
+answers.
 """
 
 import asyncio
@@ -33,9 +34,9 @@ def translate(conf: Config | str | Path, question: Question) -> Answer:
 def translate_all(conf: Config | str | Path, questions: Iterable[Question]) -> list[Answer]:
     """Return the answers in the order of the questions. The ledger of each flow is read once.
 
-    Raises ConfigError if the configuration is wrong, or if the flow, topic or partition is not known. Raises
-    EnvironmentFault if the target does not answer, or, for a question by time, if the cluster with that log does not
-    answer.
+    Raises ConfigError if the configuration is wrong, or if the flow, topic or partition is unknown. Raises
+    EnvironmentFault if the target does not answer. A question with a time in the source log also needs the source, so
+    it raises EnvironmentFault if the source does not answer.
     """
     config = conf if isinstance(conf, Config) else load_file(str(conf)).config
     return asyncio.run(_translate_all(config, list(questions)))

@@ -1,10 +1,11 @@
 """Decides which ACLs of the source are synced, and to which resources at the target they apply.
 
 `read-only` is the policy of MirrorMaker 2 (MirrorSourceConnector.shouldReplicateAcl and targetAclBinding). It syncs
-ACLs on single topics, without write permissions. An ACL that is deleted at the source remains at the target.
+only ACLs whose resource pattern names exactly one topic. It grants nobody the permission to write at the target. An ACL
+that is deleted at the source remains at the target.
 
-`exact` syncs all ACLs that a failover needs. It includes ACLs on consumer groups. Principals that may write at the
-source may also write at the target. ACLs that are deleted at the source are deleted at the target.
+`exact` syncs all ACLs that clients need after a failover, including ACLs on consumer groups. Principals that may write
+at the source may also write at the target. ACLs that are deleted at the source are deleted at the target.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +19,7 @@ from mirrord.model.errors import ConfigError
 
 
 class TopicNames(NamedTuple):
-    """The facts about a flow's topics and their names at the target that an ACL policy needs."""
+    """What an ACL policy must know about a flow: which topics the flow copies, and their names at the target."""
 
     selects: Callable[[str], bool]
     """Returns whether the flow copies a topic of this name."""
@@ -28,7 +29,8 @@ class TopicNames(NamedTuple):
     target_prefix: Callable[[str], str | None]
     """The method `policies.naming.Naming.target_prefix` of the flow's naming."""
     beside: Callable[[str], Iterable[str]] = lambda _: ()
-    """Returns the separate target topics of source topics with this name that were deleted and created again."""
+    """Returns the names of the separate target topics of this source topic. With `on_recreated = "fresh"`, a source
+    topic that was deleted and created again gets a separate target topic."""
 
 
 class Untold(NamedTuple):
@@ -52,13 +54,13 @@ class AclPolicy(Protocol):
         ...
 
     def carried(self, rule: AclRule, names: TopicNames) -> AclRule | Untold | None:
-        """Return the ACL for the target that corresponds to an ACL of the source. Return None if the ACL is not about
-        this flow's topics."""
+        """Return the ACL for the target that corresponds to an ACL of the source. Return None if this policy does not
+        sync the ACL, and `Untold` if the ACL should be synced but cannot be."""
         ...
 
 
 class ReadOnly:
-    """Syncs only ACLs on single topics, without write permissions."""
+    """Syncs only ACLs whose resource pattern names exactly one topic, and grants no permission to write."""
 
     resources: tuple[ResourceKind, ...] = ("TOPIC",)
     removes = False

@@ -23,10 +23,10 @@ LONGEST_LINE = 200
 
 
 class PolicyRequirements(NamedTuple):
-    """The requirements for a class that is the value of one configuration key."""
+    """What is required of a class that a user names under one configuration key."""
 
     key: str
-    """The configuration key, relative to the flow."""
+    """The configuration key below the flow, such as `records.filter`."""
     group: str
     """The entry point group under which packages can offer such classes."""
     methods: tuple[str, ...]
@@ -34,7 +34,7 @@ class PolicyRequirements(NamedTuple):
     may: tuple[str, ...] = ()
     """The names of the optional methods."""
     takes: str = "text"
-    """The kind of argument that the methods take, for error messages."""
+    """What the methods take as their argument. This text is used in error messages."""
 
 
 NAMING = PolicyRequirements("naming", "mirrord.naming", ("target_topic", "source_topic"), ("hops", "target_prefix"))
@@ -133,8 +133,8 @@ def _entry_point(kind: PolicyRequirements, name: str) -> str:
 def _check_settings(
     text: str, found: Callable[..., object], source: Alias, target: Alias, settings: Mapping[str, object]
 ) -> None:
-    """Check that the class accepts the two aliases and these settings as arguments. Creating the object may still fail.
-    Raises ConfigError."""
+    """Check that the class accepts the two aliases and these settings as arguments. Its constructor may still raise an
+    exception. Raises ConfigError."""
     try:
         signature = inspect.signature(found)
     except (TypeError, ValueError):
@@ -182,8 +182,8 @@ def _meant(name: str, known: Iterable[str]) -> str:
 
 
 def _meant_module(name: str) -> str:
-    """Return a hint with the most similar module name in the same package or at the top level. Return an empty string
-    if there is none."""
+    """Return a hint with the name of an existing module that is most similar to `name`. Only modules in the same
+    package, or at the top level, are considered. Return an empty string if no name is similar."""
     parent, _, last = name.rpartition(".")
     path = getattr(importlib.import_module(parent), "__path__", []) if parent else None
     return _meant(last, [module.name for module in pkgutil.iter_modules(path)])

@@ -7,9 +7,10 @@ the aliases of the two clusters. They are passed by position, so the parameters 
 entries of the settings table next to the class's name in the configuration. They are passed as keyword arguments.
 
 A method's result may depend only on the argument of the method and on the arguments of the class. The method must not
-block. mirrord calls a method once for each name, and uses the result until the process ends. If a method raises an
-exception, mirrord reports the exception for the topic in question, and other topics are not affected. Methods after
-"may also have" are optional.
+block. mirrord may use a result until the process ends, without calling the method again for the same name. If a method
+raises an exception, mirrord reports the exception for the topic or partition in question. Other topics and partitions
+are not affected. The docstrings of some interfaces list further methods after the words "may also have". A class need
+not implement these methods.
 """
 
 from collections.abc import Sequence
@@ -17,15 +18,15 @@ from typing import Protocol, Self
 
 
 class NamingPolicy(Protocol):
-    """`naming = "module:Class"`: maps a source topic to its name at the target, and back.
+    """The interface for `naming = "module:Class"`. The class maps a source topic to its name at the target, and back.
 
     mirrord does not call the class for heartbeats topics, which always get the source's alias as a prefix. The class
     may also have::
 
         def hops(self, topic: str) -> Sequence[str]
             The aliases of the clusters that a topic has passed according to its name, the latest first. Flows in a
-            ring need this method, so that a topic that has already passed the target is not copied to the target again.
-            Without this method, mirrord assumes that a topic has passed no cluster.
+            ring need this method: it prevents mirrord from copying a topic to a target that the topic has already
+            passed. Without this method, mirrord assumes that a topic has passed no cluster.
 
         def target_prefix(self, prefix: str) -> str | None
             The common prefix of the target topics of all source topics that begin with `prefix`. No other target topic
@@ -45,7 +46,8 @@ class NamingPolicy(Protocol):
 
 
 class SelectionPolicy(Protocol):
-    """`select = "module:Class"`: selects among the topics that `topics` and `exclude` accept."""
+    """The interface for `select = "module:Class"`. The class selects among the topics that `topics` and `exclude`
+    accept."""
 
     def refusal(self, topic: str, /) -> str | None:
         """Return None if this source topic is copied. Otherwise return the reason in a few words for operators."""
@@ -53,12 +55,12 @@ class SelectionPolicy(Protocol):
 
 
 class PropertyPolicy(Protocol):
-    """`filter_configs = "module:Class"` in `[flows.sync]`: decides which topic configs are not synced to the target, in
-    addition to the configs that match `exclude_configs`. The class may also have::
+    """The interface for `filter_configs = "module:Class"` in `[flows.sync]`. The class decides which topic configs are
+    not synced to the target, in addition to the configs that match `exclude_configs`. The class may also have::
 
         def takes_default(self, name: str) -> bool
-            For a config that is not set on the source topic: whether the source topic's effective value is set on the
-            target topic. Without this method, `use_defaults_from` decides.
+            Return whether mirrord sets this config on the target topic even if it is not set on the source topic. The
+            value is then the source topic's effective value. Without this method, `use_defaults_from` decides.
     """
 
     def passes(self, name: str, /) -> bool:
@@ -91,10 +93,11 @@ class Record(Protocol):
 
 
 class RecordFilter(Protocol):
-    """`filter = "module:Class"` in `[flows.records]`: decides which records are copied.
+    """The interface for `filter = "module:Class"` in `[flows.records]`. The class decides which records are copied.
 
-    The filter must always return the same result for the same record. A result that is stored in the ledger is final.
-    If a process ends before a record is copied, mirrord calls the filter for this record again.
+    The filter must always return the same result for the same record. mirrord may call it again for the same record,
+    for example if a process ends before the record is copied. Once a result is stored in the ledger, mirrord uses the
+    stored result.
     """
 
     def keeps(self, record: Record, /) -> bool:
@@ -103,7 +106,8 @@ class RecordFilter(Protocol):
 
 
 class RecordTransform(Protocol):
-    """`transform = "module:Class"` in `[flows.records]`: changes records. A transform cannot skip records."""
+    """The interface for `transform = "module:Class"` in `[flows.records]`. The class changes records, but cannot skip
+    them."""
 
     def changed(self, record: Record, /) -> Record:
         """Return the record for the target. Only `time_ms`, `key`, `value` and `headers` of the result are used."""

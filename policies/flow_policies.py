@@ -78,8 +78,8 @@ def record_transform_of(flow: FlowConfig) -> GuardedTransform | None:
 
 
 def leaving_of(flow: FlowConfig) -> GuardedSelection:
-    """Return the user's selection policy (`select`), which skips some of the topics that the flow's lists accept.
-    Raises ConfigError."""
+    """Return the user's selection policy (`select`). It refuses some of the topics that the patterns in `topics` and
+    `exclude` accept. Raises ConfigError."""
     key = ("select", flow.select, flow.source, flow.target, repr(flow.select_settings))
     if key not in _made:
         made = make(SELECTION, flow.select, flow.source, flow.target, flow.select_settings)

@@ -11,7 +11,7 @@ from policies.contracts import Record, RecordFilter, RecordTransform
 
 
 class Changed(NamedTuple):
-    """The fields of a record that a transform has returned, as the target gets them."""
+    """The fields of a record that a transform has returned. With these values, the record is written to the target."""
 
     time_ms: int
     key: bytes | None

@@ -1,8 +1,10 @@
 """Wraps a user's policies for topic names, topic selection and configs. The wrappers have the interfaces of the
 built-in policies, and check every result.
 
-If the user's code raises an exception or returns an invalid result, PolicyFault is raised for the name in question. A
-valid result is cached and always used from then on. Otherwise a topic could move to another target topic, because the
+If the user's code raises an exception or returns an invalid result, the wrapper raises PolicyFault for the name in
+question. The wrapper for configs does not raise it, but leaves the config in question unchanged.
+
+Most valid results are cached and used from then on. Otherwise a topic could move to another target topic, because the
 policy might return another result later.
 """
 
@@ -21,7 +23,7 @@ from policies.selecting import is_internal
 
 
 class _Asked:
-    """A user's policy, with a label for error messages."""
+    """Calls a user's policy. `label` names the policy in error messages."""
 
     def __init__(self, label: str, policy: object) -> None:
         self._label = label
@@ -76,7 +78,7 @@ class GuardedNaming:
         return answer
 
     def target_prefix(self, prefix: str) -> str | None:
-        """Return the common prefix of the target topics of all source topics that begin with `prefix`. Return None if
+        """Return the prefix of the target topics of all source topics whose names begin with `prefix`. Return None if
         there is no prefix that only these target topics have. Raises PolicyFault if the policy fails."""
         if not self._asked.has("target_prefix"):
             return None
@@ -168,8 +170,8 @@ class GuardedProperties:
         return self._base.passes(name) and self._answer("passes", name, default=False)
 
     def takes_default(self, name: str) -> bool:
-        """For a config that is not set on the source topic, return whether the source topic's effective value is set on
-        the target topic. Return False if the policy returns no valid result."""
+        """Return whether mirrord sets this config on the target topic even if it is not set on the source topic. The
+        value is then the source topic's effective value. Return False if the policy returns no valid result."""
         if not self._asked.has("takes_default"):
             return self._base.takes_default(name)
         return self._answer("takes_default", name, default=False)

@@ -31,7 +31,7 @@ class Naming(Protocol):
         ...
 
     def target_prefix(self, prefix: str) -> str | None:
-        """Return the common prefix of the target topics of all source topics that begin with `prefix`. Return None if
+        """Return the prefix of the target topics of all source topics whose names begin with `prefix`. Return None if
         there is no prefix that only these target topics have.
 
         Heartbeats topics are ignored, because they are named differently.

@@ -1,5 +1,5 @@
-"""Tries the policies of a configuration before a flow uses them. Each policy is loaded and called with a few example
-names.
+"""Tries the policies of a configuration before a flow uses them. Each policy is loaded. Policies for topics and configs
+are also called with a few example names.
 
 `LOADING` tries the policies while a configuration file is read. `policy_faults` tries the policies of a configuration
 that another process has read.
@@ -20,7 +20,8 @@ from policies.guarded_topics import GuardedNaming
 from policies.selecting import is_internal
 
 EXAMPLES = ("orders", "payments.card", "a_b-C.9")
-"""Topic names with which a policy is tried. A name is used only if the flow's lists accept it."""
+"""Topic names with which a policy is tried. A name is used only if the flow's patterns `topics` and `exclude` accept
+it."""
 SETTINGS = (
     "cleanup.policy",
     "compression.type",
@@ -73,8 +74,8 @@ def policy_faults(config: Config) -> list[str]:
 
 
 def _try(flow: FlowConfig, key: str) -> None:
-    """Load the policy under this configuration key, and call it with a few example names. Raises ConfigError if the
-    policy cannot be loaded, and PolicyFault if a result is invalid."""
+    """Load the policy under this configuration key. Unless it is a policy for records, also call it with a few example
+    names. Raises ConfigError if the policy cannot be loaded, and PolicyFault if a result is invalid."""
     match key:
         case "naming":
             names = naming_of(flow)
@@ -106,7 +107,8 @@ def _left_out(flow: FlowConfig, topic: str) -> bool:
 
 
 def _examples(flow: FlowConfig) -> Iterable[str]:
-    """Return a few topic names that the flow's lists accept. A policy is never called with other names."""
+    """Return a few example names that the flow's patterns `topics` and `exclude` accept. A policy need not support
+    other names."""
     begun = [literal_prefix(pattern) for pattern in flow.topics]
     names = [*EXAMPLES, *begun, *(f"{each}orders" for each in begun)]
     return [name for name in dict.fromkeys(names) if name and selects(flow, name) and not is_internal(name)]

@@ -27,8 +27,8 @@ class Properties(Protocol):
         ...
 
     def takes_default(self, name: str) -> bool:
-        """For a config that is not set on the source topic, return whether the source topic's effective value is set on
-        the target topic. If not, the config is not set on the target topic either."""
+        """Return whether mirrord sets this config on the target topic even if it is not set on the source topic. The
+        value is then the source topic's effective value. If the result is False, the target's default applies."""
         ...
 
     @property
@@ -56,7 +56,7 @@ class _Excluding:
 
 
 class DefaultsOfTarget(_Excluding):
-    """If a config is not set on the source topic, leaves it unset on the target topic, so that the target's default
+    """If a config is not set on the source topic, it is not set on the target topic either, and the target's default
     applies."""
 
     def takes_default(self, name: str) -> bool:  # noqa: ARG002
@@ -64,7 +64,7 @@ class DefaultsOfTarget(_Excluding):
 
 
 class DefaultsOfSource(_Excluding):
-    """Sets the effective values of all the source topic's configs on the target topic, including defaults."""
+    """All configs of the source topic are set on the target topic with their effective values, including defaults."""
 
     def takes_default(self, name: str) -> bool:  # noqa: ARG002
         return True

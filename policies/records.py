@@ -26,8 +26,8 @@ class Tombstones:
 
 
 class Keys:
-    """A filter that copies only some records. The whole key of a copied record matches `match` and does not match
-    `exclude`."""
+    """A filter that selects records by their keys. A record is copied if its whole key matches `match` and does not
+    match `exclude`."""
 
     def __init__(self, source: Alias, target: Alias, *, match: str | None = None, exclude: str = "") -> None:
         """`match` and `exclude` are regular expressions for the key's bytes. A record without a key is treated like a
@@ -69,8 +69,8 @@ def _key_pattern(setting: str, found: object) -> re.Pattern[bytes]:
 
 
 def _header_names(setting: str, found: object) -> frozenset[str]:
-    """Return the header names in a setting. A single string is rejected, because it would be treated as a list of
-    letters."""
+    """Return the header names in a setting. A single string is rejected, because each of its characters would be
+    treated as a header name."""
     names = cast("Sequence[object]", found if isinstance(found, list | tuple) else (None,))
     if not all(isinstance(name, str) for name in names):
         value = shown(cast(object, found))

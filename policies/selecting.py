@@ -32,7 +32,7 @@ Refusal = Literal["internal", "excluded", "not-included", "cycle", "left-out", "
 
 
 class Leaving(Protocol):
-    """A policy that refuses some of the topics that the flow's lists accept."""
+    """A policy that refuses some of the topics that the patterns in `topics` and `exclude` accept."""
 
     def refusal(self, topic: str) -> str | None:
         """Return one line that says why this topic is not copied. Return None if the topic is copied. Raises

@@ -1,7 +1,8 @@
-"""Keeps the parts of a flow in sync that are not records.
+"""Syncs the topic configs, ACLs and topic deletions of a flow. Also writes the heartbeats, checkpoints and offset syncs
+that MirrorMaker 2's clients read.
 
-These parts are configs, ACLs, deletions of topics, and records for MirrorMaker 2's clients. If one of them fails, the
-fault is reported, and the operation is tried again. A fault stops neither the other parts nor the copying.
+If one of these operations fails, the fault is reported, and the operation is tried again. A fault stops neither the
+other operations nor the copying.
 """
 
 import asyncio
@@ -27,13 +28,14 @@ from mirrord.topics.discovery import Discovered
 from policies.flow_policies import selection_of
 
 FIRST_S = 0.1
-"""Interval between two checks whether the first result of discovery is available."""
+"""Interval at which the loops check whether the first result of discovery is available, in seconds."""
 
 log = structlog.get_logger()
 
 
 class Upkeep:
-    """The loops that keep configs, ACLs, deletions and MirrorMaker 2's records of one flow in sync."""
+    """The loops that sync the configs, ACLs and topic deletions of one flow and write the records for MirrorMaker 2's
+    clients."""
 
     def __init__(
         self,
@@ -67,7 +69,7 @@ class Upkeep:
             self._mm2.see(discovered)
 
     def see_groups(self, positions: Iterable[TranslatedPosition]) -> None:
-        """Pass on the current positions of consumer groups, so that MirrorMaker 2's checkpoints can be written."""
+        """Pass on the current positions of consumer groups. They are written to MirrorMaker 2's checkpoints topic."""
         if self._mm2 is not None:
             self._mm2.record(positions)
 
@@ -84,7 +86,7 @@ class Upkeep:
 
     @property
     def faults(self) -> list[str]:
-        """One line for each part that is not in sync because of a fault."""
+        """One line for each fault that currently prevents a sync."""
         settings = (*self.settings.topics.faults.values(), *self.settings.rule_faults)
         return [line for line in (*self._faults.values(), self._acls.fault, *settings) if line]
 
@@ -96,7 +98,7 @@ class Upkeep:
 
     @property
     def latency(self) -> LatencyStatus | None:
-        """The latency of the flow, measured with the heartbeat records that it copies. None if it copies no
+        """The latency of the flow. It is measured with copied heartbeat records, and is None if the flow copies no
         heartbeats."""
         return None if self._mm2 is None else self._mm2.latency
 
@@ -131,7 +133,7 @@ class Upkeep:
             await asyncio.sleep(self._flow.sync.every_ms / 1000)
 
     async def _delete(self, ledger: Callable[[], FlowState], recorder: Recorder) -> None:
-        """Handle deletions of topics after each refresh of discovery."""
+        """Whenever discovery has a new result, propagate the topic deletions that the result shows."""
         while True:
             await self._refreshed.wait()
             self._refreshed.clear()

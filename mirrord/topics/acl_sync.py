@@ -26,13 +26,15 @@ from policies.flow_policies import naming_of
 
 RULES_AT_ONCE = 1_000
 LONGEST_PAUSE_MS = 300_000
-"""Maximum pause before mirrord again tries to create or delete ACLs that the target has refused, in milliseconds."""
+"""Maximum pause in milliseconds after the target has refused to create or delete ACLs. After the pause, mirrord tries
+again."""
 
 log = structlog.get_logger()
 
 
 class Rights(NamedTuple):
-    """The inputs of a sync of a flow's ACLs: the two clusters, and the policy that decides which ACLs are synced."""
+    """What a flow needs to sync ACLs: connections to both clusters, and the policy that decides which ACLs are
+    synced."""
 
     flow: FlowConfig
     policy: AclPolicy
@@ -47,8 +49,8 @@ class AclComparison(msgspec.Struct, frozen=True):
 
     plan: AclsPlan = AclsPlan()
     adopted: frozenset[AclRule] = frozenset()
-    """ACLs that exist at the target and that the ledger contains as planned, but not as created. They count as created
-    by mirrord."""
+    """ACLs that exist at the target and that mirrord has planned to create, according to the ledger. The ledger does
+    not say that they were created, for example because mirrord crashed. They are treated as created by mirrord."""
     fault: str = ""
     remarks: tuple[str, ...] = ()
 
@@ -61,10 +63,10 @@ def rights_of(
     source: UpkeepAdmin,
     target: UpkeepAdmin,
 ) -> Rights | None:
-    """Return the inputs of a sync of this flow's ACLs, or None if the flow does not sync ACLs.
+    """Return what the flow needs to sync ACLs, or None if the flow does not sync ACLs.
 
-    `copies` maps the flow's target topics to their source topics. An ACL names a topic, so the ACL applies to the
-    target topics of all source topics that have had this name.
+    `copies` maps the flow's target topics to their source topics. `known_names` contains the names that the ledger has
+    assigned to target topics.
     """
     if flow.sync.acls == "off":
         return None
@@ -182,8 +184,8 @@ def _refusal(refused: Mapping[AclRule, str]) -> str:
 
 
 def remarks_of(plan: AclsPlan) -> list[str]:
-    """Return remarks for operators about two kinds of ACLs: ACLs at the target that mirrord keeps, and ACLs of the
-    source that cannot be synced."""
+    """Return remarks for operators about two kinds of ACLs. ACLs of the first kind exist only at the target, and
+    mirrord does not delete them, because it has not created them. ACLs of the second kind cannot be synced."""
     lines: list[str] = []
     if plan.foreign:
         count = len(plan.foreign)

@@ -34,7 +34,7 @@ class WritesFacts(Protocol):
 
 
 class ConfigSyncPair(msgspec.Struct, frozen=True, order=True):
-    """A source topic and its target topic, for a comparison of their configs."""
+    """A source topic and its target topic, whose configs are compared."""
 
     source: str
     target: str
@@ -42,17 +42,17 @@ class ConfigSyncPair(msgspec.Struct, frozen=True, order=True):
 
 
 def pairs_of(lanes: Sequence[PlannedLane]) -> list[ConfigSyncPair]:
-    """Return the pairs of source topic and target topic to which these lanes belong, in sorted order."""
+    """Return the source topics of these lanes, each with its target topic, in sorted order."""
     return sorted({ConfigSyncPair(lane.source_topic, lane.target_topic, lane.key.target_topic_id) for lane in lanes})
 
 
 class Topics(msgspec.Struct, frozen=True):
-    """Lines for operators about topics that need attention, by the name of the source topic."""
+    """Lines for operators about topics that need attention. The keys of each mapping are names of source topics."""
 
     faults: Mapping[str, str] = {}
     remarks: Mapping[str, str] = {}
     drift: Mapping[str, tuple[str, ...]] = {}
-    """For each topic, one line about each config of the target topic that differs and could not be altered."""
+    """For each topic, one line about each config of the target topic that should be altered, but could not."""
 
 
 class SettingsSync:
@@ -64,16 +64,17 @@ class SettingsSync:
         self._target = target
         self._rule: Properties = properties_of(flow)
         self._in_step: dict[ConfigSyncPair, tuple[Settings, Settings]] = {}
-        """Pairs without differences. The values are the configs of both topics as of the comparison."""
+        """The topic pairs that had no differences when they were last compared, with the configs of both topics at that
+        time."""
         self._was: dict[ConfigSyncPair, Settings] = {}
-        """The source topics' configs as of the last call of `round`, by topic pair. If a pair differs, they show
-        whether the source topic or the target topic was altered."""
+        """For each topic pair, the source topic's configs that the last call of `round` has read. If the two topics
+        differ now, these earlier configs show whether the source topic or the target topic was altered."""
         self._seen: Mapping[str, Settings] = {}
-        """The source topics' configs as of the last call of `round`, by topic name."""
+        """The source topics' configs that the last call of `round` has read, by topic name."""
         self._remarks: dict[str, str] = {}
         self._logged: dict[str, str] = {}
         self.retention: Mapping[str, Retention] = {}
-        """The retention of each source topic with known configs."""
+        """The retention limits of each source topic whose configs are known."""
         self.topics = Topics()
 
     @property
@@ -84,8 +85,8 @@ class SettingsSync:
     async def for_new(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
         """Return the configs with which to create the target topics of these source topics, by source topic.
 
-        If mirrord may not see a topic's configs, the topic is omitted, and the next call of `round` reports it. Raises
-        EnvironmentFault if a cluster does not answer.
+        If mirrord lacks the permission to read a topic's configs, the topic is omitted. The next call of `round`
+        reports the missing permission. Raises EnvironmentFault if a cluster does not answer.
         """
         if not self._flow.sync.configs:
             return {}
@@ -131,8 +132,9 @@ class SettingsSync:
     async def _alter(
         self, plans: Mapping[ConfigSyncPair, SettingsPlan]
     ) -> tuple[dict[ConfigSyncPair, tuple[ConfigChange, ...]], dict[ConfigSyncPair, str]]:
-        """Alter the configs of the target topics. Return the changes that were made, and for each pair the reason why a
-        change was refused. Within one request, Kafka makes either all changes of a topic or none."""
+        """Alter the configs of the target topics. Return two mappings by topic pair: the changes that were made, and
+        the reasons why changes were refused. Kafka applies either all changes that a request contains for a topic, or
+        none of them."""
         done = {pair: plan.changes for pair, plan in plans.items()}
         answers = await self._target.alter({pair.target: _wanted(plan.changes) for pair, plan in plans.items()})
         refused = {pair: answers[pair.target] for pair in plans if pair.target in answers}

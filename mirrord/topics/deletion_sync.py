@@ -29,7 +29,7 @@ from mirrord.topics.topic_claims import Claims
 from policies.flow_policies import selection_of
 
 ForeignRecord = Callable[[TopicCopy, FlowState], Awaitable[str]]
-"""A function that searches a target topic for records that this flow has not written. The function returns the
+"""A function that searches a target topic for records that were not written by this flow. The function returns the
 partition and offset of the first such record as text, or an empty string if there is none."""
 
 log = structlog.get_logger()
@@ -48,7 +48,7 @@ class DeletionSync:
         flow_back: Callable[[], str] = str,
     ) -> None:
         """`foreign` searches a target topic for records of other writers. `flow_back` returns the name of a flow that
-        copies topics of the same names in the opposite direction, or an empty string if there is none."""
+        copies topics with the same names in the opposite direction, or an empty string if there is none."""
         self._flow = flow
         self._source = source
         self._target = target
@@ -56,14 +56,14 @@ class DeletionSync:
         self._foreign = foreign
         self._flow_back = flow_back
         self._kept: dict[TopicId, str] = {}
-        """Target topics that are not deleted because they contain records of other writers. The values are lines for
-        operators."""
+        """For each target topic that contains records of other writers: one line, which tells operators that the topic
+        is therefore not deleted."""
         self.remarks: tuple[str, ...] = ()
         """Remarks for operators, one line each."""
 
     async def round(self, discovered: Discovered, ledger: FlowState, recorder: Recorder) -> None:
         """Plan and carry out the deletions that follow from `discovered`, the last result of discovery. Raises
-        EnvironmentFault."""
+        EnvironmentFault if a cluster does not answer, or if the target refuses a deletion."""
         copies, back = copies_of(ledger), self._flow_back()
         wanted = self._flow.propagate_deletes and not back
         gone: list[TopicCopy] = []
@@ -91,7 +91,7 @@ class DeletionSync:
 
     async def _keeps(self, copy: TopicCopy, ledger: FlowState) -> bool:
         """Return whether a target topic must be kept because it contains records of other writers. Raises
-        EnvironmentFault."""
+        EnvironmentFault if the topic cannot be read."""
         if self._foreign is not None and copy.topic_id not in self._kept:
             where = await self._foreign(copy, ledger)
             if where:
@@ -111,7 +111,7 @@ class DeletionSync:
 async def gone_copies(
     flow: FlowConfig, seen: Discovered | DiscoveryPreview, ledger: FlowState, source: UpkeepAdmin
 ) -> list[TopicCopy]:
-    """Return the flow's target topics with source topics that no longer exist.
+    """Return the flow's target topics whose source topics no longer exist.
 
     Raises EnvironmentFault if the source does not answer.
     """
@@ -125,7 +125,7 @@ async def gone_copies(
 
 
 def copies_of(ledger: FlowState) -> list[TopicCopy]:
-    """Return the target topics that mirrord has created and not deleted since, according to the ledger."""
+    """Return the target topics that mirrord has created and has not deleted, according to the ledger."""
     return [
         TopicCopy(topic.topic, topic.topic_id, topic.source_topic, topic.delete_at_ms, topic.source_topic_id)
         for topic in ledger.topics.values()
@@ -134,10 +134,11 @@ def copies_of(ledger: FlowState) -> list[TopicCopy]:
 
 
 async def foreign_record(alias: Alias, cluster: ClusterConfig, copy: TopicCopy, ledger: FlowState) -> str:
-    """Return the partition and offset, as text, of the first record in a target topic that no lane of the flow has
-    written. Return an empty string if there is no such record, or if the topic no longer exists.
+    """Return the partition and offset, as text, of the first record in a target topic that was not written by a lane of
+    the flow. Return an empty string if there is no such record, or if the topic no longer exists.
 
-    Only the offsets that the flow has not written according to its ledger are read. Raises EnvironmentFault.
+    The ledger contains the target offsets of the records that the flow has copied. Only the other offsets are read.
+    Raises EnvironmentFault if the target topic cannot be read.
     """
     ours = {lane.producer_id for lane in ledger.lanes.values() if lane.key.target_topic_id == copy.topic_id}
     try:
@@ -166,6 +167,6 @@ def deletion_guards(
     flow: FlowConfig, config: Config, claims: Claims
 ) -> tuple[Callable[[TopicCopy, FlowState], Awaitable[str]], Callable[[], str]]:
     """Return the two functions with which `DeletionSync` checks whether a target topic may be deleted. The first
-    searches for foreign records (`foreign_record`). The second returns the name of a flow that copies the same topics
-    back."""
+    searches the topic for records of other writers (`foreign_record`). The second returns the name of a flow that
+    copies topics with the same names in the opposite direction."""
     return partial(foreign_record, flow.target, config.clusters[flow.target]), partial(claims.flow_back, flow)

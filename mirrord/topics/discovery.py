@@ -4,9 +4,9 @@ topics, and adds missing partitions.
 A fault of one topic is reported for that topic and does not affect other topics. A broker that has just started may not
 list all topics yet. Therefore a topic counts as deleted only if two consecutive responses do not list it.
 
-A broker also reports that a topic was created before it lists the topic. With many topics, it takes seconds until all
-of them are listed. Topics that are listed get their lanes at once. The other topics are not created again in the
-meantime.
+After a broker has confirmed the creation of a topic, it may not list the topic yet. If many topics are created at once,
+it takes seconds until all of them are listed. Each topic gets its lanes as soon as it is listed. Until then, discovery
+does not create the topic again.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from policies.flow_policies import naming_of, selection_of
 from policies.selecting import Selection
 
 SHOWN_WITHIN_S = 0.5
-"""How long a refresh waits for the target to list the changes that the refresh has made, in seconds. The next refresh
+"""How long a refresh waits until the target lists the changes that the refresh has made, in seconds. The next refresh
 handles changes that are listed later."""
 NOT_SHOWN_AFTER_S = 10.0
 """If the target does not list a change after this number of seconds, a fault is reported for the topic."""
@@ -43,20 +43,21 @@ POLL_S = 0.1
 SOON_S = 0.5
 """Time until the next refresh if the target does not list all changes yet, in seconds."""
 REPEAT_S = 5.0
-"""Interval at which a refresh is repeated until it succeeds without faults, in seconds. This interval applies if
-`refresh` is turned off."""
+"""Interval at which a refresh is repeated until it succeeds without faults, in seconds. The interval is used only if
+the configuration turns off periodic refreshes (`refresh`)."""
 _TOO_FEW_BROKERS = "INVALID_REPLICATION_FACTOR"
 
 SettingsOf = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, str]]]]
 """A function that returns the configs with which to create the target topics of these source topics. If the result does
 not contain a source topic, its target topic is created without configs."""
 Bind = Callable[[Sequence[CopyNamed]], Awaitable[None]]
-"""A function that records chosen names of target topics in the ledger. `Claims` reads the names from the ledger, so
-`Claims` returns these names from then on."""
+"""A function that records names of target topics in the ledger. The names deviate from the flow's naming and were
+chosen by the plan. After the call, `Claims.names` also returns them, because it reads the ledger."""
 Note = Callable[[Sequence[Topic], ClusterId], Awaitable[None]]
-"""A function that is called before a refresh makes any change. Its arguments are the source topics that the flow
-selects or may select, and the id of the source cluster. If the function raises EnvironmentFault, the refresh ends
-without any change."""
+"""A function that is called before a refresh makes any change. The first argument contains the source topics that the
+flow selects. It also contains the topics for which a user's policy has returned no valid result, because the flow may
+select them later. The second argument is the id of the source cluster. If the function raises EnvironmentFault, the
+refresh makes no change."""
 
 log = structlog.get_logger()
 
@@ -66,16 +67,16 @@ class Discovered(msgspec.Struct, frozen=True):
 
     lanes: tuple[PlannedLane, ...]
     facts: tuple[TopicCreated | ConfigsSynced | PartitionsGrown, ...]
-    """Facts about the changes that the refresh has made. The caller writes these facts to the ledger."""
+    """Facts about the changes that the target lists for the first time. The caller writes these facts to the ledger."""
     faults: Mapping[str, str]
-    """Source topics that are not copied, or not copied completely. The values are the reasons."""
+    """Reasons why source topics are not copied, or not copied completely, by source topic."""
     remarks: Mapping[str, str]
     notice: str
-    """One line about the flow for operators, or an empty string."""
+    """One line for operators about the whole flow, or an empty string."""
     source: ClusterTopics
     target: ClusterTopics
     unshown: bool = False
-    """Whether there are changes that the target does not list yet. Another refresh is then due soon."""
+    """Whether there are changes that the target does not list yet. If so, the next refresh follows soon."""
     names: Mapping[str, str] = {}
     """The name of each target topic, by source topic."""
 
@@ -84,8 +85,8 @@ class Discovered(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, faults={**self.faults, **faults}) if faults else self
 
     def note(self, more: Iterable[str]) -> str:
-        """Return one line for operators: the first of all faults and remarks, and the number of the others. `more`
-        contains further lines. Return an empty string if there are none."""
+        """Return one line for operators: the first fault or remark, and the number of further ones. The lines in `more`
+        count as faults. Return an empty string if there are no faults and no remarks."""
         lines = [line for line in (*self.faults.values(), *more, *self.remarks.values(), self.notice) if line]
         return "" if not lines else lines[0] if len(lines) == 1 else f"{lines[0]} (and {len(lines) - 1} more)"
 
@@ -104,7 +105,7 @@ def hazards_of(flow: FlowConfig, found: Discovered, ledger: FlowState | None) ->
 
 
 class DiscoveryPreview(NamedTuple):
-    """The topics of both clusters of a flow at one moment, and the changes that a refresh would make."""
+    """The topics of a flow's two clusters at one moment, and the changes that a refresh would make."""
 
     source: ClusterTopics
     target: ClusterTopics
@@ -112,8 +113,8 @@ class DiscoveryPreview(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A change that the target has confirmed but does not list yet. The change is a created topic, or added
-    partitions."""
+    """A change that the target has confirmed but does not list yet: a topic was created, or partitions were added to a
+    topic."""
 
     step: CreateTopic | GrowTopic
     settings: Mapping[str, str]
@@ -166,7 +167,8 @@ class Discovery:
         """Read the topics of both clusters, create missing topics and partitions at the target, and read the target
         again.
 
-        A topic is not created if its name must be in the ledger first and `bind` is None. Raises EnvironmentFault if a
+        `bind` records names in the ledger that deviate from the flow's naming. A topic with such a name is created only
+        after the name is in the ledger. Without `bind`, these topics are not created. Raises EnvironmentFault if a
         cluster does not answer.
         """
         source, target = await asyncio.gather(self._source.read(), self._target.read())
@@ -236,8 +238,8 @@ class Discovery:
         return msgspec.structs.replace(plan, unanswered={**plan.unanswered, **unsure}) if unsure else plan
 
     async def _settings(self, steps: Sequence[CreateTopic]) -> tuple[Mapping[str, Mapping[str, str]], dict[str, str]]:
-        """Return the configs of the new target topics, by source topic. If the configs are unknown, return the reason
-        for each source topic as the second result."""
+        """Return two mappings by source topic: the configs of the new target topics, and faults. If the configs cannot
+        be read, the first mapping is empty, and the second contains the reason for each source topic."""
         if not steps or self._settings_of is None:
             return {}, {}
         try:
@@ -250,8 +252,8 @@ class Discovery:
     async def _create(
         self, steps: Sequence[CreateTopic], brokers: int, settings: Mapping[str, Mapping[str, str]]
     ) -> dict[str, str]:
-        """Create these target topics. Return the source topics for which the target has refused the target topic, with
-        the reasons."""
+        """Create these target topics. Return the reasons why the target has refused to create topics, by source
+        topic."""
         rule = self._flow.replication_factor
         shapes = {
             step.target_topic: TopicShape(
@@ -310,7 +312,8 @@ class Discovery:
             await asyncio.sleep(POLL_S)
 
     def _facts(self, target: ClusterTopics) -> tuple[TopicCreated | ConfigsSynced | PartitionsGrown, ...]:
-        """Return facts about the changes that the target lists now. Remove these changes from `_done`."""
+        """Return facts about the changes in `_done` that the target lists now, and remove these changes from
+        `_done`."""
         facts: list[TopicCreated | ConfigsSynced | PartitionsGrown] = []
         for name, done in list(self._done.items()):
             if _is_shown(name, done, target):
@@ -353,8 +356,8 @@ def next_refresh_s(flow: FlowConfig, last: Discovered | None, *, is_unrecorded: 
 
 
 class _Memory:
-    """Reads the topics of a cluster. If the last response does not list a topic but the previous response does, the
-    topic is still included."""
+    """Reads the topics of a cluster. If a topic is missing in the cluster's last response, but was in the previous one,
+    the result still includes the topic."""
 
     def __init__(self, admin: TopicAdmin) -> None:
         self.admin = admin
@@ -366,9 +369,10 @@ class _Memory:
         return msgspec.structs.replace(view, topics={**before, **view.topics})
 
     async def read_named(self, view: ClusterTopics, names: Collection[str]) -> ClusterTopics:
-        """Read these topics again, right after `read`. Return `view` with the new state of these topics.
+        """Read only the topics with these names again, and return `view` with their new state. `view` is the last
+        result of `read`.
 
-        If the response does not contain a topic, the topic does not count as deleted.
+        A topic that is missing in the response stays in the result unchanged.
         """
         found = (await self.admin.describe(names)).topics
         self._seen = {**self._seen, **found}

@@ -1,8 +1,8 @@
 """Decides which flow may copy into which target topic, so that no two flows of one daemon copy into the same topic.
 
-A target topic belongs to the flow that has a lane into the topic, according to the flow's ledger. That flow need not be
-running at the moment. Otherwise, another flow could write to the topic while the owner restarts or cannot read its
-ledger. A topic without a lane in any ledger belongs to the first flow that plans to copy into it.
+A target topic belongs to the flow that has a lane into the topic, according to the flow's ledger. The topic belongs to
+that flow even while the flow is not running, so no other flow can write to the topic in that time. If no ledger
+contains a lane into a topic, the topic belongs to the first flow that plans to copy into it.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class Claims:
         target topic."""
         self._ledgers: dict[str, Ledger] = {}
         self._unread: dict[str, Alias] = {}
-        """Flows with a ledger that has not been read yet, with the alias of their target cluster."""
+        """The flows whose ledgers have not been read yet, each with the alias of its target cluster."""
         self._news = asyncio.Event()
 
     def know(self, flows: Sequence[FlowConfig]) -> None:
@@ -90,19 +90,19 @@ class Claims:
         return alone
 
     def former_copies(self, flow: str) -> Mapping[tuple[TopicId, str], Collection[TopicId]]:
-        """Return the ids of all target topics that the flow has ever copied into. The key is the id of the source topic
-        and the name of the target topic."""
+        """Return the ids of all target topics that the flow has ever copied into. In the returned mapping, a key
+        consists of the id of a source topic and the name of a target topic."""
         ledger = self._ledgers.get(flow)
         return {} if ledger is None else former_copies(ledger.state)
 
     def flow_back(self, flow: FlowConfig) -> str:
-        """Return the name of a flow that copies topics of the same names in the opposite direction, or an empty string
-        if there is none."""
+        """Return the name of a flow that copies topics with the same names in the opposite direction, or an empty
+        string if there is none."""
         return next((name for name, other in self._flows.items() if goes_back(flow, other)), "")
 
     def copied_here(self, flow: FlowConfig) -> dict[TopicId, str]:
-        """Return the ids of the flow's source topics into which a flow in the opposite direction has copied. The values
-        are the names of the topics that were copied into them."""
+        """Return a mapping of the flow's source topics into which a flow in the opposite direction has copied. It maps
+        the id of each such topic to the name of the topic that was copied into it."""
         found: dict[TopicId, str] = {}
         for name, other in self._flows.items():
             if goes_back(flow, other) and name in self._ledgers:
@@ -110,7 +110,7 @@ class Claims:
         return found
 
     def names(self, flow: FlowConfig) -> CopyNames:
-        """Return the assigned names of the flow's target topics, which may deviate from its naming."""
+        """Return the names of target topics that deviate from the flow's naming, according to its ledger."""
         ledger = self._ledgers.get(flow.name)
         return NAMING_ALONE if ledger is None else copy_names(ledger.state, flow)
 
@@ -160,6 +160,6 @@ class Claims:
 
 
 def _copies(ledger: FlowState) -> dict[TopicId, str]:
-    """Return the ids of the target topics into which the flow has a lane. The values are the names of their source
-    topics."""
+    """Return a mapping of the target topics into which the flow has a lane. It maps the id of each target topic to the
+    name of its source topic."""
     return {lane.key.target_topic_id: lane.source_topic for lane in ledger.lanes.values()}

@@ -11,7 +11,7 @@ from policies.acls import AclPolicy, TopicNames, Untold
 
 
 class AclsPlan(msgspec.Struct, frozen=True):
-    """The ACLs to create and delete at the target, and other ACLs that an operator should know about."""
+    """The ACLs to create and to delete at the target, and the ACLs that operators should know about."""
 
     add: tuple[AclRule, ...] = ()
     remove: tuple[AclRule, ...] = ()

@@ -1,7 +1,7 @@
 """Decides which target topics are deleted after their source topics were deleted.
 
-A target topic is deleted only if three conditions hold. mirrord must have created the topic, the flow must have
-`propagate_deletes`, and the grace period that the ledger contains must have ended.
+A target topic is deleted only if three conditions hold: mirrord has created the topic, `propagate_deletes` is true for
+the flow, and the grace period has ended. The ledger contains the time at which the grace period ends.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -27,23 +27,23 @@ class TopicCopy(msgspec.Struct, frozen=True, order=True):
 
 
 class DeletionsPlan(msgspec.Struct, frozen=True):
-    """The facts to append, and the target topics to delete."""
+    """The facts to write to the ledger, and the target topics to delete now or later."""
 
     facts: tuple[TopicDeletionPlanned | TopicDeletionWithdrawn, ...] = ()
     due: tuple[TopicCopy, ...] = ()
-    """Target topics with a planned deletion in the ledger for which the grace period has ended."""
+    """Target topics to delete now: their deletion is planned in the ledger, and the grace period has ended."""
     waiting: tuple[TopicCopy, ...] = ()
-    """Target topics with a planned deletion in the ledger for which the grace period has not ended."""
+    """Target topics to delete later: their deletion is planned in the ledger, and the grace period has not ended."""
 
 
 class CopiesWithoutSource(NamedTuple):
-    """Target topics that still exist and still belong to the flow, but have lost their source topic."""
+    """Target topics that still exist and still belong to the flow, but whose source topics are missing."""
 
     unseen: list[TopicCopy]
-    """Target topics for which the source lists no topic with the source topic's name."""
+    """Target topics whose source topic is not in the source's list of topics."""
     replaced: list[TopicCopy]
-    """Target topics for which another source topic now has the source topic's name. That other topic has a separate
-    target topic. The former source topic no longer exists, because the other topic has its name."""
+    """Target topics whose source topic was deleted and created again. The new source topic is copied into another
+    target topic (`on_recreated = "fresh"`)."""
 
 
 def without_source(
@@ -53,7 +53,7 @@ def without_source(
     target_name: Callable[[str], str | None],
     names: CopyNames,
 ) -> CopiesWithoutSource:
-    """Find the target topics that have lost their source topic.
+    """Find the target topics whose source topics are missing.
 
     `source` and `target` are the existing topics of the two clusters. `target_name` returns the target topic of a
     source topic, according to the flow's naming, or None if the flow does not copy the topic.
@@ -77,9 +77,9 @@ def plan_deletions(
 ) -> DeletionsPlan:
     """Plan the deletion of target topics, and withdraw planned deletions that are no longer justified.
 
-    `gone` are target topics that `without_source` has found. A topic from `unseen` is included only if the source,
-    asked for the source topic by name, confirms that it does not exist. `wanted` is false if the flow must not delete
-    topics.
+    `gone` are the target topics whose source topics no longer exist. The caller takes them from the result of
+    `without_source`. Before that, the caller must ask the source for each missing topic by name, because the source's
+    list of topics may be incomplete. `wanted` is false if the flow must not delete topics.
     """
     lost = {copy.topic_id for copy in gone}
     facts: list[TopicDeletionPlanned | TopicDeletionWithdrawn] = []

@@ -12,7 +12,7 @@ from mirrord.topics.rules.topic_list import TopicLine
 from policies.flow_policies import naming_of
 
 SHOWN = 3
-"""Maximum number of topic names in one line."""
+"""Maximum number of topic names in one finding or status line."""
 
 
 def topic_hazards(
@@ -21,10 +21,10 @@ def topic_hazards(
     target: Mapping[str, Topic],
     aliases: Iterable[Alias],
 ) -> Iterator[Finding]:
-    """Yield the findings that follow from topic names alone.
+    """Yield the findings that can be determined from topic names alone.
 
-    `lines` are the flow's source topics, and `target` are the topics of the target cluster. `aliases` are the aliases
-    of all clusters in the configuration.
+    `lines` describe the flow's source topics, and `target` contains the topics of the target cluster by name. `aliases`
+    are the aliases of all clusters in the configuration.
     """
     known = set(aliases)
     strange: list[str] = []
@@ -60,8 +60,9 @@ def topic_hazards(
 
 
 def is_named_like_copy(flow: FlowConfig, topic: str, target: Container[str]) -> bool:
-    """Return whether the name of a source topic falsely says that the topic came from the target cluster. This is the
-    case if the target cluster has no topic with the rest of the name."""
+    """Return whether a source topic only seems to be a copy of a topic of the target cluster. With the naming `prefix`,
+    this is the case if its name consists of the target's alias, the separator and a name that no topic of the target
+    cluster has."""
     before = flow.target + flow.separator
     return flow.naming == "prefix" and topic.startswith(before) and topic.removeprefix(before) not in target
 
@@ -69,8 +70,9 @@ def is_named_like_copy(flow: FlowConfig, topic: str, target: Container[str]) -> 
 def status_hazards(
     flow: FlowConfig, source: Iterable[str], target: Container[str], begins: Mapping[str, int]
 ) -> Iterator[str]:
-    """Yield a line for the status about each hazard. `source` and `target` are the topic names of the two clusters.
-    `begins` contains the target offset of the first copied record, by target partition."""
+    """Yield one line for each kind of hazard. The lines are shown in the status of a running flow. `source` and
+    `target` are the topic names of the two clusters. `begins` contains the target offset of the first copied record, by
+    target partition."""
     local = sorted(topic for topic in source if is_named_like_copy(flow, topic, target))
     if local:
         line = f"not copied, because the name looks like a copy from {flow.target}, which has no such topic"
@@ -101,10 +103,10 @@ def foreign_content(flow: FlowConfig, held: Mapping[str, int], ours: Mapping[str
 def other_writers(
     flow: FlowConfig, targets: Mapping[str, str], others: Mapping[str, Iterable[str]]
 ) -> Iterator[Finding]:
-    """Yield a finding for target topics to which a flow outside this configuration also writes.
+    """Yield a finding for each flow outside this configuration that writes to target topics of this flow.
 
-    `targets` maps the target topics of this flow to their source topics. `others` contains the target topics of other
-    flows, by the name of the flow.
+    `targets` maps the target topics of this flow to their source topics. `others` contains the target topics of the
+    other flows, by the name of the flow.
     """
     for other, topics in others.items():
         both = sorted(set(topics) & targets.keys())
@@ -117,7 +119,8 @@ def other_writers(
 
 
 def deletions_both_ways(flow: FlowConfig, others: Iterable[FlowConfig]) -> Iterator[Finding]:
-    """Yield a finding if `propagate_deletes` is set although another flow copies the same topics back."""
+    """Yield a finding if `propagate_deletes` is set, but has no effect. That is the case if another flow copies topics
+    with the same names in the opposite direction."""
     back = [other.name for other in others if goes_back(flow, other)]
     if flow.propagate_deletes and back:
         yield Finding(

@@ -1,8 +1,9 @@
-"""Determines what the ledger says about a source partition before a lane for it begins. For example, this module finds
-out whether the flow has copied a former topic of the same name.
+"""Determines what the ledger says about a source partition before a lane for it begins. `partition_start` decides with
+this evidence where the lane begins.
 
-If a source topic was deleted and created again, all its records are new, and none of them has been copied. If a target
-topic was deleted and created again, the records of the deleted topic are copied again if the source still has them.
+For example, this module finds out whether a topic was deleted and created again. If this happened to a source topic, no
+record of the new topic has been copied yet. If it happened to a target topic, its records are copied again, provided
+that the source still has them.
 """
 
 from collections.abc import Callable
@@ -18,8 +19,8 @@ class Incarnations:
     """Answers questions about former topics and about the starts of lanes, from one state of the ledger. The answers
     are valid until the ledger gets another entry.
 
-    Thousands of lanes may begin at the same time. Therefore each question examines only the lanes of the topics that it
-    is about.
+    Thousands of lanes may begin at the same time. Therefore the lanes of the ledger are grouped by topic once, and no
+    question examines all of them.
     """
 
     def __init__(self, state: FlowState) -> None:
@@ -45,14 +46,14 @@ class Incarnations:
         return LedgerEvidence(again, *known)
 
     def is_again(self, source_topic: str, source_topic_id: TopicId) -> bool:
-        """Return whether the flow has copied a former source topic of this name. All records of the new topic are new
-        in that case."""
+        """Return whether the flow has copied a former source topic of this name. If so, the topic with this id was
+        created again, and none of its records has been copied yet."""
         ids = self._sources.get(source_topic, ())
         return source_topic in self._forgotten or any(each != source_topic_id for each in ids)
 
     def copied_from(self, key: LaneKey, target_topic: str) -> int | None:
-        """Return the first source offset that a former target topic of this name contained. Return None if there was no
-        former topic, or if it was empty.
+        """Return the source offset of the first record that was copied into a former target topic of this name. Return
+        None if there was no former topic, or if no record was copied into it.
 
         If the former target topic also contained records that MirrorMaker 2 had copied, these records were deleted with
         it. The result is 0 in that case, so that all records that the source still has are copied again.
@@ -65,21 +66,21 @@ class Incarnations:
         return min(firsts, default=None)
 
     def began_at(self, key: LaneKey) -> int | None:
-        """Return the first offset of the source partition that was copied into any target topic. Return None if no
-        record was copied."""
+        """Return the source offset of the partition's first record that was copied into any target topic. Return None
+        if no record was copied."""
         return self._began.get(key.source_topic_id, {}).get(key.partition)
 
     def is_late(self, key: LaneKey) -> bool:
-        """Return whether the partition was added, or its topic created, after the flow first selected its topics.
-        `start` does not apply to such a partition."""
+        """Return whether the partition was created after the flow first selected its topics. The configured `start`
+        does not apply to such a partition."""
         known = self._starts.get(key.source_topic_id)
         if known is not None:
             return key.partition >= len(known.offsets) or known.offsets[key.partition] == BEGUN
         return self._looked or key.source_topic_id in self._began
 
     def fixed_start(self, key: LaneKey) -> FixedStart | None:
-        """Return the start offset that was resolved when the source partition was first selected, or None if there is
-        none."""
+        """Return the start offset that the ledger contains for the source partition. The configured `start` was
+        resolved to this offset when the topic was first selected. Return None if the ledger contains no offset."""
         known = self._starts.get(key.source_topic_id)
         if known is None or key.partition >= len(known.offsets) or known.offsets[key.partition] < 0:
             return None
@@ -103,10 +104,11 @@ class Lately:
 
 
 def start_offsets(state: FlowState, start_at: Callable[[str], StartPoint]) -> Callable[[str, TopicId, int], int | None]:
-    """Return a function that determines the offset at which a partition without a lane will begin. That function
-    returns None if `start` is not resolved for the partition yet.
+    """Return a function that determines at which offset the lane of a source partition will begin. The function is for
+    partitions that have no lane yet.
 
-    If the lane will begin at the first record, that function returns 0.
+    The function returns 0 if the lane will begin at the first record. It returns None if the configured `start`, such
+    as "latest", has not been resolved to an offset of the partition yet.
     """
     found = Incarnations(state)
 

@@ -1,4 +1,4 @@
-"""Decides at which offset of the source partition a lane without a history starts.
+"""Decides at which offset of the source partition a new lane starts.
 
 Only the function `partition_start` makes this decision. A replicator calls it when a lane opens. `mirrord start
 --dry-run` and `mirrord check` call it to report what would happen. The configured `start` is resolved to offsets
@@ -21,12 +21,12 @@ StartReason = Literal[
     "first-selected",
     "configured",
 ]
-"""The rule that has decided the start of a lane. The rules have an order, and the first rule that applies decides. The
-docstring of `partition_start` describes the rules in this order."""
+"""The rule that has decided where a lane starts. The docstring of `partition_start` describes the rules in the order of
+these names. The first rule that applies decides."""
 
 
 class FixedStart(NamedTuple):
-    """A resolved start offset, together with the configured value of `start` from which it was resolved."""
+    """The offset to which the configured `start` was resolved for a partition, together with this value of `start`."""
 
     start: StartPoint
     offset: int
@@ -38,57 +38,59 @@ class LedgerEvidence(NamedTuple):
     source_recreated: bool = False
     """Whether the flow has copied a former source topic of the same name."""
     copied_from: int | None = None
-    """The first source offset that a former target topic of the same name contained. None if there was no such
-    topic."""
+    """The source offset of the first record that was copied into a former target topic of the same name. None if there
+    was no such topic."""
     began_at: int | None = None
-    """The first source offset that a target topic of another name contains. None if there is no such topic."""
+    """The source offset of the first record that was copied into any target topic, even one of another name. None if no
+    record was copied."""
     late: bool = False
-    """Whether the partition was added, or its topic created, after the flow first selected its topics. `start` does not
-    apply to such a partition (`mirrord.ledger.start_offsets`)."""
+    """Whether the partition was created after the flow first selected its topics. The configured `start` does not apply
+    to such a partition (`mirrord.ledger.start_offsets`)."""
     fixed: FixedStart | None = None
-    """The start offset that was resolved when the topic was first selected, or None if there is none."""
+    """The offset to which the configured `start` was resolved when the topic was first selected, or None if there is
+    none."""
 
     @property
     def is_recreated(self) -> bool:
-        """Whether the source topic or the target topic was deleted and created again. If so, the contents of the target
-        do not matter."""
+        """Whether the source topic or the target topic was deleted and created again. If so, the start of the lane does
+        not depend on what the target contains."""
         return self.source_recreated or self.copied_from is not None
 
 
 class TargetEvidence(NamedTuple):
-    """What the target contains for a lane that has no history in the ledger."""
+    """What the target contains for a new lane."""
 
     inherited: int | None = None
-    """The source offset at which MirrorMaker 2 stopped copying. It is -1 if MirrorMaker 2's copy could not be
-    identified. None if MirrorMaker 2 has not copied the partition."""
+    """The source offset at which MirrorMaker 2 stopped copying. -1 if the target partition ends with records that were
+    not found at the source. None if MirrorMaker 2 has not copied the partition."""
     trouble: str = ""
     """Why the lane must not begin now, or an empty string. If `inherited` is set, this field has no effect."""
     mm2_copied_topic: bool = False
     """Whether MirrorMaker 2 has copied any partition of the topic."""
     has_lost_copies: bool = False
-    """Whether the target contains copies of this partition that the ledger no longer contains, and an operator has
-    permitted the lane to begin."""
+    """Whether the target contains copies of this partition's records that the ledger does not know, and the
+    configuration permits the lane to begin nevertheless."""
 
 
 NO_EVIDENCE = TargetEvidence()
 
 
 class PartitionStart(NamedTuple):
-    """The decision where a lane starts. Most rules need one offset from the source. `ask` says which offset that is,
-    and `offset_for` computes the start offset from the source's answer."""
+    """The decision about where a lane starts. Most rules need one offset from the source. `ask` says which offset that
+    is, and `offset_for` computes the start offset from the source's answer."""
 
     reason: StartReason
     ask: StartPoint | None = None
-    """The offset to request from the source. None if the position is already known ("taken-over"), or if it cannot be
-    decided yet ("waits")."""
+    """The offset to request from the source. None if the start offset is already known ("taken-over"), or if it cannot
+    be decided yet ("waits")."""
     position: int = -1
     """The start offset of a lane that takes over from MirrorMaker 2. It is -1 for any other lane."""
     at_least: int = 0
     """A lower limit of the start offset. If the log start offset of the source partition is higher, the lane starts at
     the log start offset."""
     at_most: int | None = None
-    """An upper limit of the start offset. If the end of the source partition is lower, the lane starts at that end.
-    None if there is no upper limit."""
+    """An upper limit of the start offset. If the source partition's log ends before this offset, the lane starts at the
+    log end. None if there is no upper limit."""
     trouble: str = ""
 
     def offset_for(self, answer: int) -> int:
@@ -97,25 +99,25 @@ class PartitionStart(NamedTuple):
 
 
 def partition_start(start: StartPoint, ledger: LedgerEvidence, target: TargetEvidence = NO_EVIDENCE) -> PartitionStart:
-    """Decide where a lane without a history starts. `start` is the configured value for the lane's topic. The first
-    rule that applies decides:
+    """Decide where a new lane starts. `start` is the configured value for the lane's topic. The first rule that applies
+    decides:
 
-    - The target topic was deleted and created again: start at the first source offset that the deleted topic contained,
-      or at the first offset that the source still has.
+    - The target topic was deleted and created again: start at the first record that the deleted topic contained. If the
+      source no longer has that record, start at the first record that it still has.
     - The source topic was deleted and created again: start at the first offset. Positions in the deleted topic do not
       apply to the new topic.
     - MirrorMaker 2 has copied the partition: start where MirrorMaker 2 stopped.
     - `trouble` says why the lane must not begin now: the lane waits.
     - `start` is "earliest": start at the first offset.
-    - The partition was copied into a target topic of another name: start at the first source offset in that topic, or
-      at the first offset that the source still has.
-    - The partition was added after the flow first selected its topic: start at the first offset, because `start`
-      applies only to partitions that existed then. This rule does not apply to a partition if the ledger has lost its
-      copies.
+    - The partition was copied into a target topic of another name: start at the first record that was copied. If the
+      source no longer has that record, start at the first record that it still has.
+    - The partition was created after the flow first selected its topics: start at the first offset, because `start`
+      applies only to partitions that existed then. This rule does not apply if the target contains copies that the
+      ledger does not know (`has_lost_copies`).
     - MirrorMaker 2 has copied other partitions of the topic: start at the first offset, because this partition was
       added after MirrorMaker 2 began.
-    - `start` was resolved when the topic was first selected: start at the resolved offset. If the source's log has been
-      truncated below that offset since then, start at the log end.
+    - `start` was resolved when the topic was first selected, and was not changed later: start at the resolved offset.
+      If the source's log now ends before that offset, start at the log end.
     - In all other cases: start at the offset to which `start` resolves now.
     """
     if ledger.copied_from is not None:

@@ -1,8 +1,8 @@
 """Lists the changes that `mirrord start` would make to the clusters, as steps for operators.
 
 The functions turn the plans of discovery and of the syncs into steps. `NOT_SYNCED` lists the resources that are never
-synced. Without this list, an operator could take an empty list of steps as proof that the two clusters agree in
-everything.
+synced. It is shown together with the steps. Otherwise, an operator could conclude from an empty list of steps that the
+two clusters do not differ at all.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

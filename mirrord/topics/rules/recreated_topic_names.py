@@ -1,5 +1,5 @@
-"""Determines names of target topics that deviate from the flow's naming. With `on_recreated = "fresh"`, a source topic
-that was deleted and created again gets a separate target topic.
+"""Chooses names for separate target topics. With `on_recreated = "fresh"`, a source topic that was deleted and created
+again gets a separate target topic, whose name deviates from the flow's naming.
 
 The name of a separate target topic is chosen only once. Before the target topic is created, the fact
 `mirrord.ledger.facts.core.CopyNamed` assigns the name to the source topic's id. From then on, the name in the ledger
@@ -20,12 +20,13 @@ from policies.naming import SEPARATOR, is_heartbeats
 
 
 class CopyNames(msgspec.Struct, frozen=True):
-    """The names of target topics that one flow's ledger has assigned to source topics, as of one moment."""
+    """The names of separate target topics that one flow's ledger contains, and what is needed to choose further
+    names."""
 
     bound: Mapping[TopicId, CopyNamed] = {}
     """The assigned names by source topic id, in the order in which they were chosen."""
     copied: Mapping[str, Sequence[TopicId]] = {}
-    """For each name of a copied source topic, the ids of all copied topics that have had this name. The oldest is the
+    """For each name of a copied source topic, the ids of all copied topics that have had this name, the oldest topic
     first."""
     held: Collection[str] = frozenset()
     """The names of all target topics that the flow has ever copied into. These topics may no longer exist."""
@@ -50,25 +51,27 @@ class CopyNames(msgspec.Struct, frozen=True):
         return self.fresh and is_new and not is_heartbeats(topic, self.separator)
 
     def owners(self) -> dict[str, CopyNamed]:
-        """Return the assigned names by target topic."""
+        """Return the facts that have assigned names to source topics. The keys are the assigned names."""
         return {each.target_topic: each for each in self.bound.values()}
 
     def beside(self, topic: str) -> list[str]:
-        """Return the names of all separate target topics of source topics with this name."""
+        """Return the names of the separate target topics of this source topic. The source topic may have been deleted
+        and created again several times."""
         return [each.target_topic for each in self.bound.values() if each.source_topic == topic]
 
     def replaces(self, topic_id: TopicId, topic: str, former: TopicId | None) -> bool:
-        """Return whether the topic has a separate target topic, and the topic with the id `former` had the same name
-        before."""
+        """Return whether this source topic has replaced the source topic with the id `former`. This is the case if both
+        have the same name, `former` is the older one, and the newer one is copied into a separate target topic."""
         ids = [*self.copied.get(topic, ()), *self.bound]  # a name is assigned before the first record is copied
         if topic_id not in self.bound or former is None or former not in ids:
             return False
         return ids.index(former) < ids.index(topic_id)
 
     def chosen(self, name: str, taken: Collection[str]) -> str:
-        """Choose a separate name for a target topic. The result is `name`, the separator and a number.
+        """Choose a name for a separate target topic. The result consists of `name`, the separator and a number.
 
-        `taken` contains the `plain_form` of all names that exist or are intended for another topic.
+        `taken` contains the `plain_form` of the names that the new name must not collide with. These are the names of
+        existing topics and the names that other topics will get.
         """
         for number in count(2):
             found = f"{name}{self.separator}{number}"
@@ -81,7 +84,7 @@ NAMING_ALONE = CopyNames()
 
 
 def copy_names(state: FlowState, flow: FlowConfig) -> CopyNames:
-    """Return the names of target topics that the flow's ledger has assigned."""
+    """Return the names that the flow's ledger has assigned to separate target topics."""
     fresh = flow.on_recreated == "fresh"
     if not fresh and not state.named:
         return NAMING_ALONE
@@ -94,8 +97,8 @@ def copy_names(state: FlowState, flow: FlowConfig) -> CopyNames:
 
 
 def former_copies(state: FlowState) -> Mapping[tuple[TopicId, str], frozenset[TopicId]]:
-    """Return the ids of all target topics that the flow has ever copied into. The key is the id of the source topic and
-    the name of the target topic."""
+    """Return the ids of all target topics that the flow has ever copied into. In the returned mapping, a key consists
+    of the id of a source topic and the name of a target topic."""
     found: dict[tuple[TopicId, str], frozenset[TopicId]] = {}
     for lane in state.lanes.values():
         where = (lane.key.source_topic_id, lane.target_topic)

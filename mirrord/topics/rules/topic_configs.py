@@ -1,8 +1,8 @@
 """Determines the replication factor and the configs with which target topics are created. Also determines which of
 their configs must be altered later.
 
-In Kafka's tools, a config is a topic's own config if it was set on the topic itself. All other values come from the
-cluster. A source topic's own config is set on the target topic, and so becomes an own config of the target topic.
+A config that was set on a topic itself is the topic's own config. The values of all other configs are set on the
+brokers, or are Kafka's defaults. The own configs of a source topic are also set on its target topic.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -69,7 +69,7 @@ def own_settings(source: Mapping[str, Setting], rule: Properties, known: Collect
 def plan_settings(source: Mapping[str, Setting], target: Mapping[str, Setting], rule: Properties) -> SettingsPlan:
     """Plan which configs of the target topic to alter.
 
-    Two kinds of configs are not changed: those that the rule excludes, and those that only the target's brokers know.
+    Two kinds of configs are not changed: configs that `rule` excludes, and configs that only the target's brokers know.
     """
     changes: list[ConfigChange] = []
     unknown: list[str] = []

@@ -1,7 +1,8 @@
-"""Plans the target topics that a flow needs, and its lanes between the topics that exist.
+"""Plans the target topics that a flow needs, and its lanes. Only partitions that exist at the source and at the target
+get a lane.
 
-A fault of one topic does not affect other topics. Lanes are identified by topic ids. If a topic is deleted and created
-again, the plan contains new lanes instead of the former lanes.
+If one topic cannot be copied, other topics are not affected. Lanes are identified by topic ids. If a topic is deleted
+and created again, the plan contains new lanes instead of the former lanes.
 
 Code that needs the target topic of a source topic must use `TopicsPlan.names`. This mapping considers both the flow's
 naming and the names that the ledger has assigned.
@@ -51,10 +52,10 @@ class GrowTopic(msgspec.Struct, frozen=True):
 
 
 class TopicsPlan(msgspec.Struct, frozen=True):
-    """The changes to make at the target, and the lanes between the topics that exist."""
+    """The topics and partitions to create at the target, and the lanes for the partitions that already exist there."""
 
     lanes: tuple[PlannedLane, ...] = ()
-    """The lanes with an existing source partition and target partition, ordered by source topic and partition."""
+    """The lanes whose source partition and target partition exist, ordered by source topic and partition."""
     create: tuple[CreateTopic, ...] = ()
     grow: tuple[GrowTopic, ...] = ()
     targets: Mapping[str, str] = {}
@@ -62,22 +63,24 @@ class TopicsPlan(msgspec.Struct, frozen=True):
     names: Mapping[str, str] = {}
     """The target topic of each source topic. Topics that cannot be copied are included."""
     unbound: tuple[CopyNamed, ...] = ()
-    """Newly chosen separate names of target topics. The names must be in the ledger before topics with these names are
-    created."""
+    """Names that the plan has chosen for separate target topics (`mirrord.topics.rules.recreated_topic_names`). They
+    must be written to the ledger before these topics are created."""
     faults: Mapping[str, str] = {}
     """Source topics that cannot be copied, with the reasons."""
     unanswered: Mapping[str, str] = {}
-    """Source topics that cannot be copied for a reason that may arise at any time, with the reasons. These topics do
-    not prevent a start.
+    """Further source topics that cannot be copied, with the reasons. These reasons may arise at any time, even after a
+    start. Therefore these topics do not prevent a start.
 
-    There are three such reasons: a user's policy returns no valid result, the target topic was deleted, or a separate
-    name is not in the ledger yet.
+    There are three such reasons: a user's policy returns no valid result, the target topic was deleted, or the name of
+    a separate target topic is not in the ledger yet.
     """
     remarks: Mapping[str, str] = {}
-    """Source topics that are copied, but with an irregularity. The values are lines about the irregularity."""
+    """Lines for operators about topics that are copied, but need attention, by source topic. For example, the target
+    topic has more partitions than the source topic."""
 
     def without_unbound(self) -> "TopicsPlan":
-        """Return the plan without the topics with newly chosen names that are not in the ledger yet."""
+        """Return this plan without the creation of topics whose names must be written to the ledger first
+        (`unbound`)."""
         if not self.unbound:
             return self
         waiting = {each.source_topic: _UNBOUND.format(each.target_topic) for each in self.unbound}
@@ -100,9 +103,9 @@ def plan_topics(
 ) -> TopicsPlan:
     """Plan the target topics and lanes for these source topics, which the flow has selected.
 
-    `target_name` applies the flow's naming and may raise PolicyFault. `copy_names` takes precedence. `claimed` contains
-    target topics of others, with reasons that continue the sentence "would be copied into X, which". `former` contains
-    the ids of all former and present target topics, by the id of the source topic and the name of the target topic.
+    `target_name` applies the flow's naming and may raise PolicyFault. Names in `copy_names` take precedence over it.
+    `claimed` contains the reasons why the flow must not copy into some target topics. They continue the sentence "would
+    be copied into X, which". `former` is the result of `mirrord.topics.rules.recreated_topic_names.former_copies`.
     """
     lanes: list[PlannedLane] = []
     create: list[CreateTopic] = []
@@ -168,8 +171,8 @@ def _other_copies(
 def _named(
     topics: Sequence[Topic], target_name: Callable[[str], str], copy_names: CopyNames, others: Iterable[str]
 ) -> tuple[dict[str, str], list[CopyNamed], dict[str, str]]:
-    """Return three results: the name of the target topic of each source topic, the newly chosen separate names, and the
-    source topics without a name, with the reasons.
+    """Return three results: the name of each source topic's target topic, the facts about names that were chosen now
+    for separate target topics, and the reasons why other source topics have no target name.
 
     `others` are the names of target topics that exist or that belong to other flows.
     """
@@ -212,7 +215,7 @@ _UNBOUND = "its separate target topic, {}, is created once the ledger has that n
 
 
 def _owned(topic: Topic, planned: str | None, named: CopyNamed | None) -> str:
-    """Return a phrase with the name of another source topic, if the target topic already belongs to that topic.
+    """If the target topic already belongs to another source topic, return a phrase that names that source topic.
     Otherwise return an empty string."""
     if planned is None and (named is None or named.source_topic_id == topic.topic_id):
         return ""

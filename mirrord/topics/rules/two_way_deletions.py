@@ -29,11 +29,12 @@ def not_again(
     copied_here: Collection[TopicId],
     aliases: tuple[Alias, Alias],
 ) -> dict[str, str]:
-    """Return the source topics with a missing target topic that must not be created again. The values are the reasons.
+    """Return a reason for each source topic whose target topic must not be created again if it is missing.
 
-    These are the topics that have existed under this name on both clusters. `former` contains the ids of all target
-    topics that the flow has ever copied into. `copied_here` are the ids of source topics into which the opposite flow
-    has copied. `aliases` are the aliases of the source and the target.
+    These are the source topics that this flow has already copied, and those into which the opposite flow has copied. In
+    both cases, the target cluster has had a topic of the same name. `former` contains the ids of all target topics that
+    this flow has ever copied into. `copied_here` are the ids of source topics into which the opposite flow has copied.
+    `aliases` are the aliases of the source and the target.
     """
     return {
         topic.name: _DELETED.format(topic=topic.name, source=aliases[0], target=aliases[1])
@@ -48,8 +49,8 @@ def halves(
     former: Mapping[tuple[TopicId, str], Collection[TopicId]],
     aliases: tuple[Alias, Alias],
 ) -> dict[str, str]:
-    """Return the source topics with a target topic that was deleted and created again. The values are lines that say
-    which records are missing in the target topic."""
+    """Return a line for each source topic whose target topic was deleted and created again. The line says which records
+    are missing in the new target topic."""
     found: dict[str, str] = {}
     for topic in source:
         there = target.get(topic.name)
@@ -60,7 +61,7 @@ def halves(
 
 
 def both_ways_deletions(flow_back: str, topics: Collection[str]) -> str:
-    """Return a line for the status that says why these target topics, which have lost their source topics, are not
-    deleted."""
+    """Return one line for operators. It says why these target topics are not deleted, although their source topics no
+    longer exist."""
     names = ", ".join(sorted(topics))
     return f"not deleted, though their source topics are gone, because the flow {flow_back} copies them back: {names}"
