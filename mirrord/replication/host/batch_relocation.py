@@ -61,8 +61,8 @@ class BatchRelocation:
     async def run(
         self, record: LaneRecord, wanted: AskRebuild, compacts: Callable[[], Awaitable[bool | None]]
     ) -> RebuildAnswer:
-        """Return the source offsets of the lane's batches from the ordinal `wanted.first` on, or the reason why the
-        offsets cannot be determined.
+        """Return the source offsets of all records of the lane with the ordinal `wanted.first` or higher, or the reason
+        why these offsets cannot be determined.
 
         `compacts` returns whether the target topic is compacted. Raises ReadFailed when the source log or the target
         log cannot be read at the moment.
@@ -87,10 +87,10 @@ class BatchRelocation:
         return RebuildAnswer(wanted.question, 0, tuple(own), located, compacts=may_be_cleaned)
 
     async def _standing(self, wanted: AskRebuild, own: list[OwnBatch]) -> tuple[bool, list[TargetBatch]]:
-        """Read the lane's batches from the target, and add the headers of all of them to `own`.
+        """Read the lane's batches from the target, and append an `OwnBatch` for each of them to `own`.
 
-        Return whether the records at the target have the timestamps of the source. Also return the batches from the
-        ordinal `wanted.first` on.
+        Return whether the records at the target have the timestamps of the source. Also return the contents of all
+        batches that have records with the ordinal `wanted.first` or higher.
         """
         standing: list[TargetBatch] = []
         timed, size = True, 0
