@@ -1,1 +1,1 @@
-"""The dead-letter topic: skipped records are parked in it, so that they can be replayed later."""
+"""The dead-letter topic: skipped records are parked in it, and can be replayed later."""

@@ -58,7 +58,7 @@ class Returned(NamedTuple):
 
     @property
     def position(self) -> "TargetPosition | None":
-        """The position where the replayed record is stored, or None if mirrord did not write the receipt."""
+        """The parsed form of `where`. None if `where` has another format, because mirrord did not write the receipt."""
         place, _, offset = self.where.rpartition(" offset ")
         topic, _, partition = place.rpartition("-")
         if not topic or not partition.isdecimal() or not offset.isdecimal():
@@ -86,8 +86,8 @@ def headers_of(
 def understood(headers: LetterHeaders) -> Letter | None:
     """Parse the headers of a record in the dead-letter topic. Return None if mirrord did not write the record.
 
-    The headers that mirrord added are always the last ones. Headers with the same names in front of them belong to the
-    skipped record itself.
+    Only the headers at the end were added by mirrord. The headers before them belong to the skipped record, and may
+    have the same names.
     """
     returned = ""
     if headers and headers[-1][0] == _RETURNED:

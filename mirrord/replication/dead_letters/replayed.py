@@ -1,5 +1,7 @@
-"""Finds out which skipped records were replayed into the target. Each replay has left a receipt in the dead-letter
-topic."""
+"""Finds out which skipped records were replayed into the target.
+
+The replay of a record leaves a receipt in the dead-letter topic, and these receipts are read here.
+"""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -24,7 +26,7 @@ class BroughtBack(NamedTuple):
 async def brought_back(config: Config, flow: FlowConfig, state: FlowState) -> BroughtBack:
     """Return the records of a flow that were replayed from the dead-letter topic.
 
-    If no record is parked according to the ledger, the dead-letter topic is not read.
+    The dead-letter topic is read only if, according to the ledger, a record was parked in it.
     """
     first = parked_from(state)
     if first is None:

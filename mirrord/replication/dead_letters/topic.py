@@ -1,10 +1,11 @@
 """The dead-letter topic of a flow. It keeps skipped records, so that an operator can replay them later.
 
 Each lane has its own transactional id for this topic. A new writer of a lane therefore fences the previous writer, and
-each operation takes effect either completely or not at all. When a writer receives its producer id, the transactions of
-the lane's earlier writers have been committed or aborted (KIP-98). At that time, open transactions of other lanes can
-still hide records from readers of committed data. The writer waits until these transactions end before it reads the
-topic. Therefore no record is parked twice, and no record is replayed twice.
+each operation takes effect either completely or not at all. By the time a writer receives its producer id, the
+transactions of the lane's earlier writers have been committed or aborted (KIP-98). Transactions of other lanes may
+still be open, and records after the start of an open transaction are not yet visible to read_committed consumers. The
+writer therefore waits until these transactions have ended, and then reads the topic to find out what it already holds.
+In this way, no record is parked twice, and no record is replayed twice.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -41,11 +42,11 @@ from mirrord.replication.dead_letters.records import (
 
 PATIENCE_S = 30.0
 _OPEN_MS = 10_000
-"""The transaction timeout in milliseconds. A shorter timeout would not help much, because by default a broker looks for
-expired transactions only every 10 s."""
+"""The transaction timeout in milliseconds. A broker aborts a transaction that has been open for longer than this; by
+default, it looks for such transactions every 10 s."""
 RECORD_BYTES = 100 << 20
-"""Largest batch that the topic accepts, in bytes. By default, a broker does not accept larger requests anyway
-(`socket.request.max.bytes`)."""
+"""Largest batch that the topic accepts, in bytes. This is the default value of the broker config
+`socket.request.max.bytes`, which limits the size of a whole request."""
 _NEVER_MS = str((1 << 63) - 1)
 SETTINGS = {
     "cleanup.policy": "delete",
@@ -56,8 +57,8 @@ SETTINGS = {
     "unclean.leader.election.enable": "false",
 }
 _TIMES = {"message.timestamp.before.max.ms": _NEVER_MS, "message.timestamp.after.max.ms": _NEVER_MS}
-"""Configs that let the topic accept any timestamp, because a record may have been skipped only because the target does
-not accept its timestamp. Brokers before 3.6 do not have these configs (KIP-937)."""
+"""Configs that let the topic accept any timestamp. They are needed because a timestamp that is out of bounds may be the
+reason why a record was skipped. Brokers before Kafka 3.6 do not have these configs (KIP-937)."""
 _UNBOUNDED = 1 << 30
 
 
@@ -75,19 +76,20 @@ class Lying(NamedTuple):
 
     letters: int
     at: int
-    """The offset of the first of these records in the dead-letter topic; -1 if the topic holds none of them."""
+    """The lowest offset of the parked records in the dead-letter topic; -1 if none of the records is parked."""
     offsets: tuple[int, ...] = ()
-    """After `park`: the offsets of the records that the source holds in the range. All of these records are in the
-    dead-letter topic now. Otherwise empty."""
+    """Source offsets of the records that `DeadLetters.park` read from the source. All of these records are in the
+    dead-letter topic. Empty in the results of other methods."""
     lacks: int = -1
-    """Source offset of the first record in the range that is not in the dead-letter topic. -1 if no record is missing
-    from it, or if the source was not read."""
+    """Source offset of the first record that is still at the source but not in the dead-letter topic. -1 if there is no
+    such record, or if `DeadLetters.lying` did not read the source to look for one."""
 
 
 class DeadLetters:
     """The dead-letter topic of one flow, or another topic with records in the same format.
 
-    A failure is raised as an EnvironmentFault, or as a ConfigError if the topic is not visible.
+    If a topic does not exist, or mirrord has no permission to see it, ConfigError is raised. Other failures are raised
+    as EnvironmentFault.
     """
 
     def __init__(self, flow: FlowConfig, source: ClusterConfig, target: ClusterConfig, topic: str = "") -> None:
@@ -108,7 +110,8 @@ class DeadLetters:
         """Make sure that all source records from `place` to `end` (exclusive) are in the dead-letter topic, and return
         where they are.
 
-        `behind` is an offset of the dead-letter topic: records that were parked before are at this offset or later.
+        `behind` is an offset of the dead-letter topic: if earlier calls parked any of these records, they are at this
+        offset or later.
         Raises NotParked when the source does not return the records, or when the target does not accept them.
         """
         with _not_parked():
@@ -123,7 +126,8 @@ class DeadLetters:
         """Make sure that the only record of the batch `data` is in the dead-letter topic, and return its offset there.
 
         `place` is the position of the record in the source. `behind` is an offset of the dead-letter topic: if the
-        record was parked before, it is at this offset or later. Raises NotParked.
+        record was parked by an earlier call, it is at this offset or later. Raises NotParked when the record cannot be
+        written.
         """
         with _not_parked():
             (record,) = decode(data, 0, len(data))
@@ -144,8 +148,8 @@ class DeadLetters:
         """Append each parked record from `place` to `end` (exclusive) to the target partition `to`, and return where
         the records are stored.
 
-        A record that was replayed before is not appended again, even if it was replayed into another topic. `since` is
-        the offset of the first of these records in the dead-letter topic, if it is known.
+        A record that was replayed earlier is not appended again, even if it was replayed into another topic. `since` is
+        the lowest offset of these parked records in the dead-letter topic, or -1 if it is not known.
         """
         try:
             async with self._writer(place.lane) as writer:
@@ -196,8 +200,8 @@ class DeadLetters:
             raise NotParked(f"{place.topic} was created again at {self._flow.source}, and its former records are gone")
 
     async def _lacks(self, place: LetterPlace, end: int, there: There) -> int:
-        """Return the offset of the first source record from `place` to `end` (exclusive) that is not parked, or -1 if
-        all are parked. `there` has the parked records of this range."""
+        """Return the first source offset from `place` to `end` (exclusive) whose record is not in `there`, or -1 if no
+        record is missing."""
         with _not_parked():
             async with open_logs(self._flow.source, self._source, [place.topic]) as source:
                 self._check(source, place)
@@ -251,7 +255,7 @@ class DeadLetters:
         """Return which of the source records from `place` to `end` (exclusive) were replayed, according to the
         receipts.
 
-        Raises ConfigError if the dead-letter topic is not visible, because then the receipts cannot be read. Raises
+        Raises ConfigError if the dead-letter topic does not exist or mirrord has no permission to see it. Raises
         EnvironmentFault for other failures.
         """
         async with aclosing(self._letters(place, end, since, settled=settled)) as letters:
@@ -279,8 +283,7 @@ class DeadLetters:
         """Yield the parked records and the receipts for the source offsets from `place` to `end` (exclusive), in log
         order, with their offsets in the dead-letter topic.
 
-        If `settled` is set, first wait until the transactions of all records that were written so far are committed or
-        aborted.
+        If `settled` is set, first wait until no record that is already in the topic belongs to an open transaction.
         """
         async with aclosing(self._all(since, place.lane, settled=settled)) as letters:
             async for at, letter, record in letters:
@@ -290,8 +293,8 @@ class DeadLetters:
     async def _all(
         self, since: int, lane: LaneId | None = None, *, settled: bool = False
     ) -> AsyncGenerator[tuple[int, Letter, DecodedRecord]]:
-        """Yield the parked records and the receipts of all lanes in log order. If a lane is given, skip the first part
-        of the topic if it is known to contain no records of this lane."""
+        """Yield the parked records and the receipts of all lanes in log order. If a lane is given, skip the beginning
+        of the topic as far as it is known to hold no record of this lane."""
         async with open_logs(self._flow.target, self._target, [self.topic]) as logs:
             named = TopicPartition(self.topic, 0)
             start, stable = await (self._settled_bounds(logs, named) if settled else logs.bounds(named, committed=True))

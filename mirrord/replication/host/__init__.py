@@ -1,1 +1,1 @@
-"""The replicator: the I/O that carries out what the lanes of a replicator decide."""
+"""The code of a replicator: it passes input to its lanes and does the I/O that they request."""

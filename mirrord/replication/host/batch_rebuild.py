@@ -20,8 +20,8 @@ _UNLIMITED = (1 << 31) - 1
 
 
 def rebuild(request: RebuildRequest) -> RebuiltBatch | None:
-    """Decode the records of a source batch and put the requested ones into a new batch of the lane. Return None if the
-    request selects no record.
+    """Decode the records of a source batch, and put the records that the request selects into a new batch of the lane.
+    Return None if it selects no record.
 
     This function implements `mirrord.replication.lane.second_path.Rebuilder`. The new batch has no gaps between its
     offsets. Keys, values, headers and timestamps are kept, and so is the codec unless the target refuses it. A log
@@ -70,5 +70,5 @@ def _set_back(data: bytearray, by_ms: int) -> None:
 
 
 def _pieces(offsets: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Group the offsets into ranges without a gap, and return each range as a pair `(offset, length)`."""
+    """Group the offsets into ranges without gaps, and return each range as a pair `(offset, length)`."""
     return tuple((start, end - start) for start, end in ranges(offsets))

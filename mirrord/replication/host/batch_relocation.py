@@ -48,9 +48,8 @@ class BatchRelocation:
         *,
         read_committed: bool,
     ) -> None:
-        """`copies` receives a list of batch headers from the source, and returns the indexes of those batches that are
-        themselves copies (`mirrord.replication.host.origin_lookup`). None means that the source partition holds no
-        copies."""
+        """`copies` returns the indexes of the source batches that are themselves copies
+        (`mirrord.replication.host.origin_lookup`). None means that the source partition holds no copies."""
         self._source = source
         self._target = target
         self._source_partition = source_partition
@@ -62,8 +61,8 @@ class BatchRelocation:
     async def run(
         self, record: LaneRecord, wanted: AskRebuild, compacts: Callable[[], Awaitable[bool | None]]
     ) -> RebuildAnswer:
-        """Return the source offsets of the lane's records with the ordinal `wanted.first` or a higher one. If they
-        cannot be determined, return the reason.
+        """Return the source offsets of all records of the lane with the ordinal `wanted.first` or higher, or the reason
+        why these offsets cannot be determined.
 
         `compacts` returns whether the target topic is compacted. Raises ReadFailed when the source log or the target
         log cannot be read at the moment.
@@ -88,10 +87,10 @@ class BatchRelocation:
         return RebuildAnswer(wanted.question, 0, tuple(own), located, compacts=may_be_cleaned)
 
     async def _standing(self, wanted: AskRebuild, own: list[OwnBatch]) -> tuple[bool, list[TargetBatch]]:
-        """Read the lane's batches from the target, and describe each of them in `own`.
+        """Read the lane's batches from the target, and append an `OwnBatch` for each of them to `own`.
 
-        Return two values: whether the records at the target have the timestamps of the source, and the contents of all
-        records with the ordinal `wanted.first` or a higher one.
+        Return whether the records at the target have the timestamps of the source. Also return the contents of all
+        batches that have records with the ordinal `wanted.first` or higher.
         """
         standing: list[TargetBatch] = []
         timed, size = True, 0

@@ -35,7 +35,8 @@ _OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 class BatchVerification:
     """One comparison of a lane's batches at the target with the records of the source.
 
-    Ordinals that are in no batch of the lane are not reported, because the lane finds holes by itself.
+    If an ordinal is in no batch at the target, this comparison does not report it. The lane itself detects that
+    records are missing.
     """
 
     def __init__(
@@ -181,8 +182,8 @@ def _decode(batch: ReadBatch) -> list[DecodedRecord]:
 
 
 class _Originals:
-    """Reads the source batches for one range of offsets after another. Most ranges begin after the previous one, so
-    only the batches that the next range may need are kept."""
+    """Reads the source batches for one range of offsets after another. It expects each range to begin at or after the
+    start of the previous range, and keeps only the batches that such a range may need."""
 
     def __init__(self, source: Stretches, partition: PartitionId, end: int) -> None:
         self._source = source

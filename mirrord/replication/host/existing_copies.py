@@ -1,8 +1,9 @@
-"""Finds copies in the target that the ledger does not know, because the ledger was lost or the flow had another name.
+"""Finds unknown copies: records in the target that mirrord copied, but that are not in the ledger. They exist if the
+ledger was lost, or if the flow had another name.
 
-A lane without a history would copy these records again. Therefore samples of the source log and of the target log are
-compared before such a lane begins. Records of a source sample are also looked up in the target by their timestamps, and
-records of a target sample are looked up in the source.
+A lane without a history in the ledger would copy these records again. Therefore samples of the source log and of the
+target log are compared before such a lane starts. In addition, records of each source sample are looked up in the
+target by their timestamps, and records of each target sample are looked up in the source.
 
 Records that other clients write to the target topic are not mistaken for copies, because they do not exist in the
 source. Records that the source received from the target through a flow in the opposite direction do not count as copies
@@ -41,8 +42,8 @@ last one is at its end."""
 _AT_ONCE = 4
 
 CopyFinder = Callable[[PartitionId, Sequence[HeaderTuple]], Awaitable[Collection[int]]]
-"""A function that receives a source partition and a list of batch headers from it. It returns the indexes of those
-batches that are themselves copies. It raises ReadFailed when it cannot determine these batches at the moment."""
+"""A function that returns the indexes of the source batches that are themselves copies. It raises ReadFailed when it
+cannot determine these batches at the moment."""
 
 
 class _Place:
@@ -77,7 +78,7 @@ def _row(record: DecodedRecord, what: What) -> FoundRow:
 
 
 class ExistingCopies:
-    """Finds copies that the ledger does not know, for the lanes of one flow."""
+    """Finds copies in the target that are not in the ledger, for the lanes of one flow."""
 
     def __init__(self, flow: FlowConfig, source: Sides, target: Sides, find_copies: CopyFinder) -> None:
         self._flow = flow
@@ -86,11 +87,12 @@ class ExistingCopies:
         self._find_copies = find_copies
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._found: dict[LaneId, str] = {}
-        """For each lane with such copies, the line that describes them. Lanes ask repeatedly, but the logs of a lane
-        are not read again once a copy has been found."""
+        """For each lane whose target holds copies that are not in the ledger, the line that describes them. Lanes ask
+        repeatedly. Once a copy has been found for a lane, its logs are not read again."""
 
     async def of(self, lane: LaneId, source: PartitionId, target: PartitionId) -> str:
-        """Return a line that says why a lane without a history must not begin, or an empty string if it may begin.
+        """Return a line that says why a lane without a history in the ledger must not start to copy, or an empty string
+        if it may start.
 
         Raises ReadFailed when a log cannot be read at the moment; the caller then has to ask again.
         """
@@ -99,11 +101,11 @@ class ExistingCopies:
         return await self.line(lane, source, target)
 
     async def line(self, lane: LaneId, source: PartitionId, target: PartitionId) -> str:
-        """Return a line that describes copies in the target that the ledger does not know, or an empty string if none
-        are found.
+        """Return a line that describes copies in the target that are not in the ledger, or an empty string if none are
+        found.
 
-        In contrast to `of`, this method ignores the config key `on_unknown_copies`. Raises ReadFailed when a log cannot
-        be read at the moment.
+        Unlike `of`, this method ignores the config key `on_unknown_copies`. Raises ReadFailed when a log cannot be read
+        at the moment.
         """
         end, begin = await bounds(self._sides[1].asks, target)
         if end <= begin:

@@ -1,11 +1,11 @@
 """Fetches source data over a few connections per broker, with many partitions in each request.
 
-Each broker has an idle and a hot connection, with a fetch session (KIP-227) and at most one request in flight on each.
-The idle connection fetches partitions without new records, with a long max wait. The hot connection fetches partitions
-that had records within the last second or were just added. Its max wait is short, because a partition that is added
-while a request is in flight has to wait for the response. Idle partitions are not in the hot session, because a broker
-examines the whole session for every request. Separate connections fetch records in the brokers' remote storage
-(`flow_control.remote_reads`), and partitions with oversized batches (`flow_control.oversized_fetch`).
+Each broker has an idle and a hot connection. Each of them has a fetch session (KIP-227) and at most one request in
+flight. The idle connection fetches partitions without new records, with a long max wait. The hot connection fetches
+partitions that had records within the last second or were just added. Its max wait is short, because a partition that
+is added while a request is in flight has to wait for the response. Idle partitions are not in the hot session, because
+a broker examines the whole session for every request. Other connections fetch records in remote storage
+(`flow_control.remote_reads`) and oversized batches (`flow_control.oversized_fetch`).
 
 Lanes do not notice a lost connection, because the fetch requests are sent again. Broker errors are passed to the lanes.
 """
@@ -104,7 +104,7 @@ class SourceFetcher:
             tap.feed.drop(tap)
 
     def ask_end(self, tap: PartitionFetch) -> None:
-        """Ask for the high watermark of a partition that is not being fetched, so that its lag stays known."""
+        """Ask for the high watermark of a partition that is not being fetched. The lane's lag is derived from it."""
         asked = time.monotonic()
 
         def answered(error: int, high_watermark: int, log_start: int) -> None:
@@ -171,7 +171,7 @@ class FetchFeed:
         self._new: set[PartitionFetch] = set()
         """Partitions whose fetch requests have not been sent yet."""
         self._cold: set[PartitionFetch] = set()
-        """Partitions that move from the hot connection to the idle connection with the next idle request."""
+        """Partitions that move from the hot connection to the idle one with the next request on the latter."""
         self._remote = RemoteReads(self._remote_channel, source.budget.leave)
         self._alone = RemoteReads(self._alone_channel, source.budget.leave)
         self._scheduled = False
@@ -249,7 +249,7 @@ class FetchFeed:
             self._alone.pump(HOT_WAIT_MS)
 
     def came_round(self, channel: "Channel", *, brought: bool) -> None:
-        """Handle a response after its records were delivered. Partitions still in `channel` received no records."""
+        """Handle a response. Partitions that received records have already been removed from `channel`."""
         if channel is self._hot:
             self._hot_wait_ms = HOT_WAIT_MS if brought else min(2 * self._hot_wait_ms, LONGEST_HOT_WAIT_MS)
             now = self._loop.time()
@@ -312,7 +312,7 @@ class Channel:
         self.taps: dict[TopicAndPartition, PartitionFetch] = {}
         """The partitions of the request in flight, or of the next request."""
         self.heard = 0.0
-        """Time of the last response that the broker did not throttle."""
+        """Time of the last response that was not throttled."""
         self.size = FetchSize()
         self._feed = feed
         self._source = feed.source
@@ -323,7 +323,7 @@ class Channel:
         self._promised = 0
         self._asked_bytes = 0
         self._growth = 1.0
-        """Memory held for a response, divided by the response's size. With small batches it is well above 1."""
+        """The memory that a response takes, divided by its size. For small batches, the ratio is well above 1."""
         self._asked = 0.0
         self._wait_s = 0.0
         self._remote = remote
@@ -353,8 +353,8 @@ class Channel:
         return taps
 
     def ask(self, taps: set[PartitionFetch], wait_ms: int) -> bool:
-        """Fetch the channel's partitions and `taps` in one request. Return False if there is no memory for the
-        response or no connection yet."""
+        """Fetch the channel's partitions and `taps` in one request. Return False if there is
+        no memory for the response or no connection."""
         connection = self.link.live
         if connection is None:
             self._source.budget.leave(self)
@@ -442,7 +442,7 @@ class Channel:
         self._feed.came_round(self, brought=brought)
 
     def _hand_out(self, response: FetchResponse, frame: Frame) -> bool:
-        """Pass each lane its part of the response, and return whether the response contained any records."""
+        """Pass to each lane its part of the response, and return whether the response contained any records."""
         if not self._session.answered(response):
             frame.release()
             return False

@@ -1,4 +1,5 @@
-"""Detects transactions at the source that never end. The last stable offset of the partition then does not advance.
+"""Detects transactions at the source that never end. Such a transaction keeps the last stable offset of its partition
+from advancing.
 
 If a producer dies, the transaction coordinator aborts the open transaction after `transaction.timeout.ms`. If the
 coordinator has lost track of the transaction, the transaction never ends (KIP-664), and no read_committed consumer gets

@@ -58,7 +58,8 @@ class HostedLane:
         self.lane = lane
         self.tell: Callable[[Input], None] = partial(tell, self)
         self.replicator = replicator
-        """The replicator's name and the number of this attempt to host the lane."""
+        """The replicator's name and a number: `<name>/3`, for example. The number rises with each lane assigned to the
+        replicator, so it is different if the same lane comes back later."""
         key = assignment.key
         self.source = PartitionId(assignment.source_topic, key.source_topic_id, key.partition)
         self.target = PartitionId(assignment.target_topic, key.target_topic_id, key.partition)
@@ -73,11 +74,11 @@ class HostedLane:
         self.saved: Progress | None = None
         """The progress record that the state topic is known to hold."""
         self.unread_note = ""
-        """One line for the status, set while records that must be compared cannot be read."""
+        """A line for the status while records that must be compared cannot be read; otherwise empty."""
         self.touched = True  # whether the progress record may differ from the saved one
         self.journey = MoveTrace(lane.id) if assignment.former == "left" else None
         self.left: asyncio.Future[Parting] = asyncio.get_running_loop().create_future()
-        """A future that completes when this replicator no longer runs the lane. The result says whether the lane was
+        """A future that is completed when this replicator no longer runs the lane. Its result says whether the lane was
         drained cleanly."""
 
     @property

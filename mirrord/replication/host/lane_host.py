@@ -182,7 +182,7 @@ class LaneHost:
         return hosted
 
     def expect_expiry(self, producer_expiry_ms: int) -> None:
-        """Set the target's producer expiry for all lanes. 0 means that it is unknown: no lane is then protected."""
+        """Set the target's `producer.id.expiration.ms` for all lanes. If it is unknown (0), no lane is protected."""
         if producer_expiry_ms != self._limits.producer_expiry_ms:
             self._limits = replace(self._limits, producer_expiry_ms=producer_expiry_ms)
             for hosted in self._lanes.values():
@@ -201,7 +201,7 @@ class LaneHost:
         hosted.tell(Start(*known, hosted.replicator, barrier_s, left, hosted.assignment.word if left else None, times))
 
     def hosted(self, lane: LaneId) -> HostedLane | None:
-        """Return a lane that is hosted here, or was hosted here and is now gone; None for other lanes."""
+        """Return a lane that is hosted here, even if it is already in the phase GONE. Return None for other lanes."""
         return self._lanes.get(lane)
 
     def lane_ids(self) -> list[LaneId]:

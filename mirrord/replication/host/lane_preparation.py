@@ -16,8 +16,8 @@ SOURCE = ("ask", "fetch-hot")
 
 
 TARGET = ("ask", "produce")
-"""The purposes of the connections that a lane needs first: to a source broker (`SOURCE`) and to a target broker
-(`TARGET`)."""
+"""Each connection to a broker has one purpose. `SOURCE` lists the purposes for which a lane first needs connections to
+a source broker, and `TARGET` lists those for a target broker."""
 
 
 async def prepare(source: ClusterView, target: ClusterView, lanes: Sequence[LaneAssignment]) -> None:

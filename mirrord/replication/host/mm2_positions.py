@@ -51,8 +51,8 @@ _VALUES = msgspec.json.Decoder(_Offset)
 
 
 class NotAllowed(EnvironmentFault):
-    """Raised if mirrord lacks a permission to find out how far MirrorMaker 2 has copied. The message names the
-    permission."""
+    """Raised if mirrord has no permission for a request that shows how far MirrorMaker 2 has copied. The message names
+    the missing permission."""
 
 
 def default_topic(source: Alias) -> str:
@@ -92,8 +92,8 @@ async def read_positions(
     """Return the positions that MirrorMaker 2 recorded in this topic for all partitions of a source cluster, or None if
     the topic does not exist.
 
-    Raises NotAllowed without permission to read the topic, ReadFailed when the topic cannot be read at the moment, and
-    EnvironmentFault for other failures.
+    Raises NotAllowed if mirrord has no permission to read the topic, and ReadFailed if the topic cannot be read at the
+    moment. Raises EnvironmentFault for other failures.
     """
     found = await _look_up(view, topic)
     if found is None:
@@ -125,7 +125,7 @@ async def read_positions(
 async def active_workers(target: ClusterConfig, group: str, timeout_s: float) -> int:
     """Return how many workers of MirrorMaker 2 are currently in this group, or 0 if the group does not exist.
 
-    Raises NotAllowed without permission to describe the group, and EnvironmentFault for other failures.
+    Raises NotAllowed if mirrord has no permission to describe the group, and EnvironmentFault for other failures.
     """
     may_not = NotAllowed(f"mirrord may not see whether MirrorMaker 2 still copies: allow DESCRIBE on the group {group}")
     async with Admin(target, timeout_s) as admin:

@@ -27,8 +27,9 @@ MOST_RANGES = 1_000
 """Largest number of ranges of duplicated records, and of ranges of missing records, in one fact. The limit bounds the
 size of the fact."""
 _AT_ONCE = 2
-"""Number of lanes whose target logs are compared with the source at the same time. Each comparison holds the digests of
-some ten thousand records in memory."""
+"""Number of lanes whose target logs are compared with the source at the same time. Each comparison holds record
+digests in memory: by default, those of 10,000 target records (`from_mm2.verify_records`) and of somewhat more source
+records."""
 _STALE_S = 5.0
 
 
@@ -37,8 +38,8 @@ class Legacy(NamedTuple):
 
     inherited: CopyInherited | None = None
     trouble: str = ""
-    """Why the lane must not start. If `inherited` is None, the reason disappears by itself, or after an operator has
-    followed the advice in the text.
+    """Why the lane must not start; empty if it may start. If `inherited` is None, the obstacle is temporary, or an
+    operator can remove it as this text advises.
     """
 
 
@@ -50,7 +51,8 @@ class _Word(NamedTuple):
 
     at: float
     positions: dict[TopicPartition, int] | None
-    """None means that MirrorMaker 2 never copied from the source, or not into this cluster."""
+    """None if the topic for these positions does not exist: MirrorMaker 2 has not copied from the source into this
+    cluster."""
     workers: int
 
 
@@ -152,8 +154,8 @@ class Mm2Takeover:
     async def _copies(self, target: PartitionId, start: int, end: int) -> tuple[list[OffsetRow], bool, bool]:
         """Read the records of the target log from `start` to `end` (exclusive).
 
-        Return the digests of the records, whether their timestamps are those of the source, and whether no record
-        between them was removed.
+        Return the digests of the records, whether their timestamps are those of the source, and whether the records are
+        complete. They are complete if no record after the first one was removed from the log.
         """
         by_time: dict[bool, list[OffsetRow]] = {True: [], False: []}
         timed, held = True, 0

@@ -1,11 +1,12 @@
 """Finds out, from the ledgers on the source cluster, which lanes write into the partitions that a replicator reads.
 
-Every ledger on that cluster is read, whichever daemon and configuration its flow belongs to. The ledgers are found when
-a lane first asks, and followed from then on.
+Every ledger on that cluster is read, whichever daemon and configuration its flow belongs to. The ledgers are opened
+when a lane first asks, and stay open after that.
 
-To answer a question of a lane, the topics are listed again and all ledgers are read to their ends. This scan begins
-after the question was asked. So the answer includes everything that the ledgers held when the lane's batch became
-visible (`mirrord.replication.lane.source.loop_detection`). Questions that arrive during a scan share the next scan.
+A lane asks when it has received a source batch that may be a copy. To answer the question, the topics are listed again
+and all ledgers are read to their ends. This scan begins after the question was asked. So the answer includes everything
+that the ledgers held when the batch became visible (`mirrord.replication.lane.source.loop_detection`). Questions that
+arrive during a scan share the next scan.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ LEAST_PAUSE_S = 0.05
 log = structlog.get_logger()
 
 Tell = Callable[[tuple[Writer, ...], str], None]
-"""A callback that gets the lanes that write into a partition, or the reason why they are not known."""
+"""A callback that receives the lanes that write into a partition, or the reason why they are not known."""
 
 
 class OriginLookup:
@@ -61,8 +62,8 @@ class OriginLookup:
     def origins(self, hosted: HostedLane) -> Origins | None:
         """Return the object with which a lane recognizes copies in its source partition.
 
-        Return None if the lane's target topic has another name than its source topic. In this case, the topic names are
-        enough to recognize copies.
+        Return None if the names of the lane's source topic and target topic differ. The topic names are then enough to
+        recognize copies.
         """
         return Origins() if hosted.source.topic == hosted.target.topic else None
 

@@ -16,8 +16,8 @@ async def own_batches(
     """Return the lane's own batches in the requested range of target offsets, in log order. Also return the offset
     ranges of other batches.
 
-    A batch is returned with all the ordinals that it was written with, although a cleaner may have removed some of its
-    records since. Raises ReadFailed when the target cannot be read at the moment.
+    A batch is returned with all the ordinals that it was written with, even if the log cleaner has removed some of its
+    records. Raises ReadFailed when the target cannot be read at the moment.
     """
     own: list[OwnBatch] = []
     others: list[Interval] = []

@@ -13,8 +13,9 @@ class FetchPriority:
     """The urgency of one lane. Threads that report on the lane update the urgency, and the thread that fetches reads
     it.
 
-    A lane is urgent if this class sees that the log start offset approaches the lane's position. It is also urgent if
-    the supervisor concludes from the topic's configs that retention is near.
+    A lane is urgent if the log start offset advances so fast that it will soon reach the lane's position. A lane is
+    also urgent if the supervisor concludes from the topic's configs that retention will soon delete the lane's next
+    records.
     """
 
     __slots__ = ("_approach", "_is_reported", "_is_seen", "is_near")

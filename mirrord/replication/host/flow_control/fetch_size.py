@@ -1,9 +1,9 @@
 """Decides how many bytes one fetch request asks for: more from a distant broker, to keep the connection busy.
 
-The next fetch request for a lane can be sent only after the response to the previous request. So one response to a lane
-takes a round trip plus the transfer time. A request to a near broker has the usual size (`FetchRoom.request_bytes`). A
-request to a distant broker asks for the amount of data that the broker sends in several round trips, if memory allows.
-Then data is in flight most of the time.
+The next fetch request for a lane can be sent only after the response to the previous request. So each response takes a
+round trip plus the transfer time, and no data arrives during the round trip. A request to a nearby broker asks for
+the usual number of bytes (`FetchRoom.request_bytes`). A request to a distant broker asks for as much data as the broker
+sends in several round trips, if memory allows. Then data arrives most of the time.
 """
 
 from collections.abc import Sized
@@ -15,18 +15,19 @@ from mirrord.replication.lane.flow_control.byte_window import FAR_S
 
 REQUEST_BYTES = 8 << 20
 MOST_REQUEST_BYTES = FRAME_LIMIT // 2
-"""Largest number of bytes that a request asks for. Up to this size, only a single large batch can make a response too
-large (`mirrord.replication.host.flow_control.oversized_fetch`)."""
+"""Largest number of bytes that a request asks for: half of the largest frame that a connection accepts. A response can
+then be too large for the connection only because of a single large batch
+(`mirrord.replication.host.flow_control.oversized_fetch`)."""
 LEAST_REQUEST_BYTES = 64 << 10
 LEAST_LANE_BYTES = 1 << 20
 ROUND_TRIPS = 4
-"""A request to a distant broker asks for the data that the broker sends in this number of round trips. Then only a
-fifth of the time is spent waiting."""
+"""A request to a distant broker asks for as much data as the broker sends in this number of round trips. Then only one
+fifth of the time passes without data."""
 _NEW_SHARE = 0.25
 """Weight of the newest response in the average transfer rate."""
 _LEAST_DRAIN = 0.1
-"""The transfer time of a response is estimated as the time since the request, minus the latency of the connection. The
-estimate is never smaller than this share of the time since the request."""
+"""Lower limit for the estimated transfer time of a response, as a share of the response's duration (from the sending of
+the request to the end of the response). The estimate is this duration minus the shortest duration so far."""
 
 
 class FetchSize:
@@ -47,15 +48,15 @@ class FetchSize:
     def wanted(self, usual_bytes: int, most_bytes: int) -> int:
         """Return how many bytes the next request should ask for.
 
-        A request to a near broker asks for `usual_bytes`. A request to a distant broker asks for up to `most_bytes`.
+        A request to a nearby broker asks for `usual_bytes`. A request to a distant broker asks for up to `most_bytes`.
         """
         if not self.is_far:
             return usual_bytes
         return max(usual_bytes, min(most_bytes, int(ROUND_TRIPS * self._rate * self._soonest_s)))
 
     def answered(self, asked_bytes: int, size: int, took_s: float) -> None:
-        """Record a response: the requested bytes, the received bytes and the duration. The transfer rate is derived
-        only from responses with at least half of the requested bytes."""
+        """Record a response: how many bytes were requested and received, and how many seconds it took. The transfer
+        rate is derived only from responses with at least half of the requested bytes."""
         self._soonest_s = min(self._soonest_s, took_s)
         if 2 * size < asked_bytes or took_s <= 0:
             return
@@ -81,8 +82,8 @@ class FetchRoom:
 
     @property
     def far_bytes(self) -> int:
-        """Number of bytes that one request to a distant broker may ask for. Two such responses may be in memory at the
-        same time."""
+        """Number of bytes that one request to a distant broker may ask for. It is limited so that two such responses
+        from each broker, plus records that are being copied, fit in memory at the same time."""
         share = self._budget.limit_bytes // (4 * max(len(self._brokers), 1))
         return min(MOST_REQUEST_BYTES, share, self._budget.most_bytes)
 
@@ -91,9 +92,9 @@ def lane_bytes(tap: PartitionFetch, size: int, asking: int, *, is_far: bool) -> 
     """Return how many bytes a fetch request should ask for on behalf of this lane. The whole request asks for `size`
     bytes, and `asking` lanes share it.
 
-    A few lanes that are catching up must not use up the whole request. But if the request is large enough, each lane
-    gets at least the space for one batch of the default maximum size (`message.max.bytes` of Kafka). A broker would cut
-    off a batch that does not fit.
+    The share of each lane is limited, because a few lanes that are catching up must not fill the whole response. If
+    `size` allows, a lane may receive at least 1 MiB. This is about Kafka's default limit for a batch
+    (`message.max.bytes`). With less, a broker might cut off a batch, which then has to be fetched again.
     """
     most = max(tap.lane_bytes, tap.far_batches * tap.batch_bytes) if is_far else tap.lane_bytes
     # If retention is about to delete the lane's records, the lane may use the whole request.

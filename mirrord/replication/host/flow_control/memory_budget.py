@@ -1,11 +1,11 @@
 """Limits how many bytes of records a replicator holds, and how many bytes per second it fetches.
 
-A received frame (the response of a source broker) counts until the target has answered for the last batch in the frame.
-The Python objects for the batches count as well, and so do the bytes that fetches in flight may return.
+A received frame (a response of a source broker) counts toward the limit until the target has answered the produce
+requests for all batches in the frame. The Python objects for the batches count as well, and so do the bytes that
+responses to fetch requests in flight may contain.
 
-The connections to the brokers ask for permission before they fetch. A connection that was refused gets its permission
-before those that ask later. Otherwise, a broker with partitions that catch up could keep the partitions of other
-brokers from making progress.
+A caller that was refused is served before callers that ask later. Otherwise the requests to a single broker, whose
+partitions are catching up, could take all of the memory, and the partitions of other brokers would make no progress.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ record."""
 class Rate:
     """A rate limit in bytes per second.
 
-    The limit applies to the average rate. After a pause, as many bytes as the limit allows in one second may be fetched
-    at once.
+    Over a long time, the average stays within the limit. After a pause, as many bytes as the limit allows per second
+    may be received at once.
     """
 
     def __init__(self, bytes_per_s: int, now: Callable[[], float] = time.monotonic) -> None:
@@ -33,7 +33,7 @@ class Rate:
         self._at = now()
 
     def spend(self, size: int) -> None:
-        """Count received bytes. If they exceed what the limit allows now, the next fetch has to wait longer."""
+        """Count bytes that were received. If they exceed what the rate allows now, later bytes have to wait longer."""
         self._fill()
         self._left -= size
 
@@ -68,12 +68,12 @@ class MemoryBudget:
 
     @property
     def most_bytes(self) -> int:
-        """Largest number of bytes that one request should ask for: the bytes that the rate allows in one second.
+        """Largest number of bytes that one request should ask for: as many as the rate limit allows per second.
         Without a rate limit, it is the whole memory limit."""
         return self.limit_bytes if self._rate is None else int(self._rate.bytes_per_s)
 
     def share(self, parts: int) -> None:
-        """Limit this replicator to the rate of the flow divided by `parts`, the number of replicators."""
+        """Limit this replicator to the rate limit of the flow divided by `parts`, the number of replicators."""
         if self._rate is not None and self._whole_rate is not None:
             self._rate.bytes_per_s = self._whole_rate / max(parts, 1)
 
@@ -153,7 +153,7 @@ class HeldFrame:
     def __init__(self, frame: Frame, budget: MemoryBudget) -> None:
         self.frame = frame
         self.beside_bytes = 0
-        """Size of the Python objects for the batches in the frame, in bytes. It is held in addition to the buffer."""
+        """Size of the Python objects for the batches in the frame, in bytes. It does not include the buffer."""
         self._budget = budget
 
     def count(self, batches: int) -> None:

@@ -1,12 +1,13 @@
 """Handles partitions whose response is larger than a connection accepts.
 
 A request asks for at most half of the size that a connection accepts. Only the first batch of a response may exceed the
-requested size, because a broker sends it whole (KIP-74). So the cause is a single large batch. The connection refuses
-the response before it reads any of it, so it is not known which partition has that batch.
+requested size, because a broker sends it whole (KIP-74). So if a response is larger than the connection accepts, its
+first batch is the cause. The connection refuses such a response before it reads any of it, so it is not known which
+partition has the large batch.
 
-Then each partition of the request is fetched once in a separate request. A partition that gets a response is fetched
-together with the others again. The partition with the large batch makes no progress. It is fetched separately again
-every `RETRY_S` seconds.
+To find this partition, each partition of the request is fetched once in a separate request. A partition whose response
+is accepted is then fetched together with others again. The partition with the large batch makes no progress. It is
+fetched separately again every `RETRY_S` seconds.
 """
 
 import asyncio
@@ -26,8 +27,8 @@ log = structlog.get_logger()
 
 
 def too_large(lost: ConnectionLost) -> str:
-    """Return the error message if the connection ended because of a frame that was too large, otherwise an empty
-    string."""
+    """Return the error message if the connection ended because a response was too large, or an empty string if it
+    ended for another reason."""
     return str(lost.__cause__) if isinstance(lost.__cause__, Oversize) else ""
 
 
@@ -35,15 +36,16 @@ class OversizedFetch:
     """Finds the partitions whose batches are too large to be fetched."""
 
     def __init__(self, cluster: str, place: Callable[[PartitionFetch], None]) -> None:
-        """`place` sends the fetch request of a partition over the right connection."""
+        """`place` sends the fetch request for a partition over the right connection."""
         self._cluster = cluster
         self._place = place
 
     def blame(self, taps: Sequence[PartitionFetch], reason: str) -> Sequence[PartitionFetch]:
-        """Handle a response for these partitions that was too large. Return the partitions to fetch again at once, each
-        in a separate request.
+        """Handle a response that was too large. `taps` are the partitions of its request. Return the partitions that
+        must be fetched again at once, each in a separate request.
 
-        If there is only one partition, its batch is too large, and it is fetched again after `RETRY_S` seconds.
+        If the request had only one partition, the batch of this partition is too large. It is fetched again after
+        `RETRY_S` seconds.
         """
         for tap in taps:
             tap.apart = True

@@ -1,9 +1,10 @@
 """Fetches records that are in a broker's remote storage (tiered storage, KIP-405).
 
-A fetch that needs remote storage is answered when that storage has answered, or after a maximum wait. Before Kafka 3.8,
-the maximum is the max wait of the request; in newer versions, it is the broker's `remote.fetch.max.wait.ms`. Every
-other partition in the request would wait as well. So a fetch from remote storage never includes other partitions. It
-has a long max wait, and uses connections that are only for remote storage.
+A broker answers a fetch that needs remote storage when this storage has answered, or after a maximum wait. Before Kafka
+3.8, this maximum is the max wait of the request. Since Kafka 3.8, it is the broker config `remote.fetch.max.wait.ms`.
+All other partitions in the same request have to wait too. Therefore mirrord fetches each partition that needs remote
+storage in a request of its own. Such a request has a long max wait, and uses connections that are only for remote
+storage.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ connection at a time, so this number of fetches can run in parallel."""
 SHARE = 2
 """A request for remote records asks for the usual number of bytes divided by this number."""
 LOOK_PATIENCE_S = 0.25
-"""Longest time in seconds that a fetch waits for the broker to say where the local part of the log begins."""
+"""Longest time in seconds that a fetch is delayed while the broker is asked where the local part of the log begins."""
 EMPTY_PAUSE_S = 0.1
 """Pause in seconds after an empty answer from remote storage."""
 UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION)
@@ -57,7 +58,7 @@ class LocalLogStarts:
     storage."""
 
     def __init__(self, asks: Asks, place: Callable[[PartitionFetch], None]) -> None:
-        """`place` passes the fetch request of a partition to the `FetchFeed` of the right broker."""
+        """`place` passes the fetch request for a partition to the `FetchFeed` of the right broker."""
         self._asks = asks
         self._place = place
         self._loop = asyncio.get_running_loop()
@@ -88,8 +89,8 @@ class LocalLogStarts:
         return True
 
     def came_empty(self, tap: PartitionFetch) -> None:
-        """Fetch again after a pause, and first ask again where the local log starts, because remote storage returned
-        nothing within the max wait."""
+        """Handle a response without records from remote storage, which returned nothing within the max wait. After a
+        pause, the broker is asked again where the local log starts, and the partition is fetched again."""
         tap.is_remote, tap.local_start = False, -1
         tap.timer = self._loop.call_later(EMPTY_PAUSE_S, self._place, tap)
 
@@ -97,8 +98,8 @@ class LocalLogStarts:
         """Ask the broker where the local logs of these partitions start, because their next records may be in remote
         storage.
 
-        The broker is not asked about partitions that are known to be at the end of the log, that are already fetched
-        from remote storage, or that it was asked about recently. `empty` says that the partitions received no records.
+        Partitions that are known to be at the end of the log are not asked about, nor those that were asked about
+        recently. `empty` says that the partitions received no records.
         """
         now = self._loop.time()
         for tap in [tap for tap in taps if now >= tap.look_after and not tap.is_at_end and not tap.is_remote]:
@@ -134,7 +135,7 @@ class RemoteReads(Generic[AnyChannel]):
         (`MemoryBudget.leave`)."""
         self.channels: list[AnyChannel] = []
         self.waiting: dict[PartitionFetch, None] = {}
-        """Partitions whose fetch requests have not been sent yet, the oldest first."""
+        """Partitions whose fetch requests have not been sent yet, oldest first."""
         self._connect = connect
         self._leave = leave
 
