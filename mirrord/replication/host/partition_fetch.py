@@ -1,7 +1,7 @@
-"""The fetch request of one lane, with the state of the partition that the source last reported.
+"""Holds the request of one lane for source records, and the offsets that the source last reported for its partition.
 
-The functions of this module handle responses without records: a redirection to another replica, and a position that is
-out of range.
+The functions of this module handle two kinds of responses that contain no records. In the first kind, the leader
+redirects the client to another replica. In the second kind, the fetch position is out of range.
 """
 
 import asyncio
@@ -79,55 +79,58 @@ class PartitionFetch:
         self.lane_bytes = lane_bytes
         """Number of bytes that a fetch may return for this partition."""
         self.far_batches = far_batches
-        """Number of batches that a fetch from a distant broker may return, even if they are larger than `lane_bytes`
-        together."""
+        """Maximum number of batches that a fetch from a distant broker may return. Their total size may exceed
+        `lane_bytes`."""
         self.batch_bytes = 0
-        """Size of a recently fetched batch, in bytes."""
+        """Size in bytes of the first batch in the last response that contained records. 0 if there was no response."""
         self.deliver = deliver
         self.wish: FetchFrom | None = None
         self.position = FetchPosition(0)
-        """The fetch position as it is sent to a broker."""
+        """The offset and the leader epochs that the fetch request contains for this partition."""
         self.preferred_replica = -1
         """The replica to which the leader redirects this client (KIP-392); -1 if there is none."""
         self.high_watermark = -1
-        """The high watermark that the lane received last."""
+        """The high watermark in the last response that was delivered to the lane."""
         self.source_end = -1
-        """The newest known high watermark, for the status; -1 when it may be outdated."""
+        """The newest known high watermark, which the status shows. -1 if it is unknown, or perhaps outdated because of
+        an error."""
         self.source_start = -1
-        """The newest known log start offset, for the status."""
+        """The newest known log start offset, which is used to forecast when the source deletes records."""
         self.stable = StableEnd()
         """The last stable offset, which shows whether an open transaction holds up the partition."""
         self.heard = self.asked = 0.0
-        """The times when a response last contained this partition (`heard`) and when the partition was added to a
-        request (`asked`), by the monotonic clock."""
+        """Two times of the monotonic clock. `heard`: when a response last contained this partition. `asked`: when the
+        partition was last added to a request."""
         self.round = -1
         """The lane's round at its last fetch request."""
         self.hot_until = 0.0
-        """Until this time of the event loop's clock, the partition is expected to have more records soon."""
+        """The time until which more records are expected, because the partition has just returned some. It is a time of
+        the event loop's clock."""
         self.local_start = -1
         """Records below this offset are in remote storage; -1 if the broker has to be asked first."""
         self.is_remote = False
         """Whether the fetch request is for records in remote storage."""
         self.look_after = 0.0
-        """Earliest time at which the broker is asked about remote storage again, on the event loop's clock."""
+        """The time before which the broker is not asked about remote storage again. It is a time of the event loop's
+        clock."""
         self.apart = False
         """Whether the partition is fetched separately, because a response that included the partition was too large."""
         self.too_large = ""
         """The error message, if a response for this partition alone was too large; otherwise empty."""
         self.urgency = FetchPriority()
         self.feed: Keeper | None = None
-        """The object that holds the fetch request while a broker is asked."""
+        """The object that currently sends this fetch request to a broker. None while the request is not being sent."""
         self.timer: asyncio.TimerHandle | None = None
 
     @property
     def is_at_end(self) -> bool:
-        """Whether the fetch position is known to be the end of the fetchable log."""
+        """Whether the fetch position is known to be at the end of the records that can be fetched."""
         end = self.stable.offset if self.stable.offset >= 0 else self.source_end
         return 0 <= end <= self.position.offset
 
     def last_bounds(self) -> SourceBounds:
-        """Return the bounds of the partition that the source last reported, for the status. Another thread may call
-        this method."""
+        """Return the log start offset and the high watermark that the source last reported for the partition. They are
+        part of the lane's report. Another thread may call this method."""
         feed = self.feed
         # If a response of a fetch session omits a partition, nothing has changed there (KIP-227).
         heard = self.heard if feed is None else max(self.heard, feed.heard(self))
@@ -149,8 +152,8 @@ def prefer(cluster: str, tap: PartitionFetch, replica: int) -> None:
 
 
 def find_bounds(asks: Asks, tap: PartitionFetch, wish: FetchFrom) -> None:
-    """Ask where the log starts and ends, because a fetch position was out of range, and deliver the answer to the
-    lane."""
+    """Ask the leader for the log start offset and the high watermark after a fetch position was out of range. Deliver
+    the answer to the lane as a chunk without records."""
 
     def answered(error: int, high_watermark: int, log_start: int) -> None:
         if tap.wish is not wish:

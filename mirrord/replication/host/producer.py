@@ -69,7 +69,8 @@ class TargetProducer:
         self._loop = asyncio.get_running_loop()
 
     def produce(self, sender: Sender, effect: Produce) -> None:
-        """Send a lane's batches. Each batch is answered later, exactly once and in the order of sending."""
+        """Send a lane's batches. The lane later receives exactly one answer for each batch, in the order in which
+        the batches were sent."""
         if sender.outlet_round != effect.round:
             self._bind(sender, effect.round)
         outlet = sender.outlet
@@ -124,8 +125,8 @@ class TargetOutlet:
         """Whether answers are being processed. Batches that lanes add in the meantime are sent after the last of these
         answers."""
         self._taken: dict[Sender, ProduceAccepted] = {}
-        """The accepted batches among the answers that are being processed, by lane. Each lane is informed of all of
-        them in one step."""
+        """For each lane, its accepted batches in the answers that are being processed. A lane is informed of all its
+        accepted batches in one step."""
         self._scheduled = False
         self._opening = False
         self._connection: Connection | None = None
@@ -148,9 +149,9 @@ class TargetOutlet:
         self._packer.forget(sender)
 
     def _flush_soon(self) -> None:
-        """Schedule one flush per iteration of the event loop.
+        """Schedule a flush, which sends the waiting batches, once per iteration of the event loop.
 
-        While answers are being processed, the flush follows right after the last of them.
+        If answers are being processed, the flush follows directly after the last of them.
         """
         if not self._scheduled:
             self._scheduled = True
@@ -190,8 +191,8 @@ class TargetOutlet:
         self._mind_owed()
 
     def _mind_owed(self) -> None:
-        """Let the process sleep until several answers have arrived, but only for a short time, because an answer may be
-        late."""
+        """Let the process sleep until several answers have arrived. After `LATEST_S` seconds, the arrival of any data
+        wakes it, because the other answers may be late."""
         if self._owed.moved():
             self._set_low_watermark()
             if self._owed.low_watermark_bytes > 1 and not self._hurries:
@@ -287,9 +288,10 @@ class TargetOutlet:
         self._target.refuse(waiting)
 
     def answered(self, items: Sequence[OutgoingBatch], fates: Sequence[ProducedPartition]) -> None:
-        """Report the outcomes to the lanes, and send the batches for which there is room now.
+        """Report the outcomes of sent batches to their lanes, and schedule the waiting batches.
 
-        Successes are reported when the last of the answers that arrived together has been processed.
+        Failures are reported at once. Successes are usually reported later, when all answers that arrived together have
+        been processed.
         """
         taken = self._taken
         for (sender, number, batch), fate in zip(items, fates, strict=True):
@@ -320,8 +322,10 @@ class TargetOutlet:
 
 
 class _Pending:
-    """A produce request that is not answered yet. It refers to its batches, so that the buffers that the transport
-    reads are not reused."""
+    """A produce request that is not answered yet.
+
+    It keeps references to its batches. So their buffers are not reused while the transport may still read them.
+    """
 
     __slots__ = (
         "_connection",
@@ -343,8 +347,8 @@ class _Pending:
         items: list[OutgoingBatch],
         load: tuple[ByteWindow, int, Owed],
     ) -> None:
-        """`load` holds the window that counts the request's bytes, the number of these bytes, and the counter of
-        answers that are awaited."""
+        """`load` has three parts: the window that limits the data in flight, the size of the request in bytes, and the
+        counter of outstanding answers."""
         self._outlet = outlet
         self._connection = connection
         self._version = version

@@ -57,8 +57,8 @@ class RecordPolicies:
         return self._changed if self._transform is not None and self.concerns(source_topic) else None
 
     def rebuild(self, request: RebuildRequest) -> RebuiltBatch | None:
-        """Rebuild a batch with the records that the filter keeps, changed by the transform. This method is a
-        `Rebuilder`.
+        """Rebuild a batch as a `Rebuilder` does. The new batch has only the records that the filter keeps, and the
+        transform is applied to them.
 
         Raises PolicyRefused when a policy fails for a record that must not be skipped.
         """

@@ -150,7 +150,8 @@ class Replicator(LeasedWorker):
         return partings
 
     def hurry(self, lanes: Collection[LaneId]) -> None:
-        """Fetch these lanes first, until the next call changes that. Another thread may call this method."""
+        """Fetch records for these lanes before other lanes. The next call of this method replaces the list. Another
+        thread may call it."""
         if self._host is not None:
             self._host.hurry(lanes)
 
@@ -214,7 +215,8 @@ class Replicator(LeasedWorker):
         self._start_now(host, late)
 
     def _knows(self, hosted: HostedLane) -> bool:
-        """Return whether the lane can start from its last holder's handoff checkpoint without reading the ledger."""
+        """Return whether the lane can start from its last holder's handoff checkpoint at once, before the rest of the
+        ledger has been read."""
         assignment, record = hosted.assignment, self._store.state.lanes.get(hosted.lane.id)
         return assignment.former == "left" and is_last(assignment.word, record)
 
@@ -235,7 +237,8 @@ class Replicator(LeasedWorker):
             await asyncio.sleep(LOOP_BEAT_S)
 
     async def _share_rate(self, host: LaneHost) -> None:
-        """Divide the flow's rate limit among the replicators that have lanes under this lease, as the ledger shows."""
+        """Divide the flow's rate limit at regular intervals among the replicators that, according to the ledger, have
+        taken lanes under the current lease."""
         while self._setup.flow.limits.rate_bytes_per_s is not None:
             lanes = self._store.state.lanes.values()
             mine = f".g{self._setup.lease_epoch}."

@@ -19,7 +19,8 @@ class StartEvidence(NamedTuple):
 
     legacy: Legacy = NO_LEGACY
     unknown: str = ""
-    """Why the lane must not begin because of copies that the ledger does not know. Empty if it may begin."""
+    """An explanation if the target has copies that are not in the ledger and that prevent the lane from starting.
+    Otherwise empty."""
     decisive: TargetEvidence = NO_EVIDENCE
     """The part of the evidence that `partition_start` uses for its decision."""
 
@@ -33,7 +34,7 @@ class StartSearch:
         self._copies = copies
 
     async def of(self, lane: LaneId, source: PartitionId, target: PartitionId, ledger: LedgerEvidence) -> StartEvidence:
-        """Return the evidence for one lane. Nothing is read if the ledger alone decides.
+        """Return the evidence for one lane. If the ledger alone decides where the lane starts, nothing is read.
 
         Raises ReadFailed or EnvironmentFault when the evidence cannot be read at the moment. The caller then has to ask
         again.

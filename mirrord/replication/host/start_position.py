@@ -1,4 +1,5 @@
-"""Answers lanes without a history in the ledger that ask where they start (`mirrord.topics.rules.partition_start`)."""
+"""Finds the offset at which a lane starts if it has no history in the ledger
+(`mirrord.topics.rules.partition_start`)."""
 
 from collections.abc import Callable
 

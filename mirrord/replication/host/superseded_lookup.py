@@ -95,12 +95,12 @@ class SupersededLookup:
         read_committed: bool,
         is_open: Callable[[int], bool] = _is_open,
     ) -> None:
-        """`asks` sends questions to the source (first) and to the target (second).
+        """`asks` is a pair: the first object sends questions to the source, the second one to the target.
 
-        With `read_committed`, the lane does not copy records of aborted transactions.
+        If `read_committed` is set, the lane does not copy records of aborted transactions.
 
-        `changing` returns a record as the flow's policy changes it; it may raise PolicyFault. `is_open` returns whether
-        the lane still waits for the answer to a question.
+        `changing` applies the flow's transform to a record, and may raise PolicyFault. It is None if records are copied
+        unchanged. `is_open` returns whether the lane still waits for the answer to a question.
         """
         self._source, self._source_partition = source
         self._target, self._target_partition = target
@@ -153,7 +153,7 @@ class SupersededLookup:
     async def _find(
         self, judge: SupersededJudge, wanted: dict[int, list[tuple[Missing, int]]], *, committed: bool
     ) -> None:
-        """Read missing records from the source. With `committed`, records of aborted transactions count as never
+        """Read missing records from the source. If `committed` is set, records of aborted transactions count as never
         copied."""
         for first, last in _stretches(sorted(wanted)):
             async for batch in self._source.read(self._source_partition, first, last, committed=committed):
@@ -174,8 +174,8 @@ class SupersededLookup:
     def _wanted(
         self, judge: SupersededJudge, missing: Iterable[Missing], readable: Interval
     ) -> dict[int, list[tuple[Missing, int]]]:
-        """Return the missing records that the source may still have, by source offset. `readable` are the source
-        offsets [start, end) that can be read."""
+        """Return the missing records that the source may still have, by source offset. `readable` is the range
+        [start, end) of the source offsets that can be read."""
         begin, end = readable
         wanted: dict[int, list[tuple[Missing, int]]] = {}
         for each in missing:
@@ -230,8 +230,10 @@ def _extend(again: list[tuple[int, int]], more: Sequence[tuple[int, int]]) -> No
 def _never_copied(judge: SupersededJudge, wanted: dict[int, list[tuple[Missing, int]]], header: Header) -> None:
     """Process a batch with records that a lane never copies.
 
-    An ordinal of the kind `last` that the ledger's runs assign to such a record was not appended: otherwise, the ledger
-    would have had the verdict on the record before. So no record from this ordinal on was appended.
+    The last run in the ledger has no end, so it may assign an ordinal to such a record. If this ordinal comes after all
+    of the lane's own batches in the target log (kind `last`), nothing was appended under it or under any higher
+    ordinal. The reason is that a lane records verdicts on the offsets that it skips before it writes the next record,
+    and the ledger has no verdict on this record.
     """
     for offset in range(header.base_offset, header.base_offset + header.last_offset_delta + 1):
         for each, ordinal in wanted.pop(offset, ()):
@@ -245,7 +247,7 @@ async def _decoded(batch: ReadBatch) -> list[DecodedRecord]:
 
 
 def _stretches(offsets: list[int]) -> list[tuple[int, int]]:
-    """Return ranges [start, end) that contain all of the given offsets, which are ascending."""
+    """Return ranges [start, end) that contain all of the given offsets. The offsets must be in ascending order."""
     found: list[tuple[int, int]] = []
     for offset in offsets:
         if found and offset - found[-1][1] <= NEAR:

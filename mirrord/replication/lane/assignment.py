@@ -10,8 +10,8 @@ from mirrord.model.names import ClusterId, LaneId, LaneKey
 from mirrord.model.status import LanePhase, OpenTransaction, RequestsStatus
 
 _DEFAULTS = RuntimeConfig()
-"""The default configuration. Its lease time and request timeout are assumed for a previous holder whose times are not
-in the ledger, unless this replicator's own times are longer."""
+"""The default configuration. If the ledger does not contain the lease time and the request timeout of a previous
+holder, these defaults are assumed. A longer time of this replicator itself takes precedence."""
 
 Former = Literal["none", "left", "dead", "unknown"]
 """What is known about a lane's previous holder.
@@ -51,7 +51,7 @@ class Parting(msgspec.Struct, frozen=True):
     """How a replicator left a lane, and the handoff checkpoint for the next holder."""
 
     clean: bool
-    """Whether the replicator left the lane cleanly, so that none of its batches is in flight."""
+    """Whether the replicator left the lane cleanly. If so, none of its batches is in flight."""
     word: Progress | None = None
     """The lane's last progress record, if the replicator left the lane cleanly.
 
@@ -75,7 +75,8 @@ class FlowSetup(msgspec.Struct, frozen=True):
     source_cluster_id: ClusterId
     target_cluster_id: ClusterId
     mode: Mode = "sequence"
-    """How the lanes of the flow avoid writing a record twice, according to the last probe of the target's brokers."""
+    """How the lanes of the flow avoid writing a record twice (`Mode`). The last probe of the target's brokers decides
+    this."""
 
     @property
     def request_timeout_s(self) -> float:
@@ -85,8 +86,8 @@ class FlowSetup(msgspec.Struct, frozen=True):
     def times(self, former: Former, holder: tuple[int, int]) -> tuple[int, int]:
         """Return the lease time and the request timeout to assume for a previous holder that may still write.
 
-        The result is (`lease_ttl_ms`, `request_timeout_ms`). Each of the two is the higher one of this replicator's
-        value and the previous holder's value. `holder` has the previous holder's values from the ledger (`LaneTaken`).
+        The result is (`lease_ttl_ms`, `request_timeout_ms`). Each time is the longer of two: that of this replicator,
+        and that of the previous holder. `holder` has the previous holder's times from the ledger (`LaneTaken`).
         """
         own = (self.runtime.lease_ttl_ms, self.runtime.request_timeout_ms)
         if former in {"none", "left"}:
@@ -98,9 +99,9 @@ class FlowSetup(msgspec.Struct, frozen=True):
         """Return for how many seconds a previous holder may still write. `holder` has the previous holder's times from
         the ledger.
 
-        A living process may write until its lease ends. Batches that it has sent are appended within its request
-        timeout: when its connection is closed or the process ends, the kernel discards undelivered data (`tune` in
-        `mirrord.kafka.client.socket_options`).
+        A process that is still running may send batches until its lease ends. A batch that was sent is appended within
+        the sender's request timeout, or never. The end of the process does not extend this time, because the kernel
+        then discards the data that it has not delivered (`tune` in `mirrord.kafka.client.socket_options`).
         """
         ttl_ms, timeout_ms = self.times(former, holder)
         match former:
@@ -114,7 +115,7 @@ class FlowSetup(msgspec.Struct, frozen=True):
 
 
 class SourceBounds(NamedTuple):
-    """The bounds of a partition that the source last reported."""
+    """The log start offset and the high watermark that the source last reported for a partition."""
 
     end: int
     """High watermark of the partition, or -1 while it is not known."""
@@ -133,21 +134,22 @@ class LaneReport(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     phase: LanePhase
     ordinal: int
-    """Next ordinal to be acknowledged, which is the number of records the lane has copied since it was opened."""
+    """The ordinal of the lane's resume position. Ordinals start at 0 and count copied records, so this is also the
+    number of records that the lane has copied since it was created."""
     source_offset: int
-    """The source offset after the last acknowledged record, and after offsets that were skipped directly after that
-    record."""
+    """The lowest source offset that the lane has not dealt with yet. All records below it were acknowledged or
+    skipped."""
     source_end: int
     """High watermark that the source last reported, or -1 if none was reported."""
     target_offset: int
     """Target offset after the last acknowledged record."""
     protected: bool
-    """Whether the target broker remembers the lane's producer, so that it refuses a repeated batch by itself."""
+    """Whether the target broker remembers the lane's producer. If so, the broker itself rejects a repeated batch."""
     last_record_ms: int
     """Timestamp of the newest acknowledged record in epoch milliseconds, or -1."""
     raw_batches: int
     rebuilt: dict[str, int]
-    """Number of batches that could not be copied raw, by reason."""
+    """For each reason, the number of batches that could not take the raw path and were rebuilt."""
     copied_records: int
     copied_bytes: int
     in_flight_bytes: int
@@ -181,7 +183,7 @@ class ReplicatorReport(msgspec.Struct, frozen=True, kw_only=True):
     lease_valid_s: float
     """For how many more seconds the replicator may write without a renewal of the lease, or 0 if it may not write."""
     lost: bool
-    """Whether another daemon took the flow, so that nothing is written any more."""
+    """Whether another daemon has taken over the flow. If so, this replicator no longer writes anything."""
     requests: tuple[RequestsStatus, ...] = ()
     """Statistics of fetch and produce requests since the replicator started."""
     node: str = ""

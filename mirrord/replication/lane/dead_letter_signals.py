@@ -4,8 +4,8 @@ import msgspec
 
 
 class Park(msgspec.Struct, frozen=True):
-    """Requests that the record at this source offset is written to the flow's dead-letter topic, unless the topic
-    already contains it."""
+    """The request to write the record at this source offset to the flow's dead-letter topic, unless the topic already
+    contains the record."""
 
     question: int
     offset: int

@@ -35,9 +35,10 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
     """Return whether a comparison has determined which records the target holds. If so, later comparisons of this round
     need not determine this again.
 
-    Under some ordinals, a batch with other records than those in the offset map may have been sent. If the source has
-    since deleted the records in the map, the target may hold the other records, and the source may still have those.
-    The result is then False, and the offset map is rebuilt from both logs.
+    Some ordinals may have been reassigned after a batch with other records was sent under them. The target then holds
+    either those other records or the records in the offset map. If the source has deleted the records in the map, the
+    comparison cannot tell which of the two the target holds. In this case the result is False, and the offset map is
+    rebuilt from both logs: the source may still have the other records.
     """
     record = lane.record
     # If policies change records, a lane waits before each write (`resuming.decide`).
@@ -54,8 +55,8 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
 
 
 def filled(lane: Lane, now: float, found: target_scan.Reading) -> Effects:
-    """Handle batches that fill a hole in a target log that went back. The lane had planned to copy the records of these
-    batches again under later ordinals."""
+    """Handle batches that were found in a hole after the target log had lost its newest records. The lane had planned
+    to copy the records of these batches again under later ordinals."""
     note = "records stand in a hole, and were to follow under later ordinals"
     # Records that the log lost below the hole are part of the difference as well: after the facts about these batches,
     # the runs no longer show that loss.
@@ -65,11 +66,13 @@ def filled(lane: Lane, now: float, found: target_scan.Reading) -> Effects:
 
 
 def vanished(lane: Lane, now: float) -> Effects:
-    """Handle the loss of source records that were to be copied again. The records after them get other ordinals.
+    """Handle the loss of source records that were to be copied again. The records after them get other ordinals than
+    planned.
 
-    If a compacted target lost the records, the lane first looks them up again: the source's log cleaner may have
-    removed them, and then they are not copied. A rebuilt map would not show for which lost records the target has newer
-    ones.
+    If a compacted target log has lost these records, the lane first looks them up again. The source's log cleaner may
+    have removed some of them because of newer records of the same key, and these need not be copied. The offset map is
+    not rebuilt before this look-up, because a rebuilt map does not show which of the lost records are superseded by
+    newer ones.
     """
     is_lost = lane.log.cleaned and missing_ordinals.planned_until(lane) > lane.next_ordinal
     if is_lost and lane.history.vanished_position != lane.position:

@@ -1,13 +1,14 @@
 """Fast handoff: resumes a cleanly drained lane from the handoff checkpoint, the last progress record of its previous
 holder.
 
-All questions are asked at once, while the lane is being taken. The first records are fetched at the same time. The
-answers stay valid, because nothing is written in the meantime: the former holder has no batch in flight, and any other
-writer needs a grant first. The lane resumes from the checkpoint under these conditions:
+All questions are asked at once, before the ledger has confirmed the new grant. The first records are fetched at the
+same time. The answers stay valid, because nothing is written in the meantime: the former holder has no batch in flight,
+and any other writer needs a grant first. The lane resumes from the checkpoint if all of these conditions are met:
 
-- The lane's own grant directly follows the grant of the checkpoint.
-- The leader epoch is that of the checkpoint, so the target log cannot have gone back.
-- The log end is that of the checkpoint, so no record follows the acknowledged ones, which are committed.
+- The new grant directly follows the grant in the checkpoint.
+- The target's leader epoch is the same as in the checkpoint. So the target log has not lost records in an election.
+- The end of the target log is the same as in the checkpoint. So no record follows the acknowledged ones. Acknowledged
+  records are committed.
 - The broker remembers the lane's last record.
 
 Otherwise, the lane resumes normally (`mirrord.replication.lane.resuming`).
@@ -41,8 +42,8 @@ def is_last(word: Progress | None, record: LaneRecord | None) -> bool:
 
 
 def begin(lane: Lane, word: Progress, record: LaneRecord) -> Effects:
-    """Ask all questions at once, if the checkpoint is enough to resume from. Before this call, the checkpoint has
-    become the lane's resume position."""
+    """Ask all questions at once if the lane can resume from the checkpoint. The caller must already have set the lane's
+    resume position to that of the checkpoint."""
     position = record.source_runs.offset_of(word.ordinal)
     if position is None or not word.protected or word.ordinal == 0:
         return []

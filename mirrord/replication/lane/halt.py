@@ -23,9 +23,9 @@ def drop(lane: Lane) -> None:
 
 
 def halt(lane: Lane, reason: str, line: str, start: int, end: int) -> Effects:
-    """Halt this lane and no other. `line` is the reason for the operator, to which the partition is added.
+    """Halt this lane and no other. `line` tells the operator the reason. The partition's name is put in front of it.
 
-    `start` and `end` (exclusive) are the source offsets concerned.
+    The halt concerns the source offsets from `start` to `end` (exclusive).
     """
     lane.halt.line = f"{lane.source_topic}-{lane.partition}: {line}"
     return halt_with(lane, (LaneHalted(lane.id, lane.grant, reason, lane.halt.line, start, end),))

@@ -1,7 +1,7 @@
 """Handles the batches in flight to the target: the window, the answers, and answers that leave an append in doubt.
 
-Two pieces of evidence confirm that a batch is where it must be: the broker accepted its sequence, and the base offset
-in the answer is the recorded end of the target log.
+Two observations confirm that a batch was appended at the expected place. First, the broker accepted the sequence number
+of the batch. Second, the base offset in the broker's answer is the end of the target log that the lane has recorded.
 """
 
 from mirrord.kafka.protocol.errors import ErrorCode
@@ -39,15 +39,15 @@ def window(lane: Lane) -> int:
     """Return how many batches may be in flight: one, until a batch has been acknowledged over this connection and under
     this leader epoch.
 
-    With more batches, a refused first batch could be followed by an accepted second one, because a broker without state
-    for the producer id accepts any sequence. The first batch would be lost silently.
+    A broker that has no state for the producer id accepts any sequence number. If two batches were in flight, the
+    broker could refuse the first one and then accept the second one. The first batch would be lost silently.
     """
     return lane.reach.batches if lane.pipelined and lane.mode == "sequence" else 1
 
 
 def explained_below(lane: Lane) -> int | None:
-    """Return the ordinal below which batches may be produced, because their intents have taken effect. Return None if
-    all intents have taken effect."""
+    """Return the lowest ordinal whose intent has not taken effect yet. Only records with lower ordinals may be
+    produced. Return None if all intents have taken effect."""
     return lane.intents[0][1] if lane.intents else None
 
 
@@ -142,10 +142,10 @@ def batch_answered(lane: Lane, now: float, answer: ProduceAnswer) -> Effects:
 
 
 def batches_accepted(lane: Lane, now: float, accepted: ProduceAccepted) -> Effects:
-    """Handle several accepted batches. Batches with the expected offsets are counted together, and the lane continues
-    only once after them.
+    """Handle several accepted batches in one step. As long as the batches have the expected offsets, they are counted
+    together. After the last of them, the lane sends and fetches once.
 
-    The first batch that is not as expected, and all batches after it, are passed to `batch_answered`.
+    The first batch with another offset, and all batches after it, are passed to `batch_answered` one by one.
     """
     if accepted.round != lane.round:
         return []
@@ -191,7 +191,8 @@ def _go_on(lane: Lane, effects: Effects) -> Effects:
 
 
 def leapt(lane: Lane, batch: Batch, base_offset: int) -> Effects:
-    """Handle an accepted batch above the recorded log end: other batches were appended in between."""
+    """Handle an accepted batch whose base offset is above the recorded log end. Other batches were appended between
+    that end and this batch."""
     effects = note(lane, (TargetRun(lane.id, lane.grant, batch.first, base_offset, lane.log.end_epoch),))
     if not lane.protected:
         # The batches in between may be the lane's own, from a former holder. Only a broker that remembers the producer

@@ -1,15 +1,15 @@
 """Limits the data in flight to one broker: enough to keep it busy, but not so much that other batches have to wait.
 
 A broker answers the requests of a connection one after the other, so a request waits for all requests that were sent
-before it. A batch that has not been sent yet can be overtaken
-(`mirrord.replication.lane.flow_control.request_packing`).
+before it. Therefore, batches are held back when a limit is reached. While they are held back, a small batch can still
+overtake them (`mirrord.replication.lane.flow_control.request_packing`).
 
-The limit in bytes is the amount that the broker accepts in the time of its fastest answer plus a tenth of a second. So
-a small request waits no longer than that time.
+The limit in bytes is the amount of data that the broker accepts within a certain time. This time is the duration of the
+broker's fastest answer plus a tenth of a second. So even a small request waits at most about this long.
 
-The limit in requests is twice the number of requests that the broker answers in the time of its fastest answer. Batches
-of one partition are in separate requests, so a distant broker is busy only if many requests are in flight. With a near
-broker, more requests in flight would only wait.
+The limit in requests is twice the number of requests that the broker answers within the duration of its fastest answer.
+Batches of one partition are in separate requests, so a distant broker is busy only if many requests are in flight. If a
+near broker had more requests in flight, they would only wait.
 """
 
 LEAST_BYTES = 4 << 20
@@ -24,9 +24,9 @@ FAR_S = 0.02
 _NEW_SHARE = 0.125
 """Largest weight of the newest answer in the average rate."""
 _LATE_SHARE = 0.25
-"""Total weight of the late answers in one round trip. It is small because the rate must not drop much when a broker
-pauses for a moment. After the pause, the broker would otherwise run out of requests, because the window grows at most
-twofold per round trip."""
+"""Total weight that the late answers of one round trip have in the average rate. An answer is late if its rate is lower
+than the average. The weight is small, so the rate does not drop much when a broker pauses for a moment. If it did, the
+broker would run out of requests after the pause, because the window at most doubles per round trip."""
 
 
 class ByteWindow:

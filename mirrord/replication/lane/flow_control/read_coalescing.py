@@ -2,8 +2,9 @@
 several answers at once.
 
 The minimum size of the answer to each request in flight is known. While many answers are outstanding, the process wakes
-up only when a quarter of their bytes has arrived. The other requests keep the broker busy, and a lane is informed of
-several batches in one step. The process never waits for more than half of the bytes that are sure to arrive.
+up only when a part of their bytes has arrived: about a quarter, and never more than half of the minimum size. During
+this time, the other requests keep the broker busy. When the process wakes up, a lane is informed of several batches in
+one step.
 """
 
 LEAST_BYTES = 15
@@ -13,8 +14,8 @@ TOPIC_BYTES = 4
 """Minimum size of a topic in an answer, in bytes: a name of one letter (a topic id is longer), the number of
 partitions, and an empty list of tagged fields."""
 PARTITION_BYTES = 33
-"""Minimum size of a partition in an answer, in bytes: the partition number, the error code, three offsets, no record
-errors, no message, and an empty list of tagged fields."""
+"""Minimum size of a partition in an answer, in bytes: the partition number, the error code, the base offset, the append
+time, the log start offset, an empty list of record errors, a null error message, and an empty list of tagged fields."""
 
 
 class Owed:

@@ -2,7 +2,7 @@
 
 A broker keeps one batch per partition of a request and silently drops a second one, so a request holds at most one
 batch of a lane. Batches of several lanes share a request. The batches of one lane are spread over consecutive requests,
-in their order.
+and their order is kept.
 
 If a lane has no batch in a waiting request, a small batch of the lane is added to the next request. The batch then
 overtakes waiting batches of lanes that are catching up, so a lane without lag does not have to wait for those lanes.
@@ -17,8 +17,8 @@ REQUEST_BYTES = 1 << 20
 """Largest size of a request with several batches; a single batch may be larger."""
 
 SMALL_SHARE = 16
-"""A batch may overtake waiting batches if its size is at most the size of a request divided by this number. Together,
-such batches may double the size of the request."""
+"""A batch may overtake waiting batches if its size is at most `REQUEST_BYTES` divided by this number. Together, such
+batches may double the size of the request."""
 
 
 class Packer(Generic[ItemT]):
@@ -38,7 +38,7 @@ class Packer(Generic[ItemT]):
         self._first = 0
         """Number of the request that is sent next. Each new request gets the next higher number."""
         self._open = 0
-        """Requests below this number accept no further batch."""
+        """Requests with a lower number than this accept no further batch, except a small one that overtakes others."""
         self._last: dict[object, int] = {}
         """For each lane, the number of the last request that holds a batch of the lane."""
 

@@ -1,13 +1,15 @@
 """Forecasts how long it takes until the source deletes records that a lane has not copied.
 
-Retention deletes whole segments, so a log start offset stays the same for a while and then jumps. The forecast assumes
-that the log start offset advances as it did over the last hour. It compares this pace with the lane's own pace over the
-same time.
+Retention deletes whole segments, so a log start offset stays the same for a while and then jumps. Therefore, the first
+forecast uses the average pace of the last hour: how fast the log start offset advanced, compared with the lane's
+position. It assumes that both continue at this pace.
 
-The topic's configs show what may be deleted before the log start offset shows it. There are two limits:
+The topic's configs show earlier than the log start offset which records will be deleted. So there is a forecast for
+each of two configs:
 
-- `retention.ms`: the age of the next records is judged by the newest timestamp in the batch that is copied next.
-- `retention.bytes`: the size of the records that are not copied yet is judged by the average size of copied records.
+- `retention.ms`: the age of the next records is taken from the newest timestamp in the batch that is copied next.
+- `retention.bytes`: the size of the records that are not copied yet is estimated from the average size of the records
+  that were copied.
 
 A forecast that cannot be computed is ignored. The shortest of the other forecasts is returned.
 """
@@ -22,7 +24,8 @@ from mirrord.topics.rules.retention import NOTHING_KNOWN, Retention
 
 WINDOW_S = 3600.0
 GRAIN_S = 60.0
-"""One point is kept per minute: sixty points for a lane with lag, and none for a lane without lag."""
+"""Minimum time in seconds between the stored states (`OffsetAt`) of a lane. For a lane with lag, about sixty states are
+stored. For a lane without lag, none is stored."""
 
 
 class OffsetAt(NamedTuple):
@@ -109,7 +112,7 @@ class RetentionForecast:
         """Average size of the records copied so far in bytes, by lane."""
 
     def note(self, report: LaneReport, now: float) -> None:
-        """Record a lane's report. A lane without lag is dropped, because no record of it can be lost."""
+        """Record a lane's report. A lane without lag is dropped, because none of its records can be lost."""
         if report.copied_records > 0:
             self._sizes[report.lane] = report.copied_bytes / report.copied_records
         if report.source_start < 0 or report.source_end <= report.source_offset:
@@ -119,8 +122,8 @@ class RetentionForecast:
         self._seen.setdefault(report.lane, RetentionPace()).note(point)
 
     def left_s(self, lane: LaneId, retention: Retention = NOTHING_KNOWN, wall_ms: int = 0) -> float | None:
-        """Return the forecast number of seconds until the source deletes uncopied records. Return None if no known
-        limit comes closer."""
+        """Return in how many seconds the source will delete uncopied records, according to the forecasts. Return None
+        if no deletion is forecast, or if too little is known."""
         seen = self._seen.get(lane)
         if seen is None:
             return None
