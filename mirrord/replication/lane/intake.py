@@ -1,9 +1,9 @@
-"""Turns a fetched chunk into ready batches: assigns ordinals, records runs and verdicts, and chooses between the raw
-path and the second path.
+"""Turns a fetched chunk into batches that are ready to be sent: assigns ordinals, records runs and verdicts, and
+chooses between the raw path and the second path.
 
-This is the hot path. A batch on the raw path takes one unpack of the 61-byte header, a handful of integer comparisons,
+This is the hot path. On the raw path, a batch needs one call to unpack its 61-byte header, a few integer comparisons,
 one in-place patch that derives the new checksum from the old one (`mirrord.kafka.protocol.record_batch.patch`), and one
-`Batch` object. Record bytes are neither read nor copied. Messages of formats 0 and 1 take the second path, in groups.
+`Batch` object. Record bytes are neither read nor copied. Groups of messages of formats 0 and 1 take the second path.
 """
 
 from bisect import bisect_right
@@ -43,8 +43,8 @@ SEQUENCE_MASK = 0x7FFFFFFF
 
 
 def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
-    """Turn a chunk's batches into ready batches, up to the first batch that cannot be read. Also return that
-    failure."""
+    """Turn a chunk's batches into batches that are ready to be sent, up to the first batch that cannot be read. Also
+    return why that batch cannot be read, or None if all batches can be read."""
     runs: list[Run] = []
     unreadable = None
     aborts = _Aborts([(first, producer) for producer, first in chunk.aborted], set())
@@ -67,15 +67,15 @@ def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
 
 
 def _are_many(lane: Lane, runs: list[Run]) -> bool:
-    """Return whether so many offsets were skipped since the last record that the position should be recorded."""
+    """Return whether the ledger should record the position, because many offsets were skipped since the last record."""
     return not runs and sum(each.end - each.start for each in lane.skipped) >= lane.limits.skipped_offsets_noted
 
 
 def _ends_in_marker(lane: Lane, chunk: Chunk) -> bool:
-    """Return whether the chunk ends with records and their transaction marker, and the source has nothing after the
-    marker yet. Most likely the next record directly follows the marker. If its run is recorded now, that record need
-    not wait for the ledger. If the record has another offset, its own run supersedes this one. The result is true at
-    most once after a record, even if several markers follow it."""
+    """Return whether a transaction marker ends the chunk, and the source has nothing after the marker yet. The next
+    record most likely follows the marker directly. If a run that begins there is recorded now, the record can be sent
+    without waiting for the ledger. If the record has another offset, its own run supersedes this one. The result is
+    true only once between two records, even if there are several markers between them."""
     end = chunk.last_stable if lane.read_committed and chunk.last_stable >= 0 else chunk.high_watermark
     last = lane.skipped[-1]
     is_end = last.reason == "control" and last.end == lane.position >= end and lane.declared < 0
@@ -95,8 +95,8 @@ def want_more(lane: Lane) -> Effects:
 
 
 def assure(lane: Lane) -> Effects:
-    """Ask whether the source still has the records that were copied after the part that is copied again. The fetch of
-    that part does not show whether the source has lost them."""
+    """Ask whether the source still has all records that the lane has copied. While the lane copies some of them again,
+    it fetches only these. The fetches do not show whether the source has lost records after them."""
     if lane.history.divergence_question in lane.questions:
         return []
     known = source_epochs.furthest(lane)
@@ -154,7 +154,7 @@ class _Aborts(NamedTuple):
 def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost more than it would clarify
     lane: Lane, chunk: Chunk, at: int, runs: list[Run], aborts: _Aborts
 ) -> int:
-    """Process batches up to an old-format message or the last complete batch. Return the buffer position after them."""
+    """Process the complete batches before the first message of an old format. Return the buffer position after them."""
     buffer, end, unpack = chunk.buffer, chunk.end, HEADER.unpack_from
     (aborted_ahead, aborted), traced = aborts, lane.origins is not None
     stop, whole_until, largest, strange = batch_splitting.bounds(lane)
@@ -214,8 +214,8 @@ def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost m
 
 
 def _left_out(lane: Lane, header: HeaderTuple, aborted: set[int]) -> Reason | None:
-    """Return why nothing of this batch is copied, or None if it is copied. If it is not known yet whether the batch is
-    a copy from the target, set `lane.origin.doubt`."""
+    """Return why the lane skips the whole batch, or None if it does not. If it is not yet known whether another flow
+    wrote the batch into the source partition as a copy, set `lane.origin.doubt` and return None."""
     attributes, producer, count = header[5], header[9], header[12]
     if attributes & CONTROL:
         # The first marker of a producer with an aborted transaction in progress is that transaction's end.
@@ -243,7 +243,7 @@ def _look_at_epoch(lane: Lane, runs: list[Run], epoch: int, base: int) -> None:
 
 
 def _new_epoch(lane: Lane, runs: list[Run], epoch: int, offset: int) -> None:
-    """Handle a batch at `offset` that has another source epoch, or is the first batch while no epoch is known."""
+    """Handle a batch at `offset` whose source epoch differs from that of the last batch or is the first known one."""
     if source_epochs.is_news(lane, epoch) and in_doubt.holds(lane, lane.next_ordinal):
         raise Early(f"records of epoch {epoch}", lane.position, offset)
     if epoch != lane.epoch:
@@ -263,8 +263,8 @@ def _old_at(lane: Lane, buffer: bytearray, at: int, end: int) -> int:
 
 
 def _walk_old(lane: Lane, runs: list[Run], buffer: bytearray, at: int, end: int) -> int:
-    """Process messages of formats 0 and 1 from the buffer position `at` on. Return the position after them, or `end` if
-    the lane continues at another source offset."""
+    """Process messages of formats 0 and 1, beginning at the buffer position `at`. Return the buffer position after
+    them. If the lane jumps to another source offset, return `end`, because the rest of the chunk is not used."""
     while is_old(buffer, at, end):
         # A group must not be longer than the part that is copied again.
         most = lane.plan[0].ordinal - lane.next_ordinal if lane.plan else SEQUENCE_MASK
@@ -290,7 +290,7 @@ def _walk_old(lane: Lane, runs: list[Run], buffer: bytearray, at: int, end: int)
 
 
 def jump(lane: Lane) -> None:
-    """Continue at the next run of the plan: back at a part to copy again, or after a part that is already copied."""
+    """Continue at the next run of the plan: go back to copy records again, or pass over records that were copied."""
     run = lane.plan.popleft()
     lane.open_run = run
     lane.seen.reach(lane.position)
@@ -340,8 +340,8 @@ def _is_mapped(lane: Lane, offset: int) -> bool:
 
 
 def _explain(lane: Lane, start: int, end: int, left_out: deque[Verdict]) -> None:
-    """Skip the offsets [start, end), of which nothing is copied: records that a policy rejected (`left_out`), and
-    gaps."""
+    """Skip the offsets [start, end), because none of their records is copied: a policy rejected them (`left_out`), or
+    the log cleaner removed them."""
     while left_out and left_out[0].start < end:
         verdict = left_out.popleft()
         if start < verdict.start:
@@ -353,8 +353,8 @@ def _explain(lane: Lane, start: int, end: int, left_out: deque[Verdict]) -> None
 
 
 def _clean(lane: Lane, start: int, end: int) -> None:
-    """Skip offsets that are missing in a batch. A broker accepts no batch with gaps, so the log cleaner removed the
-    records."""
+    """Skip offsets that are missing from a batch. Brokers accept no batch with gaps, so the log cleaner has removed
+    these records."""
     lane.gap.compacts = True
     _skip(lane, start, end, "compacted")
 
@@ -385,7 +385,7 @@ def _part(lane: Lane, runs: list[Run], offset: int) -> None:
 
 
 def declare(lane: Lane, ordinal: int) -> None:
-    """Set `lane.declared` to the ordinal of the next run after `ordinal` that the ledger contains, or to -1."""
+    """Set `lane.declared` to the ordinal of the first run after `ordinal` in the ledger, or to -1 if there is none."""
     following = lane.record.source_runs.after(ordinal) if lane.record is not None else None
     lane.declared = -1 if following is None else following.ordinal
 
@@ -412,8 +412,8 @@ def _in_pieces(  # noqa: PLR0913, PLR0917 -- the counterpart of the raw branch a
     next_offset: int,
     why: str,
 ) -> int:
-    """Rebuild the records of a source batch from `position` on, as one or several batches that the target accepts.
-    Return the source offset up to which later batches are not split."""
+    """Rebuild the records of a source batch from `position` on, as one or more batches that the target accepts. Return
+    the source offset up to which the following batches can be copied unchanged."""
     while position < next_offset and not (lane.plan and lane.next_ordinal >= lane.plan[0].ordinal):
         piece = batch_splitting.next_piece(lane, position, next_offset)
         if piece.left_out is not None:
@@ -492,8 +492,8 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
 
 
 def _unbound(lane: Lane, ordinal: int) -> tuple[Verdict, ...]:
-    """Return verdicts directly before `ordinal` that were appended to the ledger and have not taken effect yet.
+    """Return the verdicts on offsets directly before `ordinal` that were appended and have not taken effect yet.
 
-    The next entry repeats them. Otherwise, if their entry were lost, nothing would show that the verdicts are missing.
+    The next entry repeats them. If it did not, and the first entry were lost, nothing would show that they are missing.
     """
     return lane.unbound[1] if lane.intents and lane.intents[-1][1] == ordinal == lane.unbound[0] else ()

@@ -18,9 +18,9 @@ class Vanished(Unreadable):
 
 
 class Diverged(Unreadable):
-    """Raised when the source has another record at an offset than the one that was to be copied again."""
+    """Raised when the record at a source offset is not the one that was to be copied again."""
 
 
 class Early(Unreadable):
-    """Raised when the next records would reassign ordinals under which other records were sent in batches that may
-    still be appended."""
+    """Raised when records must not get the next ordinals yet. Other records were sent under these ordinals, and their
+    batches may still be appended."""

@@ -51,8 +51,8 @@ def progress_record(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None
     """Return the progress record of the lane for the state topic. `at_ms` is the wall-clock time, which is only
     informative.
 
-    Return None while the ledger is incomplete: it must contain where the records below the resume position are, and
-    which of these records the source or the target has lost.
+    Return None while the ledger lacks facts about the records below the resume position: where these records are, or
+    which of them the source or the target has lost.
     """
     if lane.comparison.differs is not None and not is_recorded(lane):
         return None

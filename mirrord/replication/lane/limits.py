@@ -23,7 +23,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     near: Reach = NEAR
     far: Reach = FAR
-    """The limits if the target broker is distant: twice the amount of data that one round trip needs."""
+    """The limits while the target broker is far away: the longer a round trip takes, the more data must be in
+    flight."""
     producer_expiry_ms: int = 24 * 3600 * 1000
     """The target's producer.id.expiration.ms: a broker forgets a producer whose last record has a timestamp of this
     age."""

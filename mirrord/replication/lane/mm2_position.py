@@ -1,8 +1,8 @@
-"""Determines where MirrorMaker 2 stopped in a partition, by its stored position and by the last records of the target.
+"""Determines where MirrorMaker 2 stopped in a partition, from its stored position and the last records of the target.
 
-MirrorMaker 2 copies in the order of the source and stores its position from time to time (every
+MirrorMaker 2 copies records in the order of the source and stores its position from time to time (every
 `offset.flush.interval.ms`, 60 s by default). After a crash it copies again what it had copied after that position. So
-the position may be too low, and the last records may be in the target twice. But for each record in the target, all
+the position may be too low, and the target may contain the last records twice. But for each record in the target, all
 records that precede it in the source also precede it in the target.
 
 A `Tail` first receives the last records of the target. Then it receives the source's records in order, from an offset
@@ -18,8 +18,8 @@ from mirrord.ledger.facts.core import InheritedBy
 from mirrord.model.intervals import ranges
 
 MOST_AGREEING = 200
-"""Largest number of consecutive records that are compared. If this many records agree, there is no doubt. If all
-records are alike, comparing more of them would not help either."""
+"""Largest number of consecutive records that are compared for one possible match. This many agreeing records usually
+leave no doubt. If all records have the same content, doubt remains, but comparing more of them would not help."""
 
 
 class OffsetRow(NamedTuple):
@@ -52,8 +52,8 @@ class Tail:
     """
 
     def __init__(self, said: int, target: Sequence[OffsetRow], *, whole: bool = True) -> None:
-        """`target` has the last records of the target. `whole` says that no record between them was removed. Then a
-        record that is missing there was never copied."""
+        """`target` has the last records of the target. `whole` says that no record between the first and the last of
+        them was removed. In this case, a source record that is missing from them was never copied."""
         self._said = said
         self._whole = whole
         self._target = [row.content for row in target]
@@ -99,11 +99,13 @@ class Tail:
         return TopicEnd(position, found, self._doubled(matches), self._missing(matches, places, last))
 
     def _end_of_target(self) -> int:
-        """Return the index of the source record with which the target ends: the match with the most agreeing records
-        before it.
+        """Return the index of the source record whose copy is the last record of the target. Return -1 if there is
+        none.
 
-        If several matches have equally many agreeing records, choose the one right before MirrorMaker 2's stored
-        position, or else the first one: a duplicate is better than a loss. Return -1 if there is no match.
+        Each source record with the same content as the last record of the target is a candidate. The source records
+        before a candidate are compared with the target records before the last one. The candidate with the most
+        agreeing records is chosen. If several candidates have equally many, the one directly before MirrorMaker 2's
+        stored position is chosen, or else the first one: a duplicate is better than a loss.
         """
         if not self._target:
             return -1

@@ -19,8 +19,8 @@ def note(lane: Lane, facts: Sequence[LaneFact]) -> Effects:
 
 
 def return_to_recorded(lane: Lane) -> None:
-    """Return to the last resume position that is supported by facts in the ledger. The lane reads the target log again
-    from there."""
+    """Return to the last resume position below which the ledger has all facts. The lane reads the target log again from
+    there."""
     lane.notes.clear()
     lane.resume_position = lane.recorded_position
     if lane.log.went_back is not None:
@@ -31,7 +31,7 @@ def return_to_recorded(lane: Lane) -> None:
 
 
 def plan_bound(lane: Lane, tag: int) -> None:
-    """If this append has recorded what is copied again, drop the state that was kept from before the target log went
-    back."""
+    """Drop the state from before the target log lost records (`WentBack`), if this append has recorded the plan of what
+    is copied again. The state was kept in case the plan did not take effect."""
     if lane.log.went_back is not None and lane.log.went_back.tag == tag:
         lane.log.went_back = None

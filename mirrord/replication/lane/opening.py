@@ -105,10 +105,11 @@ def _learn_since_start(lane: Lane, record: LaneRecord) -> Effects:
 
 
 def _is_hearsay(lane: Lane, progress: Progress) -> bool:
-    """Return whether the progress record is from a holder that opened the lane and wrote no record.
+    """Return whether the progress record is from a former holder that opened the lane and wrote no record to the
+    target.
 
-    Such a progress record is valid only if no other holder has written. If another holder took the lane and the first
-    holder did not know it yet, the first holder's progress record may have replaced a newer one.
+    Its position is valid only if no other holder had written to the target before. This is not certain: if the former
+    holder did not know yet that another holder had taken the lane, its progress record may have replaced a newer one.
     """
     return progress.ordinal == 0 and lane.record is not None and progress.grant < lane.record.grant
 

@@ -25,8 +25,8 @@ class Phase(Enum):
 
 
 _STOPS = frozenset({Phase.DRAINING, Phase.DRAINED, Phase.OPENING, Phase.HALTED, Phase.GONE})
-"""The phases that may follow every phase in which a lane makes progress: at any time, the lane can be drained, take a
-new grant, halt, or be taken by another replicator."""
+"""The phases that may follow any phase in which a lane makes progress. At any time, the lane can be drained, take a new
+grant, halt, or be taken by another replicator."""
 
 WAYS: dict[Phase, frozenset[Phase]] = {
     Phase.OPENING: _STOPS | {Phase.RESUMING},

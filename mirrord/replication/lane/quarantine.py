@@ -1,11 +1,13 @@
 """Handles a batch that the target refuses because of its content, or that the source cannot return.
 
 The batch is split until the one record that causes the refusal is found (`source.batch_splitting`). This record is then
-in quarantine, with its source offsets and the reason, and the lane waits before it until an operator decides.
+in quarantine: the ledger records its source offset and the reason, and the lane halts before the record until an
+operator decides.
 
-If the flow's policy says so, the record is skipped instead. It is first parked: it is written to the dead-letter topic
-as it was to be written to the target. If parking fails, the lane waits for a decision like any other lane, and tries
-again to park the record. In both cases, the ledger records the decision before the lane continues.
+If `on_reject` of the flow is `skip`, the record is skipped instead. It is first parked: it is written to the
+dead-letter topic exactly as it was to be written to the target. If parking fails, the lane halts as in quarantine, and
+tries again to park the record. The ledger records the decision of the operator, or that the record is skipped, before
+the lane continues.
 """
 
 import msgspec
@@ -37,7 +39,7 @@ def _range(batch: Batch) -> tuple[int, int]:
 def decide(lane: Lane, error: int, batch: Batch, why: str = "") -> Effects:
     """Quarantine a batch that the target does not accept, or skip it, as the flow's `on_reject` says.
 
-    `why` says why the target topic's configs differ from those of the source topic.
+    `why` explains why the target topic's configs differ from those of the source topic, or is empty.
     """
     start, end = _range(batch)
     line = refusal_line(error, start, end) + (f"; {why}" if why else "")
@@ -104,8 +106,8 @@ def retry_parking(lane: Lane) -> Effects:
 
 
 def released(lane: Lane) -> Effects:
-    """Resume after a decision in the ledger. The lane keeps its grant unless an append under this grant may be
-    missing."""
+    """Resume after a decision in the ledger. The lane keeps its grant, unless it is not known whether the last append
+    under this grant reached the ledger. In this case, the lane takes a new grant."""
     lane.halt.line, lane.halt.facts = "", ()
     lane.refusal.parking, lane.refusal.parking_pause, lane.refusal.configs_pause = None, -1, -1
     if lane.halt.append_in_doubt:

@@ -1,21 +1,22 @@
 """Rebuilds the offset map if target and source differ: the lane halts, finds out what the target really holds, records
 the result, and resumes.
 
-Two holders that saw different views of one source can both have written batches that look right. The order of these
-batches in the target then does not match the map: records may be missing, or appear twice. The map is rebuilt in these
-steps:
+Two holders of a lane can read different records from the same source partition, for example because the log cleaner
+removes records in the meantime. They then assign the same ordinals to different records. The target can accept batches
+of both holders, because the sequences are in order. What the target holds then does not match the map: records may be
+missing, or appear twice. The map is rebuilt in these steps:
 
 1. Record the difference and the halt in the ledger, before any other step.
 2. Wait until no batch that was sent earlier can still be appended.
-3. Ask the questions of the resume sandwich, up to the high watermark, as in every resume (`resuming`).
+3. Ask the questions of the resume sandwich, and wait for the high watermark, as in every resume (`resuming`).
 4. Read both logs from the first doubtful ordinal on, to find the source offsets of the lane's own batches
    (`target.batch_relocation`).
-5. Record in one ledger entry the true map, the records that are in the target twice, and the ordinals under which the
-   missing records follow. Then resume normally.
+5. Record in one ledger entry the true map, the records that are in the target twice, and the new ordinals of the
+   missing records. Then resume normally.
 
-If the source offsets of some records cannot be determined without doubt, the lane stays halted, and a line names the
-records. The difference is in the ledger. Therefore the next holder begins with step 2, and does not copy before the map
-is rebuilt.
+If the source offsets of some records cannot be determined without doubt, the lane stays halted, and a line for the
+operator says why. The difference is in the ledger. Therefore the next holder begins with step 2, and does not copy
+before the map is rebuilt.
 """
 
 from collections.abc import Iterator, Sequence
@@ -118,7 +119,8 @@ def locate(lane: Lane) -> Effects:
 
 
 def verified(lane: Lane, found: target_scan.Reading) -> Effects:
-    """Search both logs. Begin at a lower ordinal if the target log went back and lost records before the difference."""
+    """Search both logs. If the target log has also lost records at ordinals before the difference, begin at the lowest
+    of these ordinals."""
     lowest = min([found.next_ordinal, *(first for first, _ in found.holes), *(each.first for each in found.missing)])
     if lane.comparison.differs is not None and lowest < lane.comparison.differs.first:
         lane.comparison.differs = msgspec.structs.replace(lane.comparison.differs, first=lowest)
@@ -205,8 +207,8 @@ def leaps(own: Sequence[OwnBatch], expected: int) -> list[tuple[int, int]]:
 
 
 def _epochs(lane: Lane, runs: Runs, end: Run, located: Located) -> source_epochs.Epochs:
-    """Return the source epochs of the rebuilt runs. Records from `end` on get the epoch of the source offset before
-    `end`."""
+    """Return the source epochs of the rebuilt runs. The epoch of the source offset directly before `end` also applies
+    to the records from `end` on."""
     begin = runs.first
     if begin is None or not (located.epochs or (lane.record is not None and lane.record.epochs)):
         return ()
@@ -262,10 +264,10 @@ def _facts(
 
 
 def _leapt(lane: Lane, first: int, begin: int) -> list[Run]:
-    """Return the runs of the first ordinals that are missing in the target.
+    """Return the ledger's runs for the ordinals in [first, begin), which the target lacks.
 
-    A new run supersedes only the holes and runs that begin at or after it. Without these runs, the ledger would keep
-    its old holes and runs for the missing ordinals.
+    A new run supersedes only the holes and runs that begin at its ordinal or later. So these runs are recorded again
+    before the run at `begin`. Otherwise the ledger's old holes and runs for these ordinals would remain in effect.
     """
     if lane.record is None or first >= begin:
         return []
@@ -273,7 +275,8 @@ def _leapt(lane: Lane, first: int, begin: int) -> list[Run]:
 
 
 def _open_verdicts(lane: Lane, located: Located) -> list[Verdict]:
-    """Return verdicts on the source offsets of records that may be stored at ordinals with unknown content."""
+    """Return verdicts on the source offsets to which the old map maps ordinals with unknown content in the target.
+    Nothing shows whether the target has the records at these source offsets."""
     runs = lane.record.source_runs if lane.record is not None else Runs()
     pieces = [(at, at + length) for start, end in located.open for _, at, length in runs.between(start, end - 1)]
     found = [(located.start, located.end)]
@@ -283,8 +286,8 @@ def _open_verdicts(lane: Lane, located: Located) -> list[Verdict]:
 def _expired_verdicts(
     lane: Lane, first: int, own: Sequence[OwnBatch], goes_on: int, located: Located
 ) -> Iterator[Verdict]:
-    """Return verdicts on the source offsets of records that are not in the target and that the source has deleted. The
-    ordinals of these records are missing in the target log, or were still to be copied again."""
+    """Return verdicts on source records that the source has deleted and the target does not have. The ordinals of these
+    records are missing from the target log, or were still to be copied again."""
     record = lane.record
     if record is None:
         return

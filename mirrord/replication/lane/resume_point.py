@@ -1,4 +1,5 @@
-"""The point at which a lane resumes: the comparison with the source, the repair of holes, and the first fetch."""
+"""Completes a resume: compares batches with the source, plans how the records of holes are copied again, and begins to
+copy."""
 
 from mirrord.kafka.rules.error_policy import NONE
 from mirrord.ledger.facts.core import SourceRun, TakeoverChecked
@@ -26,15 +27,15 @@ from mirrord.replication.lane.target.scan_result import Reading
 
 
 def must_wait_to_mend(lane: Lane, found: Reading) -> bool:
-    """Return whether the lane must wait before it copies the records of a hole again, which reassigns the next
-    ordinals. A broker that remembers the producer would accept a former holder's batches with other records under these
-    ordinals. So no former holder may still be writing."""
+    """Return whether the lane must wait before it copies the records of a hole again. Copying them again gives them the
+    next ordinals. A former holder may still send other records under these ordinals, and a broker that remembers the
+    producer would accept them. So the lane waits until no former holder can write."""
     return bool(found.holes) and lane.late_writes.end_read_at < lane.late_writes.until
 
 
 def must_wait_to_void(lane: Lane, ordinal: int) -> bool:
-    """Return whether the lane must wait before it revokes a hole or an epoch that the ledger has at this ordinal or
-    later. Batches that were sent according to such a fact may still be appended."""
+    """Return whether the lane must wait before it resumes at this ordinal. Resuming revokes the holes and epochs that
+    the ledger has from this ordinal on. Batches that were sent according to them may still be appended."""
     return (
         lane.late_writes.end_read_at < lane.late_writes.until
         and lane.record is not None
@@ -54,8 +55,9 @@ def wait_to_mend(lane: Lane) -> Effects:
 def _record_again(lane: Lane, ordinal: int, left: RestOfPlan | None) -> Effects:
     """Record again which runs and epochs apply from this ordinal on.
 
-    The log went back below a hole or below a change of the source's epoch. So these ordinals are reused, and the
-    ledger's runs and epochs for later ordinals are no longer valid.
+    This is necessary if, for example, the target log has lost records below a hole or below a change of the source
+    epoch. Their ordinals are then assigned again, and the ledger's runs and epochs for the later records are no longer
+    valid.
     """
     runs = left.runs if left is not None else [Run(ordinal, lane.position)]
     pieces = left.pieces if left is not None and len(runs) > 1 else []
@@ -73,8 +75,9 @@ def _record_again(lane: Lane, ordinal: int, left: RestOfPlan | None) -> Effects:
 
 
 def _acknowledged_runs(lane: Lane, ordinal: int) -> list[Run]:
-    """Return the runs after this ordinal of acknowledged records that a compacted log has lost. They still apply,
-    because these records are copied again in the same order. Without them, the acknowledgements would be forgotten."""
+    """Return the ledger's runs that begin after this ordinal, for acknowledged records that a compacted target log has
+    lost. These records are copied again in the same order, so their runs still apply. If the runs were not recorded
+    again, the ledger would no longer show which records were acknowledged."""
     record = lane.record
     if record is None or not lane.log.cleaned or lane.decided.open:
         return []
@@ -86,8 +89,8 @@ def _acknowledged_runs(lane: Lane, ordinal: int) -> list[Run]:
 
 
 def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
-    """Resume at this ordinal. First, the batches that were not acknowledged to this attempt are compared with the
-    source. `begins` is the lowest target offset of a batch that has to be compared."""
+    """Resume at this ordinal. First, batches are compared with the source if this attempt to host the lane did not
+    itself receive their acknowledgements. `begins` is the lowest target offset of a batch that has to be compared."""
     lane.resume_ordinal = ordinal
     if must_check(lane):
         lane.stage = Stage.CHECK
@@ -111,7 +114,8 @@ def _continues_at(lane: Lane) -> int:
 
 
 def must_check(lane: Lane) -> bool:
-    """Return whether batches that were not acknowledged to this attempt must be compared with the source."""
+    """Return whether batches must be compared with the source because this attempt to host the lane did not itself
+    receive their acknowledgements."""
     return lane.resume_ordinal > lane.trusted
 
 
@@ -148,8 +152,9 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
 
 
 def _bind_holes(lane: Lane) -> Effects:
-    """Copy the records that the target leapt over or lost under new ordinals. The plan must take effect in the ledger
-    before these records are produced."""
+    """If the target leapt over records or lost them, append a plan that copies them again under new ordinals. The plan
+    must take effect in the ledger before these records are produced. Otherwise begin to copy, unless an intent of an
+    earlier round has not taken effect yet."""
     if (lane.log.holes or lane.log.copied_again is not None) and lane.record is not None:
         plan = hole_repair.repair(lane, lane.record)
         facts = (*lane.log.facts_with_holes, *plan)
@@ -172,7 +177,7 @@ def _bind_holes(lane: Lane) -> Effects:
 
 
 def facts_bound(lane: Lane) -> Effects:
-    """Continue after an intent of the current round, or an earlier one, has taken effect."""
+    """Begin to copy once all intents of this round and of earlier ones have taken effect."""
     return copy(lane) if lane.stage is Stage.FACTS and not lane.intents else []
 
 

@@ -1,6 +1,6 @@
-"""Determines where a lane resumes, by the resume sandwich and by the content of the target log itself.
+"""Determines where a lane resumes, from the answers of the target and from the content of the target log itself.
 
-The lane asks the leader of the target partition four questions, in this order:
+The lane asks the leader of the target partition four questions, in this order. The first three are the resume sandwich:
 
 1. End: the log end and the leader epoch. A deposed leader does not answer for an epoch that it does not lead.
 2. Producers: what the leader remembers of the lane's producer id, including records that are not replicated yet.
@@ -140,8 +140,8 @@ def _ask_again(lane: Lane, now: float) -> Effects:
 
 
 def visible_answered(lane: Lane, now: float, answer: VisibleAnswer) -> Effects:
-    """Handle the answer to question 4 of the resume sandwich. Repeat the question until the high watermark covers the
-    log end."""
+    """Handle the answer to question 4, the high watermark. Repeat the question until the high watermark covers the log
+    end."""
     if answer.error != NONE:
         return lane.retry()
     if not covers(lane, answer):
@@ -158,8 +158,8 @@ def covers(lane: Lane, answer: VisibleAnswer) -> bool:
 
 
 def barrier_until(lane: Lane) -> float:
-    """Return the time until which an unprotected lane must not write, because batches that were sent earlier may be
-    appended."""
+    """Return the time before which an unprotected lane must not write, because batches that were sent earlier may still
+    be appended."""
     return lane.late_writes.until
 
 
@@ -214,8 +214,8 @@ def must_read(lane: Lane) -> bool:
 
 
 def _may_leap(lane: Lane) -> bool:
-    """Return whether records after the resume position may not directly follow it. Other clients may have written
-    exactly as many records as a hole lacks, so the numbers alone do not show where the lane's records are.
+    """Return whether the lane's records after the resume position are possibly not at consecutive target offsets. The
+    log end cannot exclude this: other clients may have written as many records as are missing because of a hole.
 
     The ledger shows where these records are if this attempt received their acknowledgements, or if the former holder
     drained the lane. Otherwise the former holder's last leap may not be recorded. The records are then compared with

@@ -14,7 +14,7 @@ class RebuiltBatch(msgspec.Struct, frozen=True):
 
     data: bytearray
     pieces: tuple[tuple[int, int], ...]
-    """Ranges (offset, length) of source offsets. Empty if no record is left; `data` is then empty too."""
+    """Ranges (offset, length) of source offsets. Empty if the policies keep no record; `data` is then empty too."""
     newest_ms: int
     left_out: tuple[Verdict, ...] = ()
     """Verdicts on records that a policy did not keep, in ascending order. Their offsets do not overlap with
@@ -52,8 +52,8 @@ NOT_YET = Decided((), 0)
 
 
 class RebuildRequest(msgspec.Struct, frozen=True):
-    """A request to the second path: at most `most` records of the batch buffer[start:end], from source offset
-    `from_offset` on and below `until_offset`."""
+    """A request to rebuild records of the batch buffer[start:end]: at most `most` records, with source offsets in
+    [`from_offset`, `until_offset`)."""
 
     buffer: bytearray
     start: int
@@ -89,5 +89,5 @@ class PolicyRefused(Exception):
 
 
 Rebuilder = Callable[[RebuildRequest], RebuiltBatch | None]
-"""Rebuilds a batch record by record, or returns None if no record is left. Raises ValueError if the batch cannot be
-read, and PolicyRefused if a policy fails for a record."""
+"""Rebuilds a batch record by record, or returns None if the request selects no record. Raises ValueError if the batch
+cannot be read, and PolicyRefused if a policy fails for a record."""

@@ -233,7 +233,7 @@ class Chunk(msgspec.Struct, frozen=True):
     last_stable: int
     log_start: int
     aborted: Sequence[tuple[int, int]]
-    """(producer id, first offset) of the aborted transactions in this response, by first offset (KIP-98)."""
+    """(producer id, first offset) of the aborted transactions in this response, sorted by first offset (KIP-98)."""
     buffer: bytearray
     start: int
     end: int
@@ -246,8 +246,9 @@ class Chunk(msgspec.Struct, frozen=True):
 
 
 class OriginsAnswer(msgspec.Struct, frozen=True):
-    """All lanes that write into the source partition, according to their ledgers. Each ledger was read to an end that
-    was requested after the question. If the ledgers cannot be read, `trouble` says why."""
+    """All lanes that write into the source partition, according to the ledgers on the source cluster. The end of each
+    ledger was requested after the question, and the ledger was read up to that end. If the ledgers cannot be read,
+    `trouble` says why."""
 
     question: int
     writers: tuple[Writer, ...] = ()
@@ -296,8 +297,8 @@ class TargetFar(msgspec.Struct, frozen=True):
 
 
 class Released(msgspec.Struct, frozen=True):
-    """The ledger has a decision that lets the lane resume. It is about a quarantined record or, with `ahead`, it is a
-    command to seek ahead."""
+    """The ledger has a decision that lets the lane resume: a decision about a quarantined record or, if `ahead` is set,
+    a command to seek ahead."""
 
     ahead: bool = False
 
@@ -403,7 +404,8 @@ class AskCheck(msgspec.Struct, frozen=True):
     [start, end) are compared.
 
     If a `position` is given, the leader epoch of the source batch before it is read first. The batches are compared
-    after that, so the first fetch from the position detects a truncation that happens in the meantime.
+    after that. If the source is truncated in the meantime, the first fetch from the position, which contains this
+    epoch, detects the truncation.
     """
 
     question: int
@@ -414,8 +416,8 @@ class AskCheck(msgspec.Struct, frozen=True):
     end: int
     position: int = -1
     epochs: tuple[tuple[int, int], ...] = ()
-    """Pairs (ordinal, source epoch): the epochs from which the records were copied. If a source offset has another
-    epoch now, it belongs to another record, which cannot be compared."""
+    """Pairs (ordinal, source epoch): the records from this ordinal on were copied from batches of this epoch. If a
+    source offset has another epoch now, it belongs to another record, which cannot be compared."""
 
 
 class AskRebuild(msgspec.Struct, frozen=True):
@@ -430,8 +432,8 @@ class AskRebuild(msgspec.Struct, frozen=True):
 
 
 class AskOrigins(msgspec.Struct, frozen=True):
-    """Ask which lanes write into the source partition. Each ledger must be read to an end that is requested after this
-    question."""
+    """Ask which lanes write into the source partition. The answer must include everything that the ledgers contained
+    when this question was asked."""
 
     question: int
 

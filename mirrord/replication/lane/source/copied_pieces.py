@@ -1,5 +1,5 @@
-"""Determines to which source offsets ordinals map. Records that the source has lost since, and holes of the target log,
-are not included."""
+"""Determines to which source offsets ordinals map. Holes of the target log are not included, nor are records that the
+source has lost after they were copied."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -27,7 +27,8 @@ def mapped(record: LaneRecord, first: int, last: int) -> Iterator[tuple[int, int
 
 
 class AscendingPart(NamedTuple):
-    """The ordinals [first, end), whose source offsets ascend. The source has lost the offsets from `limit` on."""
+    """The ordinals [first, end), whose source offsets are in ascending order. The source has lost the offsets from
+    `limit` on."""
 
     first: int
     end: int
@@ -37,8 +38,8 @@ class AscendingPart(NamedTuple):
 
 
 def ascending_parts(record: LaneRecord, first: int, end: int) -> list[AscendingPart]:
-    """Split the ordinals [first, end) into parts with ascending source offsets, without ordinals that the source has
-    lost."""
+    """Split the ordinals [first, end) into parts whose source offsets are in ascending order, without ordinals that the
+    source has lost."""
     runs, cuts = record.source_runs, record.truncations
     first = max(first, runs.at(0).ordinal)
     inner = {each for each in (*runs.turns, *(cut for cut, _ in cuts)) if first < each < end}
@@ -126,7 +127,7 @@ def maps_to(record: LaneRecord, first: int, end: int, offset: int, behind: int) 
 
 def _last(runs: Runs, first: int, end: int, limit: int) -> tuple[int, int] | None:
     """Return the last of the ordinals [first, end) that maps to a source offset below `limit`, as (offset, ordinal).
-    The source offsets of these ordinals must ascend."""
+    The source offsets of these ordinals must be in ascending order."""
     lowest, highest = runs.offset_of(first), runs.offset_of(end - 1)
     if lowest is None or highest is None or lowest >= limit:
         return None

@@ -1,11 +1,12 @@
-"""Determines what the ledger contains about the ordinals after the one at which a lane resumes.
+"""Determines what the ledger contains about the ordinals from the one at which a lane resumes.
 
-The runs show what is still to be copied again. The ordinals in the fact about a hole do not show it: they are out of
-date once a later plan begins where an older one ends, or once a plan is shortened. From an ordinal on, records are out
-of order up to the point after which each source offset is higher than all offsets before it.
+The runs of these ordinals show which records are still to be copied again. Such records are not in the order of the
+source. The lane is in order again from the ordinal from which each source offset is higher than all offsets before it.
+The ordinals in the fact about a hole (`HoleFound`) do not show what is still to be copied again. They are out of date
+once a later plan begins where an older one ends, or once a plan is shortened.
 
-If records are omitted on purpose, because the target has newer ones, the runs do not show how far the plan reaches.
-Only the end of a hole without ordinals (a `HoleFound` with an empty range) shows it.
+If a plan omits records on purpose, because the target has newer ones, the runs do not show where the plan ends. Only
+the field `until` of a `HoleFound` with an empty range of ordinals shows it.
 """
 
 from bisect import insort
@@ -35,7 +36,7 @@ class RestOfPlan(NamedTuple):
     """The records that are still to be copied again from an ordinal on, each record once."""
 
     runs: list[Run]
-    """The first run begins at the ordinal from which on records are to be copied again. At the last run, the lane
+    """The first run begins at the ordinal from which records are copied again. The last run begins where the lane
     continues in the order of the source."""
     pieces: Pieces
     until: int
@@ -68,8 +69,9 @@ def rest(record: LaneRecord, ordinal: int) -> RestOfPlan | None:
 
 
 def _is_in_order(record: LaneRecord, ordinal: int, held: HeldOffsets) -> bool:
-    """Return whether the source offsets are certainly in order from an ordinal on, judging by the runs that go back to
-    a lower source offset."""
+    """Return whether the lane certainly continues in the order of the source at an ordinal: no record before it has a
+    higher source offset, and no record after it has a lower one. Of the later runs, only those that go back to a lower
+    source offset are checked."""
     runs = record.source_runs
     offset = runs.offset_of(ordinal)
     if offset is None or offset >= _lost_from(record, ordinal) or held.highest() >= offset:
@@ -80,9 +82,9 @@ def _is_in_order(record: LaneRecord, ordinal: int, held: HeldOffsets) -> bool:
 def _leaving_out(record: LaneRecord) -> list[HoleFound]:
     """Return the holes whose plans may omit records on purpose.
 
-    These are the holes without ordinals (`HoleFound` with an empty range), and later holes with records that were part
-    of the plan of such a hole. An earlier version of mirrord recorded such later holes. This version also records a
-    hole without ordinals for them (`hole_repair`).
+    These are the holes with an empty range of ordinals (`HoleFound`), and holes that were recorded later for records
+    that were part of the plan of such a hole. An earlier version of mirrord recorded only these later holes. This
+    version records a hole with an empty range in addition (`hole_repair`).
     """
     orders = [number for number, hole in enumerate(record.holes) if hole.first > hole.last]
     found = [record.holes[number] for number in orders]
@@ -95,8 +97,9 @@ def _leaving_out(record: LaneRecord) -> list[HoleFound]:
 def _rest(record: LaneRecord, ordinal: int, least: int, held: HeldOffsets) -> RestOfPlan | None:
     """Return the rest of a plan that reaches at least to the ledger's ordinal `least`.
 
-    The runs are read up to the ordinal at which the lane continues in order. There, no record in the target, and no
-    record that the plan copies before, has a higher source offset. No later record has a lower source offset.
+    The runs are read up to the ordinal at which the lane continues in the order of the source. At this ordinal, all
+    records in the target, and all records that the plan copies earlier, have lower source offsets. All later records
+    have higher source offsets.
     """
     parts = _Parts(record, ordinal, least, held)
     later = [each for each in ascending_parts(record, ordinal, parts.until) if each.first > ordinal]
@@ -123,13 +126,14 @@ def _rest(record: LaneRecord, ordinal: int, least: int, held: HeldOffsets) -> Re
 
 
 def _lost_from(record: LaneRecord, ordinal: int) -> int:
-    """Return a source offset: if this ordinal maps to that offset or a higher one, the source has lost the record."""
+    """Return the lowest offset at which the source log was truncated since the record of this ordinal was copied, or
+    `NEVER`. If the ordinal maps to that offset or a higher one, the source has lost the record."""
     return min((start for beyond, start in record.truncations if ordinal < beyond), default=NEVER)
 
 
 def ahead(record: LaneRecord, ordinal: int) -> Iterator[tuple[Run, int, int]]:
-    """Yield the records that the ledger's runs name from an ordinal on, up to the ordinal after which the runs are in
-    order. Yield nothing if the runs are in order from this ordinal on.
+    """Yield the records that the ledger's runs contain from an ordinal on, up to the ordinal from which the runs are in
+    the order of the source. Yield nothing if the runs are in order from the given ordinal on.
 
     Each item is (run, former ordinal, length). Each record occurs once, and records that the target already holds are
     omitted.
@@ -146,10 +150,10 @@ def is_named_later(record: LaneRecord, ordinal: int, later: int, offsets: Sequen
 
 
 class _Parts:
-    """The records that the ledger's runs name from an ordinal on, as triples (run, former ordinal, length).
+    """The records that the ledger's runs contain from an ordinal on, as triples (run, former ordinal, length).
 
-    They reach up to `least`, and at least up to the ordinal after which the runs are in order. Each record occurs once,
-    and records that the target already holds are omitted.
+    They reach to the ordinal `least`, or to the ordinal from which the runs are in the order of the source, whichever
+    is higher. Each record occurs once, and records that the target already holds are omitted.
     """
 
     def __init__(self, record: LaneRecord, ordinal: int, least: int, held: HeldOffsets) -> None:
@@ -177,8 +181,8 @@ class _Parts:
         return uncovered((start, end), [*self._held.within(start, end), *within((start, end), self._had)])
 
     def lacks(self, other: AscendingPart, ordinal: int, offset: int) -> bool:
-        """Return whether ordinals of `other`, if it begins after `ordinal`, map to source offsets below `offset` that
-        are not in the target and were not yielded in a part."""
+        """Return whether `other` begins after `ordinal` and still contains records to copy. These are records with
+        source offsets below `offset` that are not in the target and were not yielded in an earlier part."""
         if other.first <= ordinal or other.lowest >= offset:
             return False
         limit = min(offset, other.limit)
@@ -192,7 +196,7 @@ class _Parts:
 
 def _in_order_from(record: LaneRecord) -> int:
     """Return the first ordinal from which each source offset is higher than all offsets before it, regardless of lost
-    records. Return -1 if this is true since the first hole."""
+    records. Return -1 if no run goes back to a lower source offset after the first ordinal of the first hole."""
     runs, first_hole = record.source_runs, min(hole.first for hole in record.holes)
     turns = [turn for turn in runs.turns if turn > first_hole]
     if not turns:
