@@ -197,6 +197,7 @@ def copy(lane: Lane) -> Effects:
     lane.unbound = NO_VERDICTS
     lane.log.must_read_log = False
     lane.log.unread_from, lane.log.unread_parts = None, 0
+    lane.log.appended_later = (-1, -1, -1)
     lane.open_run = run
     lane.position = _continues_at(lane)
     lane.next_ordinal = lane.acked = ordinal

@@ -187,6 +187,9 @@ class TargetLog:
     """Set while the ledger does not record yet what is copied again after the log went back."""
     forgotten: Forgotten | None = None
     """Set while the ledger may not have the facts because of which `acknowledged` was lowered."""
+    appended_later: tuple[int, int, int] = (-1, -1, -1)
+    """(ordinal, ordinal, leader epoch): the ordinals from the first to the second one were acknowledged since the last
+    resume, and appended in this leader epoch or a later one. -1: not known."""
     look_back: int = 0
     """Number of offsets below the target's end in which the lane searches for the last of its own batches."""
 

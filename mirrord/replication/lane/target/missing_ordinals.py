@@ -8,15 +8,17 @@ by their keys (`mirrord.replication.lane.target.superseded_records`).
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from msgspec.structs import replace
 
+from mirrord.kafka.protocol.sequence import nearest
 from mirrord.ledger.facts.core import Verdict
 from mirrord.model.intervals import Interval, uncovered, within
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Stage
-from mirrord.replication.lane.signals import Effects, LaneRecord, ScanAnswer
+from mirrord.replication.lane.signals import Effects, LaneRecord, OwnBatch, ScanAnswer
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.source.declared_runs import ahead, is_named_later, rest
@@ -40,7 +42,21 @@ def read(lane: Lane, answer: ScanAnswer) -> Log:
     stretches = sorted([*answer.others, *((each.base_offset, each.base_offset + each.count) for each in answer.own)])
     is_bare = Log(answer.start, answer.end, tuple(stretches), None).bare(answer.start, answer.end)[0] > 0
     lane.log.cleaned = is_bare or bool(answer.compacts)
+    _note_appended_later(lane, answer.own)
     return log
+
+
+def _note_appended_later(lane: Lane, own: Sequence[OwnBatch]) -> None:
+    """Note if the leader epoch had changed before some records were acknowledged, although the lane did not learn of
+    that: an acknowledgement does not contain the epoch, but batches do that are still in the log. What follows them was
+    appended later."""
+    begun, acked = lane.resumed_at, lane.acked
+    for batch in own:
+        ordinal = nearest(batch.base_sequence, begun.ordinal)
+        known = max(begun.leader_epoch, lane.log.appended_later[2])
+        behind = ordinal + batch.count
+        if begun.ordinal <= ordinal and behind <= acked and batch.leader_epoch > known and begun.leader_epoch >= 0:
+            lane.log.appended_later = (behind, acked, batch.leader_epoch)
 
 
 def must_ask(lane: Lane) -> bool:
@@ -144,7 +160,21 @@ def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
         else:
             parts.append(replace(missing, first=first, last=last, leader_epoch=epoch))
         first = last + 1
+    parts = [piece for each in parts for piece in _as_appended(lane, each)]
     return [piece for each in parts for piece in displaced_ordinals.as_recorded(lane, each)]
+
+
+def _as_appended(lane: Lane, missing: Missing) -> Iterator[Missing]:
+    """Split by what is known to have been appended later. Of the records in the log that followed it, those of the same
+    leader epoch may have been appended before it, so only the epoch shows which ones are newer."""
+    begin, end, epoch = lane.log.appended_later
+    edges = sorted(
+        {missing.first, missing.last + 1, *(at for at in (begin, end) if missing.first < at <= missing.last)}
+    )
+    for first, behind in pairwise(edges):
+        part = replace(missing, first=first, last=behind - 1)
+        is_later = begin <= first < end and epoch > missing.leader_epoch
+        yield replace(part, leader_epoch=epoch, above=lane.log.end) if is_later else part
 
 
 def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
@@ -240,7 +270,9 @@ def note_lost(lane: Lane, ordinal: int) -> None:
     if ordinal >= known.ordinal or known.leader_epoch < 0 or record is None:
         return
     later = [each for each in lane.acknowledged if each[0] > known.ordinal]
-    lane.acknowledged = ((known.ordinal, known.leader_epoch), *later)
+    begin, end, epoch = lane.log.appended_later
+    epoch = max(epoch, known.leader_epoch) if begin <= ordinal and known.ordinal <= end else known.leader_epoch
+    lane.acknowledged = ((known.ordinal, epoch), *later)
     # The ledger has revoked the source's epochs of those that were lost earlier.
     former = lane.history.acknowledged_epochs if later else ()
     above = ((known.ordinal, source_epochs.recorded_at(former, known.ordinal)),) if former else ()
