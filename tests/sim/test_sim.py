@@ -94,6 +94,7 @@ ONCE_FAILED = (
     (201985025636, "compacted copy, beside others, old records + unclean, beside others"),
     (229287440020, "compacted copy, beside others, old records + unclean, beside others"),
     (918272385793, "compacted copy, unclean, beside others"),
+    (1002474382818, "unclean, beside others, handed over"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (

@@ -206,8 +206,9 @@ def leapt(lane: Lane, batch: Batch, base_offset: int) -> Effects:
 def _first_acknowledgement(lane: Lane, batch: Batch, base_offset: int, *, is_recorded: bool) -> Effects:
     lane.pipelined, lane.trouble = True, ""
     runs = lane.record.target_runs if lane.record is not None else Runs()
-    # Runs after this ordinal belong to a log that went back: the new fact supersedes them.
-    stale = runs.offset_of(batch.first) != base_offset or runs.after(batch.first) is not None
+    # Runs after this ordinal belong to a log that went back: the new fact supersedes them. Facts that wait to take
+    # effect may change the runs.
+    stale = runs.offset_of(batch.first) != base_offset or runs.after(batch.first) is not None or bool(lane.notes)
     effects: Effects = [SaveProgress()]
     if stale and not is_recorded:
         effects += note(lane, (TargetRun(lane.id, lane.grant, batch.first, base_offset, lane.log.end_epoch),))

@@ -43,23 +43,27 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
                 missing += [Missing("between", *piece, above, has_room) for piece in pieces]
             elif (expected, ordinal - 1) not in known:
                 holes.append((expected, ordinal - 1))
-        facts += placed(lane, runs, ordinal, batch.base_offset, batch.count)
+        facts += placed(lane, runs, ordinal, batch.base_offset, batch.count, is_first=batch is own[0])
         expected, at = ordinal + batch.count, batch.base_offset + batch.count
         begins = min(begins, batch.base_offset) if expected > lane.trusted else begins
         void = min([void, *(hole.first for hole in again if hole.first < expected and ordinal <= hole.last)])
     return Reading(expected, tuple(holes), tuple(facts), None, begins, void, tuple(missing), at)
 
 
-def placed(lane: Lane, runs: Runs, ordinal: int, target_offset: int, count: int = 1) -> tuple[TargetRun, ...]:
+def placed(
+    lane: Lane, runs: Runs, ordinal: int, target_offset: int, count: int = 1, *, is_first: bool = True
+) -> tuple[TargetRun, ...]:
     """Add to `runs` that `count` consecutive ordinals are at consecutive target offsets. The first of these ordinals is
     `ordinal`, and its target offset is `target_offset`.
 
-    Return the fact that records this mapping, or an empty tuple if the ledger already has it.
+    Return the fact that records this mapping, or an empty tuple if the ledger already has it. While other facts wait to
+    take effect, the runs may still change, so the mapping of the first ordinals is recorded in any case.
     """
     inside = runs.beginning_in(ordinal + 1, ordinal + count - 1)
     displaced = lane.record.displaced if lane.record is not None else ()
     if (
-        runs.offset_of(ordinal) == target_offset
+        not (lane.notes and is_first)
+        and runs.offset_of(ordinal) == target_offset
         and all(run.offset - run.ordinal == target_offset - ordinal for run in inside)
         and not any(each.first < ordinal + count and ordinal <= each.last for each in displaced)
     ):
