@@ -95,6 +95,7 @@ ONCE_FAILED = (
     (229287440020, "compacted copy, beside others, old records + unclean, beside others"),
     (918272385793, "compacted copy, unclean, beside others"),
     (1002474382818, "unclean, beside others, handed over"),
+    (735249253777, "compacted copy, unclean + source truncated, old records"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (

@@ -282,6 +282,11 @@ def _seed(lane: Lane, epochs: Epochs) -> None:
     record = lane.record
     if record is None:
         return
+    if record.holes:
+        end = max(lane.resume_ordinal, mended_until(record, lane.resume_ordinal))
+        known = [each for each in _by_offset(record, epochs, end) if each[0] <= lane.position]
+        lane.seen.take_over(known, lane.position)
+        return
     found: list[tuple[int, int]] = []
     below = lane.position
     for ordinal, epoch in reversed(epochs):
@@ -297,6 +302,26 @@ def _seed(lane: Lane, epochs: Epochs) -> None:
             found.append((start, epoch))
             below = start - 1
     lane.seen.take_over(found[::-1], lane.position)
+
+
+def _by_offset(record: LaneRecord, epochs: Epochs, end: int) -> list[tuple[int, int]]:
+    """Return the source's leader epochs of the records below the ordinal `end`, as pairs (source offset, epoch) in
+    ascending order. The records are copied or are to be copied again. After a hole, records that were copied again have
+    higher ordinals than records with higher source offsets."""
+    begin = record.source_runs.at(0).ordinal
+    edges = [begin, *(first for first, _ in epochs if begin < first < end), end]
+    lowest = sorted(
+        (part.lowest, epoch_at(epochs, first))
+        for first, behind in pairwise(edges)
+        for part in ascending_parts(record, first, behind)
+    )
+    found: list[tuple[int, int]] = []
+    for offset, epoch in lowest:
+        if not found or found[-1][1] != epoch:
+            # The records in between were not copied and may be of the later epoch.
+            former = highest_copied(record, begin, end, offset)
+            found.append((offset if former is None else former[0] + 1, epoch))
+    return found
 
 
 def _former(record: LaneRecord, ordinal: int, offset: int) -> int | None:

@@ -142,7 +142,8 @@ def ordinal_at(lane: Lane, target_offset: int) -> int:
     runs = lane.record.target_runs if lane.record is not None else Runs()
     at = runs.floor(target_offset, 0, len(runs))
     if at < 0:
-        return min(_after_hole(lane, 0), lane.resume_position.ordinal)
+        # The runs of records below the log starts are pruned.
+        return min(_after_hole(lane, runs.at(0).ordinal if len(runs) else 0), lane.resume_position.ordinal)
     ordinal = runs.at(at).ordinal + target_offset - runs.at(at).offset
     # Between the records of a run and the next run, the offsets belong to other writers.
     following = runs.at(at + 1).ordinal if at + 1 < len(runs) else ordinal
