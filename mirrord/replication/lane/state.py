@@ -1,7 +1,7 @@
 """A lane's state: what the lane knows and what it waits for.
 
 Only functions that `step` calls change the state. It contains no clock and no connection, so tests can copy states,
-compare them, and explore which states follow from them.
+compare them, and explore which states can follow.
 """
 
 from collections import deque
@@ -46,13 +46,13 @@ NO_VERDICTS: tuple[int, tuple[Verdict, ...]] = (-1, ())
 
 
 class Parking(msgspec.Struct, frozen=True):
-    """A record that the flow's policy skips once the record has been parked."""
+    """A record that the flow's policy skips once it has been parked."""
 
     offset: int
     error: int
     line: str
     data: bytes
-    """The same bytes as `data` in `Park`."""
+    """The batch that contains only this record and that the target refused. It is passed to `Park`."""
     tries: int = 0
     """Number of failed attempts."""
 
@@ -68,12 +68,12 @@ class SplitLimit(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True, eq=False)
 class Handed:
-    """The questions that were asked for a fast handoff of the lane, and the answers received so far."""
+    """The questions that were asked to take the lane over from a handoff checkpoint, and the answers so far."""
 
     grant: int
     """The former holder's grant."""
     fetch: int
-    """The number of the fetch request whose answer contains the first records."""
+    """Number of the fetch request whose answer contains the first records to copy."""
     position: int
     epoch: int
     end: EndAnswer | None = None
@@ -87,7 +87,7 @@ class TakeOver:
 
     left_cleanly: bool = False
     opened_here: bool = False
-    """Whether this attempt opened the lane, so that no other attempt can have written with its producer id."""
+    """Whether this attempt to host the lane is the very first. No other one has used the lane's producer id."""
     barrier_s: float = 0.0
     times: tuple[int, int] = (0, 0)
     """The lease time and the request timeout that `LaneTaken` records for the next holder."""
@@ -96,10 +96,10 @@ class TakeOver:
     fast_handoff: Handed | None = None
     """Set while the lane is taken over from its former holder's handoff checkpoint."""
     knows_sent: bool = False
-    """Whether it is known that nothing was sent above `sent_below`. Either this attempt has resumed once, or the former
-    holder reported it when it left."""
+    """Whether it is known that nothing was sent above `sent_below`: the lane has resumed once in this attempt to host
+    it, or the former holder reported it when it left."""
     leaps_recorded: bool = False
-    """Whether the former holder recorded where in the target log its records are before it left."""
+    """Whether the former holder, before it left, recorded every leap in the target offsets of its records."""
 
 
 @dataclass(slots=True)
@@ -107,47 +107,46 @@ class LateWrites:
     """Batches that may still be appended, although the lane no longer waits for their answers (`target.in_doubt`)."""
 
     until: float = 0.0
-    """Time until which a batch that was sent earlier, by a former holder or over a dead connection, may still be
-    appended."""
+    """Until this time, a batch that a former holder or a lost connection sent earlier may still be appended."""
     former_holder_until: float = 0.0
     """Time until which a former holder may still be writing, whether or not the broker remembers the producer."""
     unanswered: bool = False
-    """Whether a batch may still be appended and the leader has not answered a question since."""
+    """Set when the lane stops waiting for a batch or a question times out; cleared when the leader answers."""
     delayed: bool = False
     """Whether a slow answer has already extended the wait for batches that may still be appended."""
     end_asked_at: float = 0.0
     """When a resume last asked for the end of the target log."""
     end_read_at: float = 0.0
-    """Time of the last question for the end of the target log. The answer includes all batches that could only be
-    appended before this time (`target.in_doubt`)."""
+    """When the target was last asked for the end of its log. The answer includes every batch that could not be appended
+    after this time (`target.in_doubt`)."""
     in_doubt_below: int = -1
-    """Batches of this attempt with ordinals below this one may still be appended, although the lane no longer waits for
-    their answers. -1 if there are none."""
+    """Batches with lower ordinals that were sent in this attempt to host the lane may still be appended, although the
+    lane no longer waits for their answers. -1 if there are none."""
 
 
 @dataclass(slots=True)
 class WentBack:
-    """The lane's state from before the target log went back. The lane restores this state if the plan of what is copied
-    again does not take effect in the ledger."""
+    """The lane's state before the target log lost its last records (before it "went back"). The lane restores this
+    state if its plan of what to copy again does not take effect in the ledger."""
 
     resume_position: ResumePosition
     recorded_position: ResumePosition
     acknowledged: tuple[tuple[int, int], ...]
     rewinds: int
-    """Number of `rewinds` in the ledger before the log went back."""
+    """Number of `Rewound` notes in the ledger before the log went back."""
     tag: int = -1
     """Tag of the append that records the plan; -1 before the append is made."""
     rewound: Rewound | None = None
-    """The `Rewound` that the append of the plan adds to the `rewinds` of the ledger, if any. If the outcome of the
-    append is unknown, the `rewinds` show whether the ledger contains it."""
+    """The `Rewound` note that is recorded together with the plan, if any. If the outcome of the append is unknown, the
+    lane looks for this note in the ledger."""
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """What was acknowledged before ordinals were assigned to other records, until the ledger has that."""
+    """What was acknowledged before ordinals were reassigned, kept until the ledger records the reassignment."""
 
     acknowledged: tuple[tuple[int, int], ...]
     rewinds: int
-    """Number of `rewinds` in the ledger at that time."""
+    """Number of `Rewound` notes in the ledger before the reassignment."""
 
 
 @dataclass(slots=True)
@@ -159,37 +158,37 @@ class TargetLog:
     entry: ProducerEntry | None = None
     log_start: int = 0
     unread_from: ResumePosition | None = None
-    """The position before the first part of the target log that must still be read. No higher resume position is
-    saved."""
+    """The position before the first part of the target log that must still be read. Until then, no higher resume
+    position is saved."""
     unread_parts: int = 0
     """Number of parts of the target log that are being read before `unread_from` can be cleared."""
     must_read_log: bool = False
-    """Whether the log itself must be read, for example because a batch was accepted after another one had failed."""
+    """Whether the log must be read, for example because a batch was accepted after an earlier one had failed."""
     holes: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """Ordinals (first, last) that are missing between batches of the target log, found by the last scan and not yet in
     the ledger."""
     facts_with_holes: tuple[LaneFact, ...] = ()
-    """Facts that were read along with the holes and are recorded in the same entry."""
+    """Facts from the scan that found the holes. They are recorded in the same entry as the holes."""
     cleaned: bool = False
     """Whether the log cleaner may have removed records from the part of the target log that was read last."""
     shared: int = -2
-    """Target offset up to which the log is the same as when the resume position was recorded. -1 means that it is not
-    known, and -2 that it was not asked for."""
+    """Target offset up to which the log is still the same as when the resume position was recorded. -1: not known. -2:
+    not asked yet."""
     scan: Reading | None = None
     """The result of the last scan, kept while the ordinals that are missing from the log are looked up."""
     lost_ordinals: tuple[tuple[int, int], ...] = ()
-    """Ordinals (first, last) that were acknowledged and that the target log lost when it went back."""
+    """Ordinals (first, last) of acknowledged records that the target log has lost."""
     copied_again: tuple[tuple[int, int], ...] | None = None
     """The lost ordinals that are copied again, or None if all of them are copied again. For the others, the target has
     a newer record of the same key."""
     copied_again_until: int = 0
     went_back: WentBack | None = None
-    """Set while the ledger does not record yet what is copied again after the log went back."""
+    """Set after the target log has lost records, until the ledger records which of them are copied again."""
     forgotten: Forgotten | None = None
-    """Set while the ledger may not have the facts because of which `acknowledged` was lowered."""
+    """Set after ordinals were reassigned and `acknowledged` was lowered, until the outcome in the ledger is known."""
     appended_later: tuple[int, int, int] = (-1, -1, -1)
-    """(ordinal, ordinal, leader epoch): the ordinals from the first to the second one were acknowledged since the last
-    resume, and appended in this leader epoch or a later one. -1: not known."""
+    """(first, end, leader epoch): the ordinals [first, end) were acknowledged after the last resume, and appended in
+    this leader epoch or a later one. (-1, -1, -1) if no such ordinals are known."""
     look_back: int = 0
     """Number of offsets below the target's end in which the lane searches for the last of its own batches."""
 
@@ -199,21 +198,21 @@ class ComparisonState:
     """Comparisons of the target with the source, and their results."""
 
     compared: int = -1
-    """Ordinals below this one need no other comparison in this round, although the ledger may not record that yet."""
+    """Ordinals below this one need no further comparison in this round, even if the ledger does not record that yet."""
     differs: TakeoverChecked | None = None
-    """A comparison that found target and source to differ from its first ordinal on. None after the map was rebuilt."""
+    """The comparison that found a difference between target and source. None after the offset map was rebuilt."""
     rebuild_in_doubt: bool = False
-    """Whether the rebuilt map was appended to the ledger with an unknown outcome."""
+    """Whether the rebuilt offset map was appended to the ledger and the outcome of the append is unknown."""
     first_ack_pending: bool = False
     later_pending: bool = False
     """Whether the records that were written since the takeover must be compared again once the former holder can no
     longer write."""
     later_from: ResumePosition | None = None
-    """Where the later comparison (`later_pending`) starts. No higher resume position is saved, because acknowledgements
-    above it may be for batches of another holder."""
+    """Where the later comparison (`later_pending`) starts. Until then, no higher resume position is saved, because
+    acknowledgements above it may be for batches of another holder."""
     later_begins_at: int = NEVER
-    """The lowest target offset at which records from `later_from` on were found, in case the log has gone back
-    since."""
+    """The lowest target offset of a record at or above `later_from`. It may be below the offset in `later_from`, if the
+    log has lost its last records and they were appended again."""
     later_end_question: int = -1
     """The open question for the end of the target log before the later comparison; `later_end` is the answer."""
     later_end: int = -1
@@ -237,10 +236,9 @@ class SourceHistory:
     epochs_again: tuple[tuple[int, int], ...] = ()
     """Pairs (ordinal, epoch) of records that are copied again, as recorded in the ledger in this round."""
     acknowledged_epochs: tuple[tuple[int, int], ...] = ()
-    """Pairs (ordinal, epoch) in ascending order: the source epochs of acknowledged records that the target log has
-    lost."""
+    """Pairs (ordinal, source epoch), ascending, for acknowledged records that the target log has lost."""
     found_epoch: tuple[int, int] = (-1, -1)
-    """A position, and the leader epoch of the batch before it, as the last comparison with the source read them."""
+    """A source offset, and the leader epoch of the batch before it, from the last comparison with the source."""
     found_equal: bool = False
     """Whether the last comparison with the source found all records equal."""
     source_confirmed: bool = False
@@ -249,14 +247,14 @@ class SourceHistory:
     divergence_question: int = -1
     """The open question whether the source still has the copied records, or the pause before it is asked again."""
     unconfirmed_chunk: Chunk | None = None
-    """A chunk that was fetched at a position of unknown epoch. It is kept while the source is asked whether it still
-    has the copied records."""
+    """A chunk that was fetched while the epoch before the lane's position was unknown. It is kept while the source is
+    asked whether it still has the copied records."""
     left_position: tuple[int, int] | None = None
-    """The position from which the lane skipped ahead in this round, and the epoch before that position."""
+    """The position before the lane skipped ahead in this round, and the epoch of the last batch before it."""
     suspected_position: int = -1
-    """The position at which the source had another record than the one that was to be copied again."""
+    """The position at which the source had a different record from the one that was to be copied again."""
     vanished_position: int = -1
-    """The position at which the source had no such record, so that the records to be copied again were looked up."""
+    """The position at which the source lacked a record to be copied again, and all such records were looked up."""
 
 
 @dataclass(slots=True)
@@ -280,7 +278,7 @@ class SourceGap:
     compacts: bool = False
     """Whether the source topic may have been compacted."""
     offsets: tuple[int, int] | None = None
-    """Offsets for which the source has no batch, for a reason that is not known yet."""
+    """Offsets for which the source has no batch, while the reason is not known."""
     question: int = -1
     """The open question about the gap, or the pause before it is asked again."""
     judged: Verdict | None = None
@@ -294,11 +292,11 @@ class RefusalState:
     largest: int = 1 << 62
     """Batches of more bytes than this are split, because the target refused a larger one."""
     split: SplitLimit | None = None
-    """The last batch that the target refused, until it is known which of its records are not accepted."""
+    """The limit for the last batch that the target refused, kept until it is known which of its records are refused."""
     refused_codecs: frozenset[int] = frozenset()
     """Codecs for which the target refused batches; later batches use another one."""
     parking: Parking | None = None
-    """The record that is being parked; the lane waits before it."""
+    """The record that is being parked. Until it is parked, the lane does not copy the records after it."""
     parking_pause: int = -1
     """The pause before parking is tried again."""
     configs_seen: str = ""
@@ -308,7 +306,7 @@ class RefusalState:
     configs_pause: int = -1
     """The pause before the configs are read again, while the lane is halted."""
     config_reads: int = 0
-    """Number of times that the configs were read since the lane was halted."""
+    """Number of times that the configs have been read since the lane was halted."""
     corrupt_ordinal: int = -1
     """First ordinal of a batch that the target has reported as corrupt. The batch is fetched again before the error
     counts as a refusal."""
@@ -322,7 +320,7 @@ class HaltState:
     facts: tuple[LaneFact, ...] = ()
     """The facts that record in the ledger why the lane is halted."""
     append_in_doubt: bool = False
-    """Whether an append from before the halt may be missing in the ledger. Its failure was reported after the halt."""
+    """Whether the ledger may lack an append from before the halt, because its failure was reported afterwards."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -364,12 +362,12 @@ class Lane:
 
     # takeover
     sent_below: int = 0
-    """Ordinals below this one are known to have been sent, by this attempt or another one."""
+    """Ordinals below this one are known to have been sent, by this attempt to host the lane or an earlier one."""
     resume_position: ResumePosition = NOTHING
     recorded_position: ResumePosition = NOTHING
     """A resume position below which the ledger is known to have a run or a verdict for every source offset."""
     trusted: int = 0
-    """Ordinals below this one were acknowledged to this attempt, or compared with the source."""
+    """Ordinals below this one were acknowledged to this attempt to host the lane, or compared with the source."""
 
     # resume
     protected: bool = False
@@ -381,10 +379,10 @@ class Lane:
     confirming: bool = False
     """Whether the question for the log end before the first produce request is open."""
     sent: bool = False
-    """Whether this attempt has sent at least one batch."""
+    """Whether the lane has sent at least one batch in this attempt to host it."""
     acknowledged: tuple[tuple[int, int], ...] = ()
-    """Pairs (ordinal, leader epoch) in ascending order. The ordinals below such an ordinal were acknowledged, and were
-    last known to be in the target log in that leader epoch."""
+    """Pairs (ordinal, leader epoch) in ascending order. All lower ordinals were acknowledged. When their records were
+    last known to be in the target log, the target partition had this leader epoch."""
 
     # grouped by subject
     takeover: TakeOver = field(default_factory=TakeOver)
@@ -410,24 +408,23 @@ class Lane:
     next_ordinal: int = 0
     open_run: Run | None = None
     plan: deque[Run] = field(default_factory=deque[Run])
-    """The next runs at which the lane continues at another source offset, because records are copied again."""
+    """While records are copied again: the next runs. The lane moves to the source offset at which each begins."""
     declared: int = -1
-    """Ordinal of the next run that the ledger already declares, or -1."""
+    """Ordinal of the next run that the ledger already contains, or -1 if there is none."""
     skipped: list[Verdict] = field(default_factory=list[Verdict])
     blocked: tuple[str, int, int] | None = None
     """Source offsets that this version cannot copy: (why, start, end)."""
     has_policies: bool = False
-    """Whether the records are passed to policies. Then no batch is copied raw, and a policy's second answer for a
-    record may differ from its first one."""
+    """Whether the records are passed to policies. If so, no batch takes the raw path. If a record is passed to a policy
+    a second time, the decision may differ from the first one."""
     decided: Decided = NOT_YET
-    """The filter's decisions that took effect in the ledger, on records that are not written yet."""
+    """The filter's decisions about records that are not written yet. The decisions took effect in the ledger."""
     origins: Origins | None = None
     """Detects batches in the source that are copies; None if the names of source and target topic differ."""
     dropped: tuple[int, int] = (-1, -1)
     """(source offset, newest record timestamp) of the first batch that was fetched and then dropped."""
     left_out: list[Verdict] = field(default_factory=list[Verdict])
-    """Source ranges that are skipped by a decision about quarantined records, or by a command to seek ahead;
-    ascending."""
+    """Source ranges, ascending, that a decision about quarantined records or a command to seek ahead skips."""
     seeks: Seeks = ()
     """Commands to seek ahead that are still to be carried out (`seek`)."""
 
@@ -441,10 +438,10 @@ class Lane:
     acked: int = 0
     """Next ordinal to be acknowledged."""
     pipelined: bool = False
-    """Whether a batch was acknowledged over this connection and in this leader epoch, so that several may be in
-    flight."""
+    """Whether a batch was acknowledged over this connection and in this leader epoch. Only then may several batches be
+    in flight."""
     resumed_at: ResumePosition = NOTHING
-    """The position at which the last resume continued."""
+    """The resume position at which the lane continued after its last resume."""
     failure: tuple[int, Batch] | None = None
     """The first answer in this round that was not a success."""
     clean: bool = False
@@ -466,16 +463,15 @@ class Lane:
     # for the status and metrics
     raw_batches: int = 0
     rebuilt_batches: dict[str, int] = field(default_factory=dict[str, int])
-    """Number of batches of the second path, by reason."""
+    """Number of batches that took the second path, by reason."""
     copied_records: int = 0
     copied_bytes: int = 0
     last_record_ms: int = -1
     is_far: bool = False
-    """Whether the target's broker is far away."""
+    """Whether the target's broker is far away: even its fastest answer took a long time."""
 
     def go(self, transition: Transition) -> None:
-        """Request that `step` enters another phase. If a handler makes several requests, `step` follows the last
-        one."""
+        """Request that `step` enters another phase. If a handler makes several requests, the last one counts."""
         self.transition = transition
 
     @property

@@ -1,8 +1,8 @@
 """The lane: one source partition copied into one target partition. `step` is its only entry point.
 
-`step(lane, now, signal)` changes the lane and returns the effects to perform. The state is changed in place, because a
-copy per chunk would cost more than the decision. No other code in the project changes it. `now` is the time of the
-`LaneHost`'s monotonic clock in seconds.
+`step(lane, now, signal)` changes the lane and returns the effects to perform. The state is changed in place, because
+copying it for each chunk would take longer than `step` itself. No other code in the project changes the state. `now` is
+the time of the `LaneHost`'s monotonic clock in seconds.
 """
 
 from collections.abc import Callable
@@ -203,8 +203,8 @@ def _woken(lane: Lane, now: float, question: int) -> Effects:
 
 
 def _between(lane: Lane, signal: ScanAnswer) -> Effects:
-    """Handle the scan of the target offsets from the recorded log end up to a batch or a log end that was seen above
-    it."""
+    """Handle the answer to a scan of the target log above the recorded log end. The scan was requested because a batch
+    or a higher log end had been seen there. It shows whether batches of the lane were appended in between."""
     if signal.purpose == "confirm":
         if signal.error or signal.own:
             lane.go(Resume(lane.limits.retry_s if signal.error else 0.0))
@@ -263,7 +263,8 @@ def _bound_while_draining(lane: Lane, now: float, answer: Bound | AppendFailed) 
 
 
 def _early(lane: Lane, now: float, effects: Effects) -> Effects:
-    """Process the chunk that a fast handoff fetched before the lane was allowed to copy."""
+    """Process the chunk that was fetched for a fast takeover from a handoff checkpoint, before the lane was allowed to
+    copy."""
     if lane.takeover.fast_handoff is None or not lane.is_copying:
         return effects
     chunk, lane.takeover.fast_handoff = lane.takeover.fast_handoff.chunk, None

@@ -1,21 +1,23 @@
-"""Recognizes copies in the source: batches that another flow wrote into the partition that a lane reads are never
-copied further.
+"""Recognizes copies in the source. A copy is a batch that another flow wrote into the partition that a lane reads. The
+lane does not copy it further.
 
 If topics have the same names on both clusters, flows in both directions write into the same topics. A source batch is a
-copy exactly if it is in a target run of a lane that writes into this topic id and partition. These lanes are known from
-the ledgers of all flows into the source cluster, which are stored on that cluster.
+copy if and only if it is in a target run of a lane that writes into this topic id and partition. These lanes are known
+from the ledgers of all flows whose target is the source cluster. That cluster stores these ledgers.
 
-The header of a batch gives a hint: the producer id, the producer epoch and the sequence, which gives the ordinal. The
-hint alone is not enough, because producer ids collide after a cluster was cloned or restored. In the following rules,
-the writer is a lane into this partition that has the producer id of the batch:
+The header of a batch gives a hint: the producer id, the producer epoch and the sequence. The ordinal follows from the
+sequence. The hint alone is not enough, because two producers may have the same id after a cluster was cloned or
+restored. In the following rules, the writer is a lane that writes into this partition and has the producer id of the
+batch:
 
-- If there is no such writer, the batch is not a copy. For this rule, the ledgers must have been read up to an end that
-  was requested after the batch was seen. A lane's producer id is in its ledger before its first use, so a ledger also
-  has the producer id of every visible copy.
-- If a run of the writer maps the ordinal to this very offset, the batch is a copy.
-- If the batch is after all known records of the writer and continues the writer's ordinals, it is a copy. The writer
-  must be known to have records in this partition, because another producer with the same id also begins with sequence
-  0. The writer itself records at once in its ledger where its first record is.
+- If there is no such writer, the batch is not a copy. This rule applies only if the ledgers were read after the batch
+  was seen, up to their ends at that time. A lane records its producer id in its ledger before it first uses the id. So
+  the ledgers contain the producer id of every copy that was visible by then.
+- If a run of the writer maps the ordinal to the offset of the batch, the batch is a copy.
+- If the batch is after all known records of the writer and continues the writer's ordinals, it is a copy. This rule
+  applies only if the writer is known to have records in this partition, because another producer with the same id also
+  begins with sequence 0. A writer records the offset of its first record in its ledger without delay, so this is soon
+  known.
 - If the batch is after the writer's resume position, or has a newer leader epoch than that position, the answer is not
   known yet. The ledgers are then read again.
 - If the batch is below the writer's resume position, does not have a newer leader epoch than that position, and is in
@@ -38,7 +40,7 @@ class BatchOrigin(Enum):
     """Written by a client other than mirrord."""
     COPY = "copy"
     UNKNOWN = "unknown"
-    """Not known: the ledgers must be read first, or read again."""
+    """Not known yet: the ledgers must be read, or read again."""
 
 
 class Doubt(NamedTuple):
@@ -82,16 +84,16 @@ class Origins:
     def __init__(self) -> None:
         self._writers: dict[int, list[_Known]] = {}
         self._natives: set[int] = set()
-        """Producer ids that are known to belong to no lane. They are valid for one leader epoch only, because a
-        restored cluster, where an id may belong to a lane, has another leader epoch."""
+        """Producer ids that are known to belong to no lane. They apply to one leader epoch only. If a cluster was
+        restored, its partitions have another leader epoch, and such an id may belong to a lane."""
         self._epoch = -1
 
     def __repr__(self) -> str:
         return f"Origins(of {sorted(self._writers)})"
 
     def learn(self, writers: Iterable[Writer], asked: int) -> None:
-        """Replace the known writers by those in the ledgers. The ledgers were read to ends that were requested after a
-        batch with the producer id `asked` was seen. If no writer has this id, it belongs to no lane."""
+        """Replace the known writers with those in the ledgers. The ledgers were read after a batch with the producer id
+        `asked` was seen, up to their ends at that time. So if no writer has this id, the id belongs to no lane."""
         self._writers = {}
         for writer in writers:
             self._writers.setdefault(writer.producer_id, []).append(_Known(writer))

@@ -1,10 +1,10 @@
 """Explains gaps between the batches of the source: offsets that no batch contains.
 
 The log of a topic that is not compacted has no gaps, because brokers assign consecutive offsets and delete whole
-segments from the start of the log. A gap in such a log is damage: a segment was lost. So a gap has the verdict
+segments from the start of the log. A gap in such a log means that a segment was lost. So a gap has the verdict
 "compacted" only if the topic may have been compacted, and otherwise "unexplained". The topic's cleanup.policy is read
-when the gap is found. Traces of the log cleaner are evidence as well: a batch without some of its records, and earlier
-verdicts in the ledger.
+when the gap is found. Two other signs also show that the topic was compacted: a batch without some of its records, and
+earlier verdicts in the ledger.
 """
 
 from mirrord.ledger.facts.core import Reason, Verdict
@@ -17,8 +17,8 @@ from mirrord.replication.lane.state import Lane
 
 
 def reason_of(lane: Lane, start: int, end: int) -> Reason | None:
-    """Return why the source has no batch for [start, end). If the reason is not known yet, set `lane.gap` and return
-    None."""
+    """Return why the source has no batch for [start, end). If the reason is not known yet, store the gap in `lane.gap`
+    and return None."""
     if lane.gap.compacts or lane.plan:
         return "compacted"
     known = next((each for each in _verdicts(lane) if each.start <= start and end <= each.end), None)
@@ -30,14 +30,15 @@ def reason_of(lane: Lane, start: int, end: int) -> Reason | None:
 
 
 def _verdicts(lane: Lane) -> list[Verdict]:
-    """Return earlier verdicts on gaps: the one from the last answer, and those in the ledger."""
+    """Return earlier verdicts on gaps: the verdict that the last answer about the cleanup.policy led to, and those in
+    the ledger."""
     recorded = lane.record.newest_verdicts if lane.record is not None else ()
     judged = [lane.gap.judged] if lane.gap.judged is not None else []
     return judged + [each for each in recorded if each.reason in {"compacted", "unexplained"}]
 
 
 def ask_cleanup(lane: Lane) -> Effects:
-    """Ask for the topic's cleanup.policy, if there is a gap for a reason that is not known yet."""
+    """Ask for the topic's cleanup.policy if a gap was found and the reason for it is not known yet."""
     if lane.gap.offsets is None or lane.gap.question >= 0:
         return []
     lane.gap.question = ask(lane)
@@ -45,14 +46,14 @@ def ask_cleanup(lane: Lane) -> Effects:
 
 
 def ask_again(lane: Lane) -> Effects:
-    """Ask for the cleanup.policy again, after the pause."""
+    """Ask for the cleanup.policy again, after the pause that follows a failed attempt to read it."""
     lane.gap.question = -1
     return ask_cleanup(lane)
 
 
 def cleanup_answered(lane: Lane, now: float, signal: CleanupAnswer) -> Effects:
-    """Handle the answer with the cleanup.policy, or wait if the policy cannot be read. The batches after the gap are
-    fetched again."""
+    """Handle the answer with the cleanup.policy. If the policy could not be read, pause before asking again. Otherwise
+    the batches after the gap are fetched again."""
     if lane.gap.offsets is None or lane.phase is not Phase.COPYING or signal.question != lane.gap.question:
         return []
     start, end = lane.gap.offsets

@@ -1,8 +1,8 @@
 """Asks whether a source batch is a copy (`mirrord.replication.lane.source.loop_detection`). The lane fetches nothing
 until the answer is known.
 
-Batches that were read before this batch are sent in the meantime. The batch itself is fetched again afterwards, so it
-is not kept in memory.
+Batches that were read before this batch are sent in the meantime. This batch is not kept in memory. It is fetched again
+afterwards.
 """
 
 from mirrord.replication.lane import intake
@@ -13,8 +13,8 @@ from mirrord.replication.lane.state import Lane
 
 
 def ask_origin(lane: Lane, now: float) -> Effects:
-    """Ask for the origin of the batch that is in doubt, if there is one. The question is asked at once, or after a
-    pause if the last question was about the same batch."""
+    """Ask for the origin of the source batch that may be a copy, if there is one. If the last question was about the
+    same batch, pause before asking again."""
     if lane.origin.doubt is None:
         return []
     lane.origin.question = ask(lane)
@@ -31,7 +31,7 @@ def ask_origin(lane: Lane, now: float) -> Effects:
 
 
 def ask_again(lane: Lane) -> Effects:
-    """Ask for the origin of the batch again, after the pause."""
+    """Ask for the origin of the batch again, after the pause that follows an inconclusive answer."""
     if lane.origin.doubt is None:
         return []
     lane.origin.question = ask(lane)
@@ -39,7 +39,7 @@ def ask_again(lane: Lane) -> Effects:
 
 
 def origins_answered(lane: Lane, now: float, signal: OriginsAnswer) -> Effects:
-    """Handle the answer from the ledgers, or the report that they cannot be read."""
+    """Handle the answer: the lanes that the ledgers contain, or the reason why the ledgers cannot be read."""
     doubt, origins = lane.origin.doubt, lane.origins
     if doubt is None or origins is None or lane.phase is not Phase.COPYING:
         return []
@@ -53,7 +53,7 @@ def origins_answered(lane: Lane, now: float, signal: OriginsAnswer) -> Effects:
 
 
 def forget_answered(lane: Lane) -> None:
-    """Clear the last doubt once its batch has been read."""
+    """Forget which batch was asked about, once the lane has read past this batch."""
     if (
         lane.origin.asked_about is not None
         and lane.origin.doubt is None

@@ -15,7 +15,7 @@ class Writer(msgspec.Struct, frozen=True):
     """The writer's target runs, which map its ordinals to offsets of this lane's source partition. This copy of the
     runs never changes."""
     ordinal: int = 0
-    """`ordinal`, `offset` and `leader_epoch` are the writer's last resume position. All of its records below `offset`
-    were known when the runs were read."""
+    """`ordinal`, `offset` and `leader_epoch` are the writer's last resume position. `runs` contains all of the writer's
+    records below `offset`."""
     offset: int = 0
     leader_epoch: int = -1

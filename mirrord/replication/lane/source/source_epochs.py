@@ -1,9 +1,9 @@
-"""Determines the source's leader epochs, and from which epoch each ordinal was copied.
+"""Determines the source's leader epochs, and the epoch of the source record that was copied under each ordinal.
 
-An unclean election removes records and reuses their offsets for others, under a higher leader epoch. So an offset
-identifies a record only together with its epoch. The ledger has both: before the first record of another epoch is
-produced, a `SourceRun` records the ordinal from which the epoch applies. The ledger also has the truncations: they show
-which ordinals have records that the source has lost.
+An unclean election may remove records. The source then assigns their offsets to other records, in a higher leader
+epoch. So an offset identifies a record only together with its epoch. The ledger contains both. Before the first record
+of another epoch is produced, a `SourceRun` records the ordinal at which this epoch begins. The ledger also contains the
+truncations. They show the ordinals whose records the source has lost.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,42 +16,50 @@ from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.state import Lane
 
 Epochs = tuple[tuple[int, int], ...]
-"""Pairs (ordinal, leader epoch of the source) in ascending order. Each epoch applies from its ordinal on."""
+"""Pairs (ordinal, leader epoch of the source) in ascending order. Each epoch applies to its ordinal and the following
+ones, until the ordinal of the next pair."""
 
 
 UNKNOWN = -1
-"""The ledger says that the epoch is not known from this ordinal on, because the lane skipped records without seeing
-them."""
+"""The ledger says that the epoch is not known for this ordinal and the following ones, because the lane skipped records
+without seeing them."""
 UNRECORDED = -2
 """The ledger says nothing about the epoch."""
 
 
 def recorded_at(epochs: Epochs, ordinal: int) -> int:
-    """Return the source's leader epoch of an ordinal according to the ledger: `UNRECORDED`, `UNKNOWN` or the epoch."""
+    """Return the source's leader epoch of the record with this ordinal, according to the ledger: `UNRECORDED`,
+    `UNKNOWN` or the epoch."""
     return next((epoch for first, epoch in reversed(epochs) if first <= ordinal), UNRECORDED)
 
 
 def epoch_at(epochs: Epochs, ordinal: int) -> int:
-    """Return the source's leader epoch of an ordinal, or -1 if it is not known."""
+    """Return the source's leader epoch of the record with this ordinal, or -1 if it is not known."""
     return max(recorded_at(epochs, ordinal), UNKNOWN)
 
 
 def follows(record: LaneRecord, ordinal: int) -> bool:
-    """Return whether an ordinal maps to the source offset right after that of the previous ordinal."""
+    """Return whether an ordinal maps to the source offset directly after that of the previous ordinal."""
     offset, former = record.source_runs.offset_of(ordinal), record.source_runs.offset_of(ordinal - 1)
     return offset is not None and former is not None and offset == former + 1
 
 
 def recorded_before(record: LaneRecord, epochs: Epochs, ordinal: int) -> int:
-    """Return what is recorded about the epoch of the source record right before the record of an ordinal. If the epochs
-    that were recorded from this ordinal on were revoked (`epochs_again`), the epoch of the previous ordinal applies."""
+    """Return what is recorded about the epoch of the source record directly before the record of an ordinal.
+
+    This is what the ledger has for the ordinal itself, with one exception. The ledger may say that the epoch is not
+    known from this ordinal onward, although the ordinal maps to the source offset directly after that of the previous
+    ordinal. In this case, `epochs_again` has revoked the epochs that were recorded before, and the epoch of the
+    previous ordinal applies.
+    """
     is_anew = (ordinal, UNKNOWN) in epochs and follows(record, ordinal)
     return recorded_at(epochs, ordinal - 1 if is_anew else ordinal)
 
 
 def carried(recorded: Epochs, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
-    """Return the recorded epochs, moved to other ordinals. `pieces` are triples (ordinal, former ordinal or source
-    offset, length)."""
+    """Return the epochs of records that get new ordinals. `recorded` contains their epochs by former ordinal or by
+    source offset. Each of the `pieces` stands for consecutive records: (new ordinal, former ordinal or source offset,
+    length)."""
     found: list[tuple[int, int]] = []
     for ordinal, former, length in pieces:
         begun = (former, max(recorded_at(recorded, former), UNKNOWN))
@@ -62,8 +70,8 @@ def carried(recorded: Epochs, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
 
 
 def mended_until(record: LaneRecord, ordinal: int) -> int:
-    """Return the ordinal after the records that are still to be copied again from `ordinal` on. If there are none,
-    return `ordinal` itself directly after such records, and otherwise -1."""
+    """Return the ordinal after the records that the lane still has to copy again, of which `ordinal` is the first. If
+    there are none, but the record before `ordinal` was the last of them, return `ordinal`. Otherwise return -1."""
     found = rest(record, ordinal)
     if found is not None and found.until > ordinal:
         return found.until
@@ -72,8 +80,9 @@ def mended_until(record: LaneRecord, ordinal: int) -> int:
 
 
 def epoch_source(record: LaneRecord, ordinal: int) -> int:
-    """Return an ordinal that has the epoch of the source record right before the record of this ordinal. This ordinal
-    itself may have a recorded epoch although it was never copied, from a history that is lost."""
+    """Return the ordinal whose recorded epoch is that of the source record directly before the record of this ordinal.
+    This is either this ordinal or the previous one. The epoch that is recorded for this ordinal cannot always be used:
+    it may be that of a record that was never copied and that the source has lost."""
     is_explicit = any(ordinal == first for first, _ in record.truncations) or ordinal <= mended_until(record, ordinal)
     return ordinal if is_explicit else ordinal - 1
 
@@ -84,22 +93,23 @@ def is_truncated(record: LaneRecord, ordinal: int, offset: int) -> bool:
 
 
 def is_of_later_epoch(record: LaneRecord, ordinal: int, epoch: int) -> bool:
-    """Return whether a source record has a later leader epoch than the ledger has for its ordinal. No such record was
-    produced, because the ledger records a new epoch before the first record of that epoch is produced."""
+    """Return whether a source record has a later leader epoch than the ledger has for its ordinal. If so, this record
+    has not been produced yet, because the ledger records a new epoch before the first record of that epoch is
+    produced."""
     return epoch > recorded_at(record.epochs, ordinal) > UNKNOWN
 
 
 def truncations_within(record: LaneRecord, first: int, last: int) -> Iterator[int]:
-    """Yield the ordinals of first..last whose records the source has lost. Their source offsets now belong to other
-    records."""
+    """Yield those of the ordinals first..last whose records the source has lost. Other records now have the source
+    offsets of the lost ones."""
     kept = ((ordinal, ordinal + length) for ordinal, _, length in mapped(record, first, last))
     for start, end in uncovered((first, last + 1), kept):
         yield from range(start, end)
 
 
 def copied_from(record: LaneRecord, offset: int, last: int) -> int | None:
-    """Return the lowest source offset, at `offset` or above, to which an ordinal up to `last` maps. Return None if
-    there is none."""
+    """Return the lowest source offset at or above `offset` to which an ordinal up to `last` maps. Return None if there
+    is none."""
     runs = record.source_runs
     found: list[int] = []
     for begin in (*reversed(runs.turns), runs.at(0).ordinal):
@@ -113,8 +123,9 @@ def copied_from(record: LaneRecord, offset: int, last: int) -> int | None:
 
 
 def furthest(lane: Lane) -> tuple[int, int] | None:
-    """Return the source offset after all copied records that are not known to be lost, and the epoch before that
-    offset. Return None if that epoch is not known, or if the lane's position is already above these records."""
+    """Return the source offset after the highest copied record that is not known to be lost, and the leader epoch of
+    that record. Return None if the ledger has no holes, if the epoch is not known, or if that record is below the
+    lane's position."""
     record = lane.record
     if record is None or not record.holes:
         return None
@@ -124,9 +135,10 @@ def furthest(lane: Lane) -> tuple[int, int] | None:
 
 
 def continues_at(record: LaneRecord, ordinal: int) -> int | None:
-    """Return the source offset at which a lane resumes with an ordinal.
+    """Return the source offset at which a lane continues if it resumes at this ordinal.
 
-    If both source and target have lost the record of this ordinal, the lane resumes where the source's log diverges.
+    If both source and target have lost the record of this ordinal, this is the offset at which the source's log
+    diverges from the copied records.
     """
     offset = record.source_runs.offset_of(ordinal)
     if offset is None:
@@ -137,10 +149,10 @@ def continues_at(record: LaneRecord, ordinal: int) -> int | None:
 
 
 def last_copied(lane: Lane) -> tuple[int, int] | None:
-    """Return the source offset after the last copied record below the lane's position, and the record's epoch. Records
-    that are known to be lost are ignored. Return None if the epoch is not known.
+    """Return the source offset after the last copied record below the lane's position, and the leader epoch of that
+    record. Records that are known to be lost are ignored. Return None if the epoch is not known.
 
-    Facts that have not taken effect yet are not considered. Within a round, use `read_until`.
+    Only facts that have taken effect are considered. Within a round, use `read_until` instead.
     """
     record, ordinal = lane.record, lane.next_ordinal - 1
     offset = record.source_runs.offset_of(ordinal) if record is not None and ordinal >= 0 else None
@@ -153,15 +165,17 @@ def last_copied(lane: Lane) -> tuple[int, int] | None:
 
 
 def read_until(lane: Lane) -> tuple[int, int] | None:
-    """Return the position from which the lane skipped ahead, and the epoch before that position.
+    """Return the position that the lane had before it skipped ahead in this round, and the epoch of the last batch
+    before that position.
 
-    If the lane skipped ahead in an earlier round, or did not know the epoch, return the result of `last_copied`.
+    If the lane has not skipped ahead in this round, or did not know that epoch, return the result of `last_copied`.
     """
     return lane.history.left_position or last_copied(lane)
 
 
 def divergence_of_copied(lane: Lane, epoch: int, end: int) -> int:
-    """Return the same divergence point as `divergence`, but consider all epochs in the ledger."""
+    """Return the source offset at which a source log diverges from the copied records, as `divergence` does. In
+    addition, consider all epochs in the ledger."""
     record, start = lane.record, divergence(lane, epoch, end)
     if record is None or epoch < 0:
         return start
@@ -173,8 +187,12 @@ def divergence_of_copied(lane: Lane, epoch: int, end: int) -> int:
 
 
 def divergence(lane: Lane, epoch: int, end: int) -> int:
-    """Return the source offset at which a source log diverges from the copied records. In that log, the epochs up to
-    `epoch` end at `end`. The log contains no copied record of a higher epoch."""
+    """Return the source offset at which a source log diverges from the copied records.
+
+    `epoch` and `end` are the source broker's answer: the highest epoch in its log that is not above the requested
+    epoch, and the offset at which that epoch ends. So if records of a higher epoch were copied, the log does not
+    contain them.
+    """
     record, start = lane.record, lane.seen.divergence(epoch, end)
     if record is None or not record.holes or epoch < 0:
         return start
@@ -185,7 +203,8 @@ def divergence(lane: Lane, epoch: int, end: int) -> int:
 
 
 def before(lane: Lane, offset: int) -> int:
-    """Return the epoch of the record before a source offset, if that record was copied or was to be copied."""
+    """Return the epoch of the source record directly before this offset, or -1 if it is not known. If the ledger has
+    holes, the epoch of a record that was copied or was to be copied is taken from the ledger."""
     record = lane.record
     if record is None or not record.holes:
         return lane.seen.before(offset)
@@ -195,13 +214,14 @@ def before(lane: Lane, offset: int) -> int:
 
 
 def recorded_ahead(lane: Lane) -> Epochs:
-    """Return the epochs of the records that are to be copied again, as recorded in this round. The facts about these
-    epochs need not have taken effect yet."""
+    """Return the epochs of the records that are to be copied again. If this round has recorded epochs for them, return
+    those, even if the facts have not taken effect yet. Otherwise return the epochs in the ledger."""
     return lane.history.epochs_again or (lane.record.epochs if lane.record is not None else ())
 
 
 def is_another(lane: Lane, epoch: int) -> bool:
-    """Return whether a record of this epoch cannot be the record that was to be copied under the next ordinal."""
+    """Return whether a source record of this epoch cannot be the record that was to be copied under the next
+    ordinal."""
     known = epoch_at(recorded_ahead(lane), lane.next_ordinal)
     return epoch >= 0 and known >= 0 and known != epoch
 
@@ -209,10 +229,14 @@ def is_another(lane: Lane, epoch: int) -> bool:
 def recall(lane: Lane) -> None:
     """Determine the source epoch before `lane.position`, where the lane resumes with the ordinal `lane.resume_ordinal`.
 
-    The ledger takes precedence. If it contains no epoch, the epoch has not changed since the resume position, provided
-    that the holder that saved this position recorded every change. The last choice is the epoch that a comparison read
-    from the source, because it may belong to another history than the copied records. But if that comparison found all
-    records equal, the epoch that it read takes precedence over the others.
+    The first of these epochs that is known is used:
+
+    - The epoch that a comparison read from the source, if it found all records equal.
+    - The epoch in the ledger.
+    - The epoch of the resume position, if the holder that saved this position recorded every later change of epoch in
+      the ledger. If the ledger has no change, the epoch is still the same.
+    - The epoch that any other comparison read from the source. It comes last, because the source may have replaced the
+      copied records with others.
     """
     record = lane.record
     epochs = record.epochs if record is not None else ()
@@ -244,9 +268,9 @@ def recall(lane: Lane) -> None:
 def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
     """Return the epochs of records that are copied again because of holes.
 
-    A comparison may have found all records after the holes equal, but the last one with another epoch than in the
-    ledger. Then a batch that was sent for other records was appended late, and no epoch is known from the first hole
-    on.
+    A comparison may have found all records after the holes equal, although the last one has another epoch in the source
+    than in the ledger. In this case, a batch that was sent earlier, while its ordinals belonged to other records, was
+    appended late. Then no epoch is known for the ordinals from the first hole onward.
     """
     record = lane.record
     if record is None or not record.epochs:
@@ -262,8 +286,8 @@ def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
 
 
 def recall_copied(lane: Lane, offset: int) -> None:
-    """Determine the source epoch when the lane continues after records that were copied earlier. The source may have
-    lost these records since."""
+    """Determine the source epoch when the lane moves to the next run of its plan, at the source offset `offset`. The
+    records before this offset may have been copied earlier, and the source may have lost them in the meantime."""
     record = lane.record
     known = recorded_at(recorded_ahead(lane), lane.next_ordinal)
     if known != UNRECORDED:
@@ -278,7 +302,7 @@ def recall_copied(lane: Lane, offset: int) -> None:
 
 
 def _seed(lane: Lane, epochs: Epochs) -> None:
-    """Take over the epochs before the lane's position from the ledger."""
+    """Load the epochs before the lane's position from the ledger into `lane.seen`."""
     record = lane.record
     if record is None:
         return
@@ -343,7 +367,8 @@ def is_news(lane: Lane, epoch: int) -> bool:
 
 
 def note_epoch(lane: Lane, epoch: int) -> bool:
-    """Note the epoch of the next batch. Return whether the epoch must be recorded in the ledger, with the next run."""
+    """Store the epoch of the next batch. Return whether this epoch must be recorded in the ledger, together with the
+    next run."""
     if not is_news(lane, epoch):
         return False
     former, lane.history.recorded_epoch = lane.history.recorded_epoch, epoch
@@ -355,16 +380,16 @@ def note_epoch(lane: Lane, epoch: int) -> bool:
 
 
 def is_truncation_unrecorded(lane: Lane) -> bool:
-    """Return whether the fact that the source has lost copied records has not taken effect yet. A progress record that
-    is saved now would hide the loss."""
+    """Return whether the lane has appended a verdict `truncated` that has not taken effect yet. A progress record that
+    was saved now would hide that the source has lost copied records."""
     ordinal, verdicts = lane.unbound
     waits = bool(lane.intents) and lane.intents[-1][1] == ordinal
     return waits and any(verdict.reason == "truncated" for verdict in verdicts)
 
 
 def unrecorded(lane: Lane) -> Epochs:
-    """Return the epochs of copied records that only progress records contain. Later progress records will contain later
-    epochs."""
+    """Return the epochs of copied records that the ledger does not contain, because only progress records have stored
+    them so far. The next progress records will store later epochs in their place."""
     if lane.history.new_epochs:
         return tuple(each for each in lane.history.new_epochs if each[0] < lane.next_ordinal)
     recorded = (
@@ -380,8 +405,8 @@ def unrecorded(lane: Lane) -> Epochs:
 
 
 def is_recorded_from(record: LaneRecord, ordinal: int) -> bool:
-    """Return whether the ledger records a hole or a change of epoch at this ordinal or later, or runs that must not be
-    followed."""
+    """Return whether the ledger records, at this ordinal or later, a hole, a change of epoch, or runs that must not be
+    used. Such runs contain records that lower ordinals already have, or that the source has lost."""
     limit = max(mended_until(record, ordinal), ordinal - 1)
     if any(hole.first >= ordinal for hole in record.holes) or any(first > limit for first, _ in record.epochs):
         return True
@@ -390,8 +415,8 @@ def is_recorded_from(record: LaneRecord, ordinal: int) -> bool:
 
 
 def is_recorded_ahead(lane: Lane, record: LaneRecord) -> bool:
-    """Return whether the ledger records an epoch from the next ordinal or a later one on. That epoch may now begin at
-    another ordinal."""
+    """Return whether the ledger records that an epoch begins at the next ordinal or at a later one. When the lane
+    continues, the epoch may begin at another ordinal."""
     ordinal, epoch, limit = lane.resume_ordinal, lane.epoch, mended_until(record, lane.resume_ordinal)
     if limit > ordinal:
         return any(first > limit for first, _ in record.epochs)  # records that are copied again keep their epochs
@@ -402,8 +427,8 @@ def is_recorded_ahead(lane: Lane, record: LaneRecord) -> bool:
 
 
 def epochs_again(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epochs:
-    """Return the epochs to record in order to revoke all epochs that were recorded after the current ordinal. Records
-    that are copied again keep their epochs (`carried`)."""
+    """Return the epochs to record so that the ledger's epochs for the resume ordinal and later ordinals no longer
+    apply. Records that are copied again keep their epochs (`carried`)."""
     record, ahead = lane.record, recorded_ahead(lane)
     epochs = lane.history.epochs_again = carried(ahead, pieces) if ahead else ()
     if not epochs:
@@ -415,8 +440,8 @@ def epochs_again(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epo
 
 
 def leap(lane: Lane, to: int) -> None:
-    """Continue at the source offset `to`, after records that the lane has not seen. The epoch of the following records
-    is then not known."""
+    """Continue at the source offset `to`, and skip records that the lane has not seen. The epoch of the records that
+    follow is then not known."""
     if lane.epoch >= 0:
         lane.history.left_position = (lane.position, lane.epoch)
     lane.position, lane.epoch = to, lane.seen.go_to(to)
@@ -426,17 +451,18 @@ def leap(lane: Lane, to: int) -> None:
 
 
 def take_new(lane: Lane, ordinal: int) -> Epochs:
-    """Return the epochs that must be recorded together with runs from this ordinal on."""
+    """Return the epochs that must be recorded together with the runs that begin at this ordinal."""
     epochs = tuple(lane.history.new_epochs)
     lane.history.new_epochs.clear()
     if not epochs and lane.history.recorded_epoch_since == ordinal and lane.history.recorded_epoch >= 0:
-        # It was recorded with other runs from the same ordinal on, which these runs supersede.
+        # It was recorded with other runs that begin at the same ordinal. These runs supersede them.
         return ((ordinal, lane.history.recorded_epoch),)
     return epochs
 
 
 def known_epochs(lane: Lane, first: int) -> Epochs:
-    """Return the epochs of the ordinals from `first` on, according to the ledger and the progress record."""
+    """Return the epochs of the ordinal `first` and all later ordinals, according to the ledger and the progress
+    record."""
     record = lane.record
     epochs = record.epochs if record is not None else ()
     if recorded_at(epochs, first) != UNRECORDED or not lane.history.epochs_recorded or record is None:
@@ -447,7 +473,8 @@ def known_epochs(lane: Lane, first: int) -> Epochs:
 
 
 def ends_short(lane: Lane, answer: CheckAnswer, position: int) -> bool:
-    """Return whether the source log ends before `position`, and no known epoch shows which of its records are new."""
+    """Return whether the source log ends before `position`, and the epoch of the copied records before the resume
+    ordinal is not known. Without this epoch, the lane cannot tell which source records replaced copied ones."""
     if lane.record is None or not 0 <= answer.source_end < position:
         return False
     return recorded_before(lane.record, known_epochs(lane, lane.resume_position.ordinal), lane.resume_ordinal) < 0

@@ -1,12 +1,13 @@
-"""Handles a truncation of the source: an unclean election raised the leader epoch and lost copied records, and the
-source reuses their offsets.
+"""Handles a truncation of the source. In an unclean election, the source has lost copied records. It assigns their
+offsets to other records, in a higher leader epoch.
 
-A fetch request carries the epoch before its position, so the source broker detects that its log diverges from the
-copied records (KIP-595, `diverging_epoch`). The copied records stay in the target. The ledger records the range of
-source offsets with the verdict "truncated". The lane goes back, and copies the new records under new ordinals.
+A fetch request carries the epoch of the last batch before its position. So the source broker detects that its log
+diverges from the copied records (KIP-595, `diverging_epoch`). The copied records stay in the target. The ledger records
+the range of source offsets with the verdict "truncated". The lane goes back to the point of divergence, and copies the
+new records under new ordinals.
 
-Like the repair of a hole, this reassigns the next ordinals. So before the lane goes back, all batches in flight must be
-answered, the target is asked for its end, and no previous holder may still be able to write.
+Like the repair of a hole, this reassigns the next ordinals. So the lane goes back only under three conditions: all
+batches in flight are answered, the target has been asked for its end, and no previous holder can still write.
 """
 
 from itertools import pairwise
@@ -31,7 +32,7 @@ OUT_OF_RANGE = 1
 
 
 def fetch_diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
-    """Handle a fetch response that says that the source log diverges before the lane's position."""
+    """Handle a fetch response which says that the source log diverges below the lane's position."""
     start = lane.seen.divergence(chunk.diverging_epoch, chunk.diverging_end)
     if start >= lane.position:
         # Records that were fetched, and not copied, are gone; the position stays.
@@ -73,8 +74,9 @@ def divergence_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Eff
 
 
 def ask_again(lane: Lane, now: float) -> Effects:
-    """Ask again after a pause whether the source still has the records to be copied again. The source had these records
-    before. If it has lost them since, a fetch waits for them in vain."""
+    """After a pause, ask again whether the source still has the records that are to be copied again. It had them when
+    it was last asked. If it has lost them in the meantime, a fetch returns nothing, and only this question shows the
+    loss."""
     if lane.phase is not Phase.COPYING:
         return []
     if lane.history.unconfirmed_chunk is not None:
@@ -89,10 +91,11 @@ def ask_again(lane: Lane, now: float) -> Effects:
 
 
 def is_unconfirmed(lane: Lane, chunk: Chunk) -> bool:
-    """Return whether the source may have lost copied records and the lane has not noticed it.
+    """Return whether the source must be asked if it still has the copied records.
 
-    After a leap, no epoch is known that a fetch request could carry (KIP-595). The source may have lost copied records,
-    and may have grown beyond the lane's position since.
+    After a leap, no epoch is known that a fetch request could carry (KIP-595), so the broker cannot report a
+    divergence. The source may have lost copied records after they were copied, and its log may have grown beyond the
+    lane's position again.
     """
     if lane.history.source_confirmed or lane.plan or chunk.end <= chunk.start:
         return False
@@ -101,8 +104,9 @@ def is_unconfirmed(lane: Lane, chunk: Chunk) -> bool:
 
 
 def confirm_source(lane: Lane, chunk: Chunk) -> Effects:
-    """Ask whether the source still has the copied records. The chunk, which was fetched before, waits for the answer. A
-    later truncation is detected by the next fetch, which carries the chunk's epoch."""
+    """Ask whether the source still has the copied records. The chunk has already been fetched, and is kept until the
+    answer arrives. If the source is truncated later, the next fetch detects this, because it carries the chunk's
+    epoch."""
     known = source_epochs.read_until(lane)
     if known is None:
         # The ledger knows by now that the copied records are lost. The chunk is fetched again.
@@ -133,7 +137,7 @@ def _confirmation_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> 
 
 def another_record(lane: Lane, now: float) -> Effects:
     """Handle a source record that is not the record to be copied again. Either the source has lost the record to be
-    copied again, or the map is wrong."""
+    copied again, or the offset map is wrong."""
     if lane.history.suspected_position == lane.position:
         return difference.vanished(lane, now)
     lane.history.suspected_position, lane.history.source_confirmed = lane.position, False
@@ -142,14 +146,13 @@ def another_record(lane: Lane, now: float) -> Effects:
 
 
 def _promised_until(lane: Lane) -> int:
-    """Return the source offset after the records that are copied again. The lane continues at that offset."""
+    """Return the source offset after the records that are copied again, where the lane then continues."""
     return max(lane.position, lane.plan[-1].offset)
 
 
 def _lose_promised(lane: Lane, start: int) -> Effects:
-    """Handle a divergence of the source from the copied records while some of them are copied again. The lane first
-    copies the records again that the source still has. Then it copies the records that the source has in place of the
-    lost ones."""
+    """Handle a divergence that was found while records are copied again. The lane first copies those of these records
+    that the source still has. Then it copies the records that the source has in place of the lost ones."""
     record = lane.record
     end = _promised_until(lane)
     if lane.on_loss == "halt" or record is None:
@@ -175,8 +178,8 @@ def _lose_promised(lane: Lane, start: int) -> Effects:
 
 
 def left_before(lane: Lane, start: int) -> tuple[list[Run], list[tuple[int, int, int]]]:
-    """Return the runs that are still to be copied again below the source offset `start`, followed by a run at `start`.
-    Also return the same records as triples (ordinal, former ordinal, length)."""
+    """Return the runs of the records below the source offset `start` that are still to be copied again, and a last run
+    that begins at `start`. Also return these records as triples (ordinal, former ordinal, length)."""
     runs: list[Run] = []
     pieces: list[tuple[int, int, int]] = []
     ordinal = lane.next_ordinal
@@ -190,13 +193,13 @@ def left_before(lane: Lane, start: int) -> tuple[list[Run], list[tuple[int, int,
 
 
 def is_settled(lane: Lane) -> bool:
-    """Return whether neither the lane nor a former holder has a batch in memory or in flight."""
+    """Return whether the lane has no batch in memory or in flight, and no batch of a former holder may be in flight."""
     held = lane.in_flight or lane.ready or lane.intents or lane.confirming or lane.acked != lane.next_ordinal
     return not held and not in_doubt.holds(lane, lane.next_ordinal)
 
 
 def _compare_again(lane: Lane, now: float) -> Effects:
-    """Start a pending comparison again after a truncation, because its findings may be about records that the source
+    """Start a pending comparison again after a truncation. Otherwise its result could be about records that the source
     has just lost."""
     if lane.comparison.later_question not in lane.questions:
         return []
@@ -205,9 +208,12 @@ def _compare_again(lane: Lane, now: float) -> Effects:
 
 
 def _gone_from(lane: Lane, start: int, end: int, until: int) -> int:
-    """Return the offset from which the source has lost copied records. If a higher epoch began somewhere between two
-    copied records, the lane goes back to the lowest possible offset; the records that the source's log still has are
-    not lost."""
+    """Return the source offset at which the lost copied records begin. It may be above `start`, to which the lane goes
+    back.
+
+    If a higher epoch began between two copied records, the exact offset is not known, and the lane goes back to the
+    lowest possible one. The records that the source's log still has are not lost.
+    """
     record = lane.record
     if record is None or record.holes or end <= start:
         return start
@@ -216,8 +222,9 @@ def _gone_from(lane: Lane, start: int, end: int, until: int) -> int:
 
 
 def _go_back(lane: Lane, start: int, end: int, until: int) -> Effects:
-    """Go back to `start`, where the source's log diverges. `end` is the offset at which the log of the lower epoch
-    ends, and `until` is the offset after the records that were read."""
+    """Go back to `start`, where the source's log diverges from the copied records. `end` is from the broker's answer:
+    the offset at which the last epoch that is not above the requested one ends. `until` is the offset after the last
+    record that was read."""
     gone_from = _gone_from(lane, start, end, until)
     gone = Verdict(gone_from, until, "truncated")
     line = f"source offsets [{gone_from}, {until}) were copied, and the source has lost them: an unclean election"

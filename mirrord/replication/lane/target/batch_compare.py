@@ -26,8 +26,8 @@ class BatchFinding(msgspec.Struct, frozen=True):
     outcome: CompareOutcome
     note: str = ""
     gone: tuple[tuple[int, int], ...] = ()
-    """Ordinals [start, end) whose records are in the target but no longer in the source, at offsets below the source's
-    end."""
+    """Ordinals [start, end) whose records are in the target but no longer in the source. Their source offsets are below
+    the source's end."""
     equal_until: int = -1
     """The ordinal after the last one whose record was compared and is equal, or -1."""
 
@@ -43,19 +43,20 @@ class BatchCopy(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """Number of ordinals of the batch, including those of records that a log cleaner has removed since."""
+        """Number of ordinals of the batch, including the ordinals of records that a log cleaner has removed."""
         return self.header.last_offset_delta + 1
 
     def first(self, near: int) -> int:
-        """Return the ordinal of the batch's first record; `near` is an ordinal less than 2^30 away."""
+        """Return the ordinal of the batch's first record. `near` is any ordinal that differs from it by less than
+        2^30."""
         return nearest(self.header.base_sequence, near)
 
 
 def same_bytes(copy: Header, copy_crc: int, original: Header, original_crc: int) -> bool:
     """Return whether the target batch holds the records of the source batch byte by byte, judging by the headers.
 
-    A target topic with log append times sets its own maximum timestamp. It keeps the base timestamp, to which the
-    records' timestamps are relative.
+    If the target topic uses the time of the append as timestamp, the broker sets the batch's maximum timestamp. It
+    keeps the base timestamp, to which the records' timestamps are relative.
     """
     return (
         copy_crc == original_crc
@@ -79,8 +80,8 @@ def same_records(
     """Compare records of the target with records of the source.
 
     `ordinals` are pairs (ordinal, source offset). `copies` are the target's records by ordinal, and `originals` are the
-    source's records by offset. `timed` is False if the target topic sets the timestamps to the time of the append. A
-    record counts as gone from the source only if its offset is below `source_end`.
+    source's records by offset. `timed` is False if the target topic sets the timestamps to the time of the append. If
+    the source lacks a record, the record counts as gone from the source only if its offset is below `source_end`.
     """
     missing, equal_until, gone = -1, -1, list[int]()
     for ordinal, offset in ordinals:

@@ -1,10 +1,10 @@
 """Finds out what the target really holds: the source offsets of the lane's own batches, by the content of their
 records.
 
-The writers of these batches saw different views of one source, because the log cleaner removed records in the meantime.
-So the records of one batch, except those that were removed since, are consecutive records of the source. A record that
-the source has only once shows where the whole batch belongs. The source offsets of the other records follow from their
-order.
+These batches may come from different holders that read the source at different times. Between these times, the log
+cleaner may have removed records from the source. Still, the records of one batch are consecutive records of the source,
+except for those that were removed from the source later. A record that occurs only once in the source shows where the
+whole batch belongs. The source offsets of the other records follow from their order.
 
 A record that the source no longer has, or that the target's log cleaner has removed, is assigned a source offset (it is
 "placed") only if exactly one offset is possible. Nothing is guessed: records that cannot be placed are reported.
@@ -25,8 +25,8 @@ from mirrord.replication.lane.target.relocation_result import Located
 from mirrord.replication.lane.target.target_scan import but_not_void
 
 LOOK_AROUND = 1_000
-"""Number of records before and after the mapped offsets that are searched. Two views of the source are expected to
-differ by at most this number of records."""
+"""Number of records that are searched before and after the mapped offsets. What two holders read from the source is
+expected to differ by at most this number of records."""
 
 
 class TargetBatch(NamedTuple):
@@ -55,19 +55,20 @@ class SourceBatch(NamedTuple):
 
 
 class Unplaced(Exception):
-    """Raised when there is not exactly one way to place the records of the target. The message says why."""
+    """Raised when there is not exactly one way to assign source offsets to the target's records. The message says
+    why."""
 
 
 class Range(NamedTuple):
-    """The source offsets [start, end)."""
+    """A range of source offsets: [start, end)."""
 
     start: int
     end: int
 
 
 def search_range(record: LaneRecord, first: int, last: int) -> Range:
-    """Return the range of source offsets in which the records of the ordinals [first, last], and all records still to
-    be copied again, can be."""
+    """Return the range of source offsets that can contain the records of the ordinals [first, last] and all records
+    that are still to be copied again."""
     runs = record.source_runs
     lowest = runs.at(0).ordinal
     around = list(runs.between(max(first - LOOK_AROUND, lowest), max(last, first)))
@@ -78,7 +79,8 @@ def search_range(record: LaneRecord, first: int, last: int) -> Range:
 
 
 def covered_below(record: LaneRecord, first: int) -> list[Range]:
-    """Return the source offsets to which the ordinals below `first` map, as ascending ranges that do not touch."""
+    """Return the source offsets to which the ordinals below `first` map, as ascending ranges that are separated by
+    gaps."""
     runs = record.source_runs
     if first <= runs.at(0).ordinal:
         return []
@@ -129,9 +131,10 @@ class _Source:
         """Return the source offsets of `wanted` removed records, between the records at the offsets `after` and
         `behind`.
 
-        `behind` is -1 if no record follows. `within` says whether the removed records share a target batch with the
-        record before them and with the record after them, because the batches of the target need not be consecutive in
-        the source. Raises Unplaced.
+        `behind` is -1 if no record follows. `within` has two values: whether the removed records share a target batch
+        with the record before them, and whether they share one with the record after them. This matters because only
+        the records of one target batch are consecutive in the source. Raises `Unplaced` if the offsets cannot be
+        determined.
         """
         at = bisect_right(self.offsets, after)
         next_one = self.offsets[at] if at < len(self.offsets) else self.searched.end
@@ -154,8 +157,8 @@ class _Source:
         )
 
     def _removed_between(self, first: int, last: int) -> list[int]:
-        """Return the offsets in [first, last] whose records were removed: the source has no record there now, and no
-        batch that the lane skipped."""
+        """Return the offsets in [first, last] whose records were removed. The source has no record at these offsets,
+        and they are not in a source batch that is not copied."""
         return [
             offset
             for offset in range(first, last + 1)
@@ -176,10 +179,11 @@ def locate(
     """Return the source offset of each ordinal. Also return which source offsets have records that are in the target
     twice, and which have records that the target lacks.
 
-    `standing` are the lane's own batches in the order of the target log. `originals` are all source batches in
-    `searched`. `covered` are the source offsets of earlier ordinals, and `before` is the last of them. `opens` says
-    whether the record of an ordinal must not be placed if the source no longer has it. `named` returns the offset to
-    which an ordinal maps so far. Raises Unplaced.
+    `standing` contains the lane's own batches in the order of the target log. `originals` contains all source batches
+    in `searched`. `covered` contains the source offsets of lower ordinals, and `before` is the offset of the highest of
+    these ordinals. `opens` says of an ordinal whether its record must not be placed if the source no longer has it.
+    `named` returns the offset to which the ledger maps an ordinal. Raises `Unplaced` if the offsets cannot be
+    determined.
     """
     source = _Source(originals, searched)
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
@@ -206,8 +210,8 @@ def locate(
 
 
 def _epochs(originals: Sequence[SourceBatch]) -> tuple[tuple[int, int], ...]:
-    """Return the leader epochs with their first source offsets. A removed record has the epoch of the batch that
-    follows it."""
+    """Return each leader epoch with the source offset at which it begins. A removed record has the epoch of the batch
+    that follows it."""
     found: list[tuple[int, int]] = []
     start = 0
     for each in originals:
@@ -255,7 +259,7 @@ def _fill(
     opens: Callable[[int], bool],
 ) -> list[int | None]:
     """Assign offsets to the records that were removed from the source. There must be exactly as many free offsets as
-    records. If the offset of a record stays undetermined, it is None in the result."""
+    records. If the offset of a record cannot be determined, it is None in the result."""
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
     removed = {batch.first + at for batch in standing for at, each in enumerate(batch.contents) if each is None}
     flat = [offset for batch in found for offset in batch]

@@ -1,9 +1,9 @@
-"""Ordinals that the target log lacks, and whose places later ordinals have taken.
+"""Handles displaced ordinals: ordinals that the target log lacks because later ordinals now have their target offsets.
 
-An election may remove records of the lane, and a late batch with later ordinals may be appended at their places. If the
-log then holds newer records of the same keys, the lost records are not copied again. The cleaner did not remove them,
-so the log itself does not show when they were last in it. The ledger keeps that (`Displaced`): a later election may
-remove the newer records, and then these ordinals are looked up once more.
+An election may remove records of the lane. Then a delayed batch with later ordinals may be appended at their offsets.
+If the log holds newer records of the same keys, the lost records are not copied again. The log cleaner did not remove
+these records, so the log itself does not show when they were last in it. The ledger records this (`Displaced`), because
+a later election may remove the newer records. In this case, the displaced ordinals are looked up again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,14 +19,15 @@ from mirrord.replication.lane.target.target_scan import but_not_void
 
 
 def known(lane: Lane) -> Sequence[Displaced]:
-    """Return the displaced ordinals that the ledger records. Nothing is known while facts about the target log are
-    still to take effect: some of these ordinals may be in the log again."""
+    """Return the displaced ordinals that the ledger records. Return none while facts about the target log have not
+    taken effect, because some of these ordinals may be in the log again."""
     return () if lane.record is None or lane.notes else lane.record.displaced
 
 
 def recorded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]]) -> tuple[LaneFact, ...]:
-    """Return the facts of a reading, together with the displaced ordinals before each run. `found.missing` was looked
-    up, and the ordinals (first, last) in `again` are copied again."""
+    """Return the facts that a scan of the target log has found, and add the displaced ordinals to the run that follows
+    them. An ordinal in `found.missing` is displaced if the log has no empty offset for it and its record is not copied
+    again. `again` contains the ordinals (first, last) that are copied again."""
     left = [each for each in found.missing if each.last < found.next_ordinal and not each.has_room]
     left = [each for each in left if (each.first, each.last) not in again]
     facts: list[LaneFact] = []
@@ -49,8 +50,8 @@ def _displaced(lane: Lane, missing: Missing) -> Displaced:
 
 
 def below(lane: Lane, ordinal: int) -> tuple[Missing, ...]:
-    """Return the displaced ordinals below a given one, which a scan from there on does not show. Those that the target
-    or the source would have deleted since are not missing."""
+    """Return the displaced ordinals below the given one, because a scan that begins there does not show them. Two kinds
+    are left out: ordinals whose records would have been below the target's log start by now, and ordinals of holes."""
     holes = lane.record.holes if lane.record is not None else ()
     return tuple(
         Missing("between", first, last, each.above, has_room=True)
@@ -61,8 +62,9 @@ def below(lane: Lane, ordinal: int) -> tuple[Missing, ...]:
 
 
 def as_recorded(lane: Lane, missing: Missing) -> Iterator[Missing]:
-    """Split lost records by what the ledger has about displaced ones among them. All that it has is still true, so the
-    condition that more records fulfil applies."""
+    """Split lost records into parts, because the ledger may already record some of them as displaced. For such a part,
+    both the ledger and the new scan say which other records are newer. Both are right, so the wider condition
+    applies."""
     first = missing.first
     for each in known(lane):
         begin, last = max(each.first, first), min(each.last, missing.last)
@@ -78,12 +80,13 @@ def as_recorded(lane: Lane, missing: Missing) -> Iterator[Missing]:
 
 
 def unrecorded(lane: Lane, first: int) -> Iterator[tuple[int, int]]:
-    """Yield the epochs (end, leader epoch) of displaced ordinals from this one on that an older version found, and did
-    not record.
+    """Yield pairs (end, leader epoch) for displaced ordinals at or above `first` that an older version of mirrord found
+    but did not record. Each epoch applies to the ordinals below its `end`.
 
-    The runs show that they were in the log before the resume position was taken, but no longer then. Their last leader
-    epoch is not known, but it was an earlier one. A resume position that does not agree with the runs was taken before
-    these ordinals were displaced, and shows nothing.
+    The runs show that these ordinals were in the log for some time before the resume position was saved, but no longer
+    at that time. The leader epoch in which they were last in the log is not known, but it was lower than the epoch of
+    the resume position. If the resume position does not agree with the runs, it was saved before these ordinals were
+    displaced. In this case, nothing is yielded.
     """
     position, record = lane.resume_position, lane.record
     if record is None or lane.notes or position.leader_epoch < 1:

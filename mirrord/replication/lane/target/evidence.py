@@ -1,4 +1,5 @@
-"""Evidence about the target log: what the broker remembers of the producer, and whether the log went back."""
+"""Evidence about the target log: what the broker remembers of the producer, and whether the log has lost its last
+records."""
 
 from mirrord.kafka.protocol.sequence import SEQUENCES, nearest
 from mirrord.replication.lane.state import Lane
@@ -11,21 +12,22 @@ def remembers(lane: Lane) -> bool:
 
 
 def next_by_entry(lane: Lane) -> int:
-    """Return the ordinal after the last one that the broker remembers. If the broker remembers no ordinal, return the
-    ordinal of the resume position."""
+    """Return the ordinal after the last one in the broker's producer state. If the broker has no state for the
+    producer, return the ordinal of the resume position."""
     if lane.log.entry is None:
         return lane.resume_position.ordinal
     return nearest((lane.log.entry.last_sequence + 1) % SEQUENCES, lane.resume_position.ordinal)
 
 
 def went_back(lane: Lane) -> bool:
-    """Return whether the broker remembers a lower sequence than was recorded. This alone does not prove a loss."""
+    """Return whether the last sequence in the broker's producer state is lower than the resume position requires. This
+    alone does not prove that the log has lost records."""
     return lane.log.entry is not None and next_by_entry(lane) < lane.resume_position.ordinal
 
 
 def is_plan_unrecorded(lane: Lane) -> bool:
-    """Return whether the target log went back and the ledger does not record yet which records are copied again under
-    which ordinals."""
+    """Return whether the target log has lost its last records, and the ledger does not record yet which records are
+    copied again under which ordinals."""
     known = lane.log.went_back
     if known is None or lane.record is None:
         return False
@@ -39,7 +41,7 @@ def is_another_leader(lane: Lane) -> bool:
 
 
 def is_recorded(lane: Lane) -> bool:
-    """Return whether the ledger records that target and source differ, and the halt because of it."""
+    """Return whether the ledger records that target and source differ, and that the lane is halted."""
     record = lane.record
     known = record.last_check if record is not None else None
     return record is not None and record.halted is not None and known is not None and known.outcome == "different"
