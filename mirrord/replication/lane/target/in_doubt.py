@@ -36,9 +36,9 @@ def answered(lane: Lane, now: float) -> None:
 
     A broker that was suspended or cut off from the network later reads the data that arrived in the meantime. This data
     may include batches of the lane. If this may have happened, the lane waits for one request timeout, measured from
-    this answer. It may have happened in three cases: the answer is the first one since a batch was left in flight, a
-    question was not answered, or the answer was slow. A slow answer counts only once, because a broker that is always
-    slow must not delay the lane forever.
+    this answer. It may have happened if this is the first answer since a batch was left in flight, or since a question
+    remained unanswered. It may also have happened if the answer was slow. A slow answer counts only once, because a
+    broker that is always slow must not delay the lane forever.
     """
     slow = (
         _is_pending(lane)
@@ -98,8 +98,8 @@ def assign(lane: Lane, ordinal: int) -> bool:
 
 
 def holds(lane: Lane, ordinal: int) -> bool:
-    """Return whether this ordinal or a later one may belong to a batch that the lane has not seen in the target log,
-    because the batch may have been appended later or may still be appended."""
+    """Return whether this ordinal or a later one may belong to a batch that the lane does not know. Such a batch may
+    have been appended after the lane last asked for the end of the target log, or may still be appended."""
     return (
         lane.late_writes.end_read_at < lane.late_writes.former_holder_until or ordinal < lane.late_writes.in_doubt_below
     )

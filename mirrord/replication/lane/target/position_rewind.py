@@ -1,5 +1,5 @@
-"""Determines which saved resume positions are still valid after the target log has lost records and ordinals were
-reassigned.
+"""Determines which saved resume positions are still valid after the target log has lost records, and ordinals were
+assigned to other source records.
 
 A resume position contains an ordinal, and the offset map in the ledger shows to which source record this ordinal
 belongs. A holder may reassign ordinals and end before it saves a lower resume position. The next holder then reads the
@@ -56,8 +56,8 @@ def _first_changed(known: Runs, runs: Sequence[Run]) -> int:
 
 
 def valid_position(progress: Progress, record: LaneRecord | None) -> tuple[ResumePosition, int]:
-    """Return the resume position that is valid according to a progress record and the ledger. Also return an ordinal:
-    the acknowledgements below it, which the progress record contains, refer to the current offset map."""
+    """Return the resume position that is valid according to a progress record and the ledger. Also return the ordinal
+    up to which the acknowledgements in the progress record refer to the current offset map."""
     positions = [ResumePosition(progress.ordinal, progress.target_offset, progress.leader_epoch)]
     reached = progress.ordinal
     for number, (grant, each) in enumerate(record.rewinds if record is not None else ()):
