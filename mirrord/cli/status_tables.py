@@ -86,7 +86,7 @@ def lag_table(status: Status) -> RenderableType:
 
 
 def styled(state: str) -> str:
-    """Return a state with markup for the colour in which it is shown."""
+    """Return a state with markup for the color in which it is shown."""
     style = _STATE_STYLES.get(state)
     return f"[{style}]{state}[/]" if style else state
 

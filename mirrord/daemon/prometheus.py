@@ -1,4 +1,4 @@
-"""Turns the status of a daemon into metrics. The catalogue `mirrord.model.metrics` lists all metrics. The result is in
+"""Turns the status of a daemon into metrics. The catalog `mirrord.model.metrics` lists all metrics. The result is in
 the text format of Prometheus."""
 
 from collections import Counter
@@ -29,9 +29,9 @@ class Sample(NamedTuple):
     """One value of one metric."""
 
     metric: str
-    """The name of the metric in the catalogue `mirrord.model.metrics`."""
+    """The name of the metric in the catalog `mirrord.model.metrics`."""
     labels: tuple[str, ...]
-    """The values of the labels, in the order of the catalogue `mirrord.model.metrics`."""
+    """The values of the labels, in the order of the catalog `mirrord.model.metrics`."""
     value: float
     requests: RequestsStatus | None = None
     """For a histogram of request latencies, the number of requests in each bucket and their total time. `value` is then

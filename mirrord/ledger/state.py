@@ -42,13 +42,13 @@ _OVERRULED: frozenset[Reason] = frozenset(get_args(Reason)) - {"truncated"}
 
 @dataclass(slots=True)
 class VerdictTally:
-    """The number of source offsets with each verdict, and the exact ranges of the newest verdicts. The ledger holds all
-    verdicts.
+    """Counts the source offsets with each verdict, and keeps the exact ranges of the newest verdicts. The ledger holds
+    all verdicts.
 
-    When a replicator takes over a lane, it gives some verdicts again. A newer verdict replaces older ones: the parts of
-    the kept ranges that overlap it are taken back first. If a record was left out by a decision, for example that of a
-    filter, and is copied after all, the verdict on it is taken back, too. A truncated range is never taken back,
-    because the source uses its offsets again for other records.
+    A newer verdict replaces older ones: where it overlaps one of the kept ranges, the older verdict no longer counts.
+    This happens, for example, when a replicator takes over a lane and gives some verdicts again. If a record was not
+    copied because of a decision, such as that of a filter, and is copied later, the verdict on it no longer counts
+    either. A `truncated` verdict always counts, because the source uses its offsets again for other records.
     """
 
     counts: dict[Reason, int] = field(default_factory=dict[Reason, int])

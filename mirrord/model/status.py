@@ -146,7 +146,8 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     """Name of the replicator that hosts the lane."""
     ordinal: int | None = None
-    """Number of records copied since the lane was opened. This number is also the next ordinal."""
+    """The ordinal of the lane's resume position. Ordinals start at 0 and count copied records, so this is also the
+    number of records that the lane has copied since it was created."""
     source_offset: int | None = None
     """The next source offset to be copied."""
     source_end: int | None = None

@@ -3,7 +3,7 @@ start the flow.
 
 The names of target topics contain the alias, so all topics would be copied again under other names. The change is
 detected because the ledger contains the cluster id and the names of the target topics. Continuing with the former names
-would not be safe. Flows in the opposite direction recognise copies by the alias in the topic name, so they would copy
+would not be safe. Flows in the opposite direction recognize copies by the alias in the topic name, so they would copy
 topics with the former alias back to their origin.
 """
 

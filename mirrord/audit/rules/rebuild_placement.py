@@ -191,7 +191,7 @@ def _refuse_alike(placed: Placed, anchors: Sequence[int], there: Mapping[Hashabl
                 if copy.key in between:
                     raise _ambiguous(copy)
     if placed.has_holes:
-        # If the target refused records, the copies may be in any order, so neighbours prove little.
+        # If the target refused records, the copies may be in any order, so neighbors prove little.
         for number, copy in enumerate(copies):
             if at[number] >= 0 and there[copy.key] > 1:
                 raise _ambiguous(copy)

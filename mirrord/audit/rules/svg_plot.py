@@ -1,7 +1,7 @@
 """Draws plots as SVG. Pure: it turns numbers into text.
 
 The result is well-formed XML without references to other files. It can be stored as a separate file or embedded in an
-HTML page. All text is escaped. Colours and fonts are attributes, so the style sheet of a page overrides them.
+HTML page. All text is escaped. Colors and fonts are attributes, so the style sheet of a page overrides them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,7 +33,7 @@ class Tick(NamedTuple):
     at: float
     text: str
     anchor: Literal["start", "middle", "end"] = "middle"
-    """Whether the text starts at the value, is centred on it, or ends there. This applies only to the horizontal
+    """Whether the text starts at the value, is centered on it, or ends there. This applies only to the horizontal
     axis."""
 
 

@@ -47,7 +47,7 @@ class NoAuthorizer(EnvironmentFault):
 
 class RequestRefused(EnvironmentFault):
     """Raised when the cluster refuses a request, because mirrord lacks a permission or because the cluster cannot
-    fulfil the request."""
+    fulfill the request."""
 
 
 class SeenSettings(msgspec.Struct, frozen=True):

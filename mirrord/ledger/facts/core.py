@@ -266,7 +266,7 @@ class CopyNamed(Fact, frozen=True, tag="copy_named"):
 
 
 class TargetProbed(Fact, frozen=True, tag="target_probed"):
-    """The target's brokers have been probed for the behaviour on which exactly-once delivery depends.
+    """The target's brokers have been probed for the behavior on which exactly-once delivery depends.
 
     If the brokers were probed several times, only the latest result is used.
     """

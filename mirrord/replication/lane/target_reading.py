@@ -1,9 +1,10 @@
-"""Interprets the target log during a resume: decides what the scanned batches mean for the position at which the lane
+"""Interprets the target log during a resume. From the scanned batches, it determines the position at which the lane
 continues.
 
-The log is read from the resume position onward. If the lane's records before that position are no longer where they
-were, the log is read further back (`mirrord.replication.lane.target.look_back`). If ordinals are missing in a compacted
-log, they are looked up by the keys of their records (`mirrord.replication.lane.target.missing_ordinals`).
+The log is read from the resume position onward. If the lane's records before that position are no longer at their
+recorded target offsets, earlier parts of the log are read (`mirrord.replication.lane.target.look_back`). If ordinals
+are missing in a compacted log, they are looked up by the keys of their records
+(`mirrord.replication.lane.target.missing_ordinals`).
 """
 
 from msgspec.structs import replace
@@ -75,8 +76,8 @@ def judged(lane: Lane, found: Reading) -> Effects:
 
 
 def _keep(lane: Lane, found: Reading, more: tuple[LaneFact, ...]) -> Effects:
-    """Record the facts about what was read. If records must be copied again under new ordinals, these facts are not
-    recorded now. A later entry records them together with the plan for the new ordinals."""
+    """Record the facts that follow from the scan. If records must be copied again under new ordinals, the facts are not
+    recorded now. A later entry contains them together with the plan for the new ordinals."""
     lane.log.holes = list(found.holes)
     waits = bool(lane.log.holes) or lane.log.copied_again is not None
     lane.log.facts_with_holes = (*more, *found.facts) if waits else ()
@@ -112,8 +113,9 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
 
 
 def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] | None = None) -> Effects:
-    """Copy the lost end of the log again. If `kept` is given, copy only the records with these ordinals (first, last).
-    For the other lost records, the compacted target has newer records with the same keys."""
+    """Copy again the records that were lost at the end of the target log. If `kept` is given, only the lost records
+    with these ordinals (first, last) are copied again. The target log, which is compacted, holds newer records of the
+    same keys for the others."""
     must_wait = kept is not None and lane.late_writes.end_read_at < lane.late_writes.until
     if (
         must_wait
@@ -184,5 +186,5 @@ def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Eff
         return difference.filled(lane, now, found)
     if not lane.log.lost_ordinals:
         return judged(lane, found)
-    # The records of a hole get the ordinals of lost records, which must not be forgotten by that.
+    # The records of the holes get the ordinals of lost records. The lost records must not be forgotten because of that.
     return went_back_to(lane, found, again if holes or again != lane.log.lost_ordinals else None)

@@ -20,12 +20,12 @@ class Quiesce(msgspec.Struct, frozen=True):
     """Stop sending, wait until all batches in flight are answered, and resume."""
 
     until_safe: bool = True
-    """What happens if no batch is in flight. If true, the lane resumes when no batch that was sent earlier can still be
-    appended. If false, it resumes at once."""
+    """When the lane resumes if no batch is in flight at the time of the request. If true, the lane waits until no batch
+    that was sent earlier can still be appended. If false, it resumes at once."""
 
 
 class Reopen(msgspec.Struct, frozen=True):
-    """Take a new grant, because the outcome of an append to the ledger is unknown."""
+    """Take a new grant, because it is not known whether an append to the ledger succeeded."""
 
 
 class RebuildMap(msgspec.Struct, frozen=True):

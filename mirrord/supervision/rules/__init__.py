@@ -1,2 +1,2 @@
-"""The pure decisions of supervision: the placement of lanes, the effect of operator commands, and the judgement of
+"""The pure decisions of supervision: the placement of lanes, the effect of operator commands, and the judgment of
 probes."""

@@ -1,7 +1,7 @@
-"""The probe of a target's brokers: the batches that it sends, and the judgement of the brokers' answers.
+"""The probe of a target's brokers: the batches that it sends, and the judgment of the brokers' answers.
 
 Exactly-once delivery depends on how a broker handles sequences, offsets and checksums. The page
-docs/explanation/broker-behaviour.md lists these facts, and `tests/sim/contract.py` checks all of them against Kafka.
+docs/explanation/broker-behaviour.md lists these rules, and `tests/sim/contract.py` checks all of them against Kafka.
 Other products also implement Kafka's protocol, and a later version of Kafka may behave differently. For each set of
 brokers, the batches of `STEPS` are therefore sent once to a topic with one partition. The answers are compared with the
 behavior that a lane relies on.
@@ -118,7 +118,7 @@ class Judgement(NamedTuple):
     failures: tuple[str, ...]
     remarks: tuple[str, ...]
     disturbed: bool
-    """Whether another client has written to the topic of the probe, so that no judgement is possible."""
+    """Whether another client has written to the topic of the probe, so that no judgment is possible."""
 
 
 def judge(seen: Observed) -> Judgement:

@@ -56,7 +56,7 @@ _WORDS: Mapping[ObjectKind, str] = {"flow": "flow", "topic": "topic", "lane": "p
 
 
 class FlowView(NamedTuple):
-    """The facts about one flow that are needed to resolve operator commands."""
+    """The information about one flow that is needed to resolve operator commands."""
 
     flow: str
     lanes: Mapping[TopicPartition, LaneId]

@@ -1,5 +1,5 @@
-"""Detects copies in a target partition that the ledger does not know, by records that a part of the source log and a
-part of the target log have in common."""
+"""Detects copies in a target partition that are missing in the ledger. The evidence is records that occur both in a
+sample of the source log and in a sample of the target log."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -7,31 +7,32 @@ from typing import Literal, NamedTuple
 from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL, Header
 
 What = Literal["records", "contents", "times"]
-"""The parts of records that are compared. "records": everything, including timestamps. "contents": everything except
-timestamps, if the target sets its own. "times": only timestamps, if records are transformed."""
+"""The part of each record that is compared. "records" is the whole record with its timestamp. "contents" is the record
+without its timestamp, for a target topic that sets timestamps itself. "times" is only the timestamp, for flows that
+transform records."""
 
 ENOUGH_CONTENTS = 10
-"""If this number of different contents occur in both logs, that is no coincidence. If the target has fewer different
-contents, all of them must occur in both logs."""
+"""Minimum number of different record contents that must occur in both logs. Fewer could occur in both by coincidence.
+If the sample of the target log has fewer different contents, all of them must also occur in the source log."""
 ENOUGH_TIMES = 3
 
 
 class FoundRow(NamedTuple):
-    """A record: its offset, and the part of it that is compared."""
+    """The offset of a record, and the part of the record that is compared (`What`)."""
 
     offset: int
     held: bytes
 
 
 def may_be_a_lanes(header: Header) -> bool:
-    """Return whether a lane may have written a batch: it has a producer id and a sequence, and belongs to no
-    transaction."""
+    """Return whether a lane of mirrord may have written the batch. A lane writes with a producer id and a sequence, and
+    never in a transaction."""
     return header.producer_id >= 0 and header.base_sequence >= 0 and not header.attributes & (TRANSACTIONAL | CONTROL)
 
 
 def in_common(source: Sequence[FoundRow], target: Sequence[FoundRow], what: What) -> tuple[int, int] | None:
-    """Return a source offset and a target offset that hold the same record, or None if there is not enough evidence of
-    such a pair."""
+    """Return the offsets of a record that occurs in both logs, as (source offset, target offset). Return None if too
+    few records occur in both logs to prove that the target holds copies."""
     known: Mapping[bytes, int] = {row.held: row.offset for row in reversed(source)}
     pairs = {row.held: (known[row.held], row.offset) for row in reversed(target) if row.held in known}
     if not pairs:

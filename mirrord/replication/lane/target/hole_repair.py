@@ -1,4 +1,5 @@
-"""Plans how records that the target log leapt over or lost are copied again, under new ordinals."""
+"""Plans how missing records are copied again under new ordinals. These are the records of holes, and records that the
+target log has lost."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -15,8 +16,8 @@ from mirrord.replication.lane.target import missing_ordinals, position_rewind, t
 
 
 def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
-    """Return the facts that plan which records are copied again. The facts must take effect before the first of these
-    records is produced."""
+    """Return the facts that record the plan: which records are copied again, and under which ordinals. These facts must
+    take effect before the first of these records is produced."""
     begin_at = ordinal = lane.resume_ordinal
     runs: list[Run] = []
     pieces: list[tuple[int, int, int]] = []
@@ -33,7 +34,7 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
         pieces.append((ordinal, former, length))
         ordinal += length
     goes_on = begin_at if lane.log.copied_again is None else lane.log.copied_again_until
-    # An older hole may still be in the middle of its mending: the rest of its plan follows this one.
+    # An older hole may be only partly mended. The rest of its plan then follows this one.
     if (older := rest(record, goes_on)) is not None:
         moved = ordinal - goes_on
         runs += [Run(run.ordinal + moved, run.offset) for run in older.runs]
@@ -53,11 +54,12 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
 
 
 def kept_plan(lane: Lane, runs: Sequence[Run]) -> list[HoleFound]:
-    """Return a hole without ordinals (a `HoleFound` with an empty range) for a plan that is recorded again. Return
-    nothing unless the new record of the plan revokes the hole without ordinals that the ledger has for it.
+    """Return the fact that shows where a plan ends, for a plan that is recorded again. The fact is a `HoleFound` with
+    an empty range of ordinals.
 
-    Such a hole shows how far a plan reaches if records may be omitted from the plan on purpose. The runs alone do not
-    show this.
+    If a plan omits records on purpose, its runs alone do not show where it ends. Recording the plan again revokes every
+    hole that the ledger has at or above the first ordinal of the new runs. The result is empty if no `HoleFound` with
+    an empty range is revoked, or if nothing is left to copy again.
     """
     begin_at, holes = runs[0].ordinal, lane.record.holes if lane.record is not None else ()
     if len(runs) == 1 or not any(hole.first > hole.last and hole.first >= begin_at for hole in holes):
@@ -66,25 +68,29 @@ def kept_plan(lane: Lane, runs: Sequence[Run]) -> list[HoleFound]:
 
 
 def _without_ordinals(lane: Lane, begin_at: int, until: int) -> HoleFound:
-    """Return a hole without ordinals (a `HoleFound` with an empty range). It shows how far a plan reaches if records
-    may be omitted from the plan on purpose. It also shows which of the records to be copied again were acknowledged
-    (`missing_ordinals.lost_ordinals`)."""
+    """Return a `HoleFound` with an empty range of ordinals. Its field `until` shows where a plan ends, even if the plan
+    omits records on purpose. `missing_ordinals.lost_ordinals` also uses the fact: it shows which planned records had
+    been acknowledged before the target log lost them."""
     return HoleFound(lane.id, lane.grant, begin_at - 1, begin_at - 2, begin_at, until)
 
 
 def _lost_until(lane: Lane, pieces: Sequence[tuple[int, int, int]]) -> int:
-    """Return the ordinal after those of a plan whose records were acknowledged and then lost, or -1.
+    """Return the new ordinal after the last planned record that was acknowledged before the target log lost it. Return
+    -1 if the plan has no such record.
 
-    These records are looked up again at the next resume, because other clients may write newer ones until they are
-    appended.
+    If the lane resumes again before these records are appended, it looks them up again, because other clients may have
+    written newer records of the same keys in the meantime.
     """
     known = missing_ordinals.planned_until(lane) if lane.log.cleaned else 0
     return max((at + min(length, known - former) for at, former, length in pieces if former < known), default=-1)
 
 
 def _may_leave_out(record: LaneRecord, runs: Sequence[Run]) -> bool:
-    """Return whether a plan skips records that an older plan may have omitted on purpose. The runs of this plan no
-    longer show this once the source has lost the records that were copied after the omitted ones."""
+    """Return whether a plan skips source offsets whose records an older plan may have omitted on purpose.
+
+    The end of such a plan must be recorded separately (`_without_ordinals`). If the source loses the records that
+    follow the omitted ones, the runs of the plan no longer show that the plan extends beyond the omitted records.
+    """
     if not any(hole.first > hole.last for hole in record.holes):
         return False
     held = HeldOffsets(record, runs[0].ordinal)

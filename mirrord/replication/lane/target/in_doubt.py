@@ -1,19 +1,20 @@
-"""Tracks batches in doubt: while a batch that was not acknowledged may still be appended, its ordinals must not be
-reassigned.
+"""Tracks batches in doubt: batches that were not acknowledged but may still be appended. As long as a batch is in
+doubt, its ordinals must not be assigned to other records.
 
-A broker that remembers the producer accepts a batch by its sequence alone. It treats a later batch with the same
-ordinals as a repeat, which it acknowledges but does not write. So while a batch in flight may have an ordinal, no other
-record may be sent under that ordinal. Records of another source epoch count as other records.
+A broker that remembers the producer identifies a batch by its sequence alone. If a later batch has the same ordinals,
+the broker treats it as a repeat: it acknowledges the batch but does not append it. The records of the later batch would
+be missing. Therefore, no other record may be sent under an ordinal that a batch in flight may have. If a source offset
+has been reused in a later leader epoch of the source, the new record counts as another record.
 
-A lane knows the ordinals of its own batches, but a former holder's batches may have any ordinals. The decisive time is
-when the lane last asked for the end of the target log. A batch that could be appended after that time may have been
-appended since.
+A lane knows the ordinals of its own batches, but the batches of a former holder may have any ordinals. To find out
+which batches are in doubt, the lane notes when it last asked for the end of the target log. If a batch could only be
+appended before that question, the answer includes it. If it could also be appended later, it is in doubt.
 """
 
 from mirrord.replication.lane.state import Lane
 
 NO_ANSWER = 13
-"""NETWORK_EXCEPTION: `LaneHost` returns it for a question whose connection was lost."""
+"""NETWORK_EXCEPTION: the error that `LaneHost` returns if the connection was lost before the question was answered."""
 
 
 def leave_in_flight(lane: Lane, now: float, behind: int) -> None:
@@ -33,11 +34,11 @@ def unreachable(lane: Lane) -> None:
 def answered(lane: Lane, now: float) -> None:
     """Note that the leader of the target partition answered the question for the end of its log.
 
-    A broker that was suspended or cut off from the network later reads the data that arrived in the meantime. If this
-    may have happened, the request timeout is measured from this answer. It may have happened if this is the first
-    answer since a batch was left in flight, or since a question was not answered. It may also have happened if the
-    answer was slow. A slow answer counts only once, because a broker that is always slow must not delay the lane
-    forever.
+    A broker that was suspended or cut off from the network later reads the data that arrived in the meantime. This data
+    may include batches of the lane. If this may have happened, the lane waits for one request timeout, measured from
+    this answer. It may have happened if this is the first answer since a batch was left in flight, or since a question
+    remained unanswered. It may also have happened if the answer was slow. A slow answer counts only once, because a
+    broker that is always slow must not delay the lane forever.
     """
     slow = (
         _is_pending(lane)
@@ -58,13 +59,13 @@ def answered(lane: Lane, now: float) -> None:
 
 
 def _is_pending(lane: Lane) -> bool:
-    """Return whether a batch that was sent earlier could still be appended after the target was last asked for its
-    end."""
+    """Return whether a batch that was sent earlier may have been appended after the lane last asked for the end of the
+    target log."""
     return lane.late_writes.end_read_at < max(lane.late_writes.until, lane.late_writes.former_holder_until)
 
 
 def note_end_question(lane: Lane, now: float) -> None:
-    """Note that the target is about to be asked for its end."""
+    """Note that the lane is about to ask for the end of the target log."""
     lane.late_writes.end_read_at = now
     if now >= lane.late_writes.until:
         lane.late_writes.in_doubt_below = -1
@@ -73,10 +74,11 @@ def note_end_question(lane: Lane, now: float) -> None:
 def was_given(lane: Lane, ordinal: int) -> bool:
     """Return whether another record may have been sent under this ordinal and may have been appended.
 
-    After a takeover, this is true for the next ordinal until the first acknowledged batch has been compared with the
-    source. It is true even if the former holder's time has run out, because its batches may be appended later than they
-    should. The lane finds such batches before it sends its own. It is not true for later ordinals: the comparison does
-    not include later runs, so it could not end the doubt about them.
+    After a takeover, the result is true for the next ordinal until the first acknowledged batch has been compared with
+    the source. This remains so after the barrier, because batches of the former holder may be appended later than
+    expected. The lane finds those that were appended before it sends its own batches. For ordinals above the next one,
+    the result is not true merely because of the takeover: the comparison does not include later runs, so it could not
+    end a doubt about them.
     """
     return (
         lane.comparison.later_pending
@@ -86,8 +88,9 @@ def was_given(lane: Lane, ordinal: int) -> bool:
 
 
 def assign(lane: Lane, ordinal: int) -> bool:
-    """Note that a run begins at this ordinal, and return whether another record may have been sent under the same
-    ordinal. If so, this is a new doubt, which no earlier comparison of this round ends (`difference.settles`)."""
+    """Note that a run begins at this ordinal. Return whether another record may have been sent under the same ordinal.
+    If so, comparisons that were made earlier in this round no longer settle which record the target holds
+    (`difference.settles`)."""
     if not was_given(lane, ordinal):
         return False
     lane.comparison.compared = min(lane.comparison.compared, ordinal)
@@ -95,8 +98,8 @@ def assign(lane: Lane, ordinal: int) -> bool:
 
 
 def holds(lane: Lane, ordinal: int) -> bool:
-    """Return whether a batch that may still be appended, or that the lane has not seen yet, may have this ordinal or a
-    later one."""
+    """Return whether this ordinal or a later one may belong to a batch that the lane does not know. Such a batch may
+    have been appended after the lane last asked for the end of the target log, or may still be appended."""
     return (
         lane.late_writes.end_read_at < lane.late_writes.former_holder_until or ordinal < lane.late_writes.in_doubt_below
     )

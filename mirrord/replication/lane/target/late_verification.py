@@ -1,9 +1,11 @@
-"""Compares the records that were written since a takeover with the source, once the former holder can no longer write.
+"""Compares the records that were written since a takeover with the source. The comparison takes place once the former
+holder can no longer write.
 
-An acknowledgement may have been for a batch of the former holder. Also, the former holder's last batch may have been
-appended after all acknowledged batches. The broker would then treat the lane's next batch with the same number of
-records as a repeat. So the lane first asks for the end of the target log, and the comparison waits until all batches
-before that end are known.
+The acknowledgements that the lane received do not prove what the target holds, for two reasons. An acknowledgement may
+refer to a batch of the former holder instead of the lane's own batch. The former holder's last batch may also have been
+appended after all acknowledged batches. In the second case, the broker would treat the lane's next batch with the same
+number of records as a repeat and would not append it. The lane therefore first asks for the end of the target log. The
+comparison waits until all batches below that end are known.
 """
 
 from mirrord.kafka.rules.error_policy import NONE
@@ -24,7 +26,8 @@ def begin(lane: Lane, now: float) -> Effects:
 
 
 def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
-    """Handle the answer with the end of the target log. The former holder can append nothing after this end."""
+    """Handle the answer to the question for the end of the target log. The former holder can append nothing after this
+    end."""
     if answer.error == in_doubt.NO_ANSWER:
         in_doubt.unreachable(lane)
     if answer.error != NONE or answer.leader_epoch != lane.log.end_epoch:

@@ -1,5 +1,5 @@
-"""Reads further back in a target log that is shorter than expected, to find the last of the lane's own batches in
-it."""
+"""Finds the last of the lane's own batches in a target log that is shorter than expected. For this purpose, it reads
+earlier parts of the log."""
 
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.phases import Stage
@@ -14,11 +14,12 @@ LOOK_BACK_RECORDS = 10_000
 
 
 def begin(lane: Lane) -> Effects:
-    """Read the target log below the recorded offset, before any record is copied again. Even if the log went back, the
-    lane's records may still be in it. Each call reads further back than the previous one.
+    """Read the part of the target log below the recorded target offset, before any record is copied again. The log has
+    lost its end, but it may still contain earlier records of the lane. Each call reads further back than the previous
+    one.
 
-    If no batch of the lane is left to read, the target runs show what was in the log. Therefore, the ledger must first
-    contain all of these runs.
+    If the log no longer contains any batch of the lane, only the target runs in the ledger show what the log contained.
+    Therefore, all of these runs must be in the ledger before the log is read.
     """
     if lane.notes:
         lane.trouble = "the ledger does not record yet where the last records are in the target log"

@@ -1,10 +1,10 @@
 """Finds out why ordinals are missing in a compacted target log: its cleaner removed their records, or the log lost
 them.
 
-The lane asks the leader where the leader epoch of the resume position ends in its log (KIP-101). If that epoch reaches
-up to the resume position, the log below this position is complete, and the cleaner removed all ordinals that are
-missing there. If the epoch ends earlier, the records from its end on are lost. All other missing records are looked up
-by their keys (`mirrord.replication.lane.target.superseded_records`).
+The lane asks the leader where the leader epoch of the resume position ends in its log (KIP-101). If the epoch ends at
+or after the resume position, the log below this position is complete, and the cleaner removed all ordinals that are
+missing there. If the epoch ends earlier, the log has lost the lane's records that were stored at or after the end of
+the epoch. All other missing records are looked up by their keys (`mirrord.replication.lane.target.superseded_records`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,9 +47,12 @@ def read(lane: Lane, answer: ScanAnswer) -> Log:
 
 
 def _note_appended_later(lane: Lane, own: Sequence[OwnBatch]) -> None:
-    """Note if the leader epoch had changed before some records were acknowledged, although the lane did not learn of
-    that: an acknowledgement does not contain the epoch, but batches do that are still in the log. What follows them was
-    appended later."""
+    """Note which acknowledged ordinals were appended in a later leader epoch of the target than the lane knew.
+
+    An acknowledgement does not contain the leader epoch, so the lane may not have noticed that the leader changed.
+    Batches that are still in the log do contain the epoch. The acknowledged records after such a batch were appended in
+    the epoch of this batch or in a later one.
+    """
     begun, acked = lane.resumed_at, lane.acked
     for batch in own:
         ordinal = nearest(batch.base_sequence, begun.ordinal)
@@ -60,8 +63,8 @@ def _note_appended_later(lane: Lane, own: Sequence[OwnBatch]) -> None:
 
 
 def must_ask(lane: Lane) -> bool:
-    """Return whether the target log is compacted and it is not known up to which offset the log is unchanged since the
-    resume position was recorded."""
+    """Return whether the lane must ask up to which offset the target log is unchanged since the resume position was
+    recorded. This is necessary if the log cleaner may have removed records, and the lane has not asked yet."""
     return (
         lane.log.cleaned
         and lane.log.shared == NOT_ASKED
@@ -77,13 +80,13 @@ def ask_shared(lane: Lane) -> Effects:
 
 
 def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]] = ()) -> Effects:
-    """Request a lookup of the missing ordinals, if there are any. `lost` are acknowledged ordinals (first, last) after
-    the last of the lane's own batches."""
+    """Request that the missing ordinals are looked up. Return no effect if no ordinals are missing. `lost` are ranges
+    (first, last) of acknowledged ordinals that follow the last of the lane's own batches in the log."""
     missing = [part for each in found.missing for part in _parted(each, known_until(lane))]
     behind = found.next_ordinal if lane.log.entry is None or not lane.log.cleaned else next_by_entry(lane)
     room, above = log.bare(max(found.behind, log.start), log.end)
     if behind > found.next_ordinal and not (lost and lost[0][0] < behind):
-        # The broker remembered them, and they were removed between the two questions.
+        # The broker remembered these records, and they were removed before the log was read.
         missing.append(Missing("between", found.next_ordinal, behind - 1, above, room >= behind - found.next_ordinal))
         found = replace(found, next_ordinal=behind)
     elif not lost and lane.log.cleaned and lane.log.entry is None:
@@ -94,8 +97,9 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
 
 
 def look_up_between(lane: Lane, found: Reading, log: Log) -> Effects:
-    """Request a lookup of the ordinals that are missing between the lane's own batches, if there are any. Records that
-    the log lost count as a difference between target and source. Records that a cleaner removed do not."""
+    """Request that the ordinals that are missing between the lane's own batches are looked up. Return no effect if no
+    ordinals are missing. If the log lost their records, target and source differ. If a cleaner removed the records,
+    they do not."""
     differs = lane.comparison.differs
     limit = (
         NEVER if differs is None else differs.first
@@ -112,32 +116,34 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
     lane.log.scan, lane.log.lost_ordinals, lane.stage = replace(found, missing=asked), tuple(lost), Stage.MISSING
     went_back = 0 <= lane.log.shared < lane.resume_position.target_offset
     if lane.log.shared == NOT_KNOWN:
-        # Gaps between the lane's batches may be the cleaner's, from the time when the topic was compacted.
+        # A cleaner may have caused the gaps between the lane's batches when the topic was still compacted.
         went_back = bool(lost) and all(each.first >= lost[0][0] for each in missing)
     keeps_all = log.compacts is False and went_back
     return [AskSuperseded(ask(lane), asked, log.end, keeps_all)]
 
 
 def _planned_apart(first: int, last: int, known: int) -> list[tuple[int, int]]:
-    """Split lost ordinals at `known`. The ordinals below it were acknowledged. The others were still to be copied again
-    after an earlier loss."""
+    """Split a range of lost ordinals at `known`. Ordinals below `known` were acknowledged. The records of the other
+    ordinals had been lost earlier, and had not been copied again yet."""
     return [(first, last)] if last < known or first >= known else [(first, known - 1), (known, last)]
 
 
 def _newer_from(lane: Lane, found: Reading, ordinal: int) -> int:
-    """Return the lowest target offset at which a record is newer than the lost records that begin with `ordinal`."""
+    """Return the lowest target offset at which a record of the same key counts as newer than the lost records. The
+    first lost record has the ordinal `ordinal`."""
     runs = lane.record.target_runs if lane.record is not None else None
     known = runs.offset_of(ordinal) if runs is not None else None
     if lane.resume_position.leader_epoch >= 0 and ordinal >= known_until(lane):
-        known = lane.resume_position.target_offset  # its old place was in a log that is lost, and it was to follow here
+        known = lane.resume_position.target_offset  # its old place was lost; it was to be appended here
     above = lane.log.shared if lane.log.shared >= 0 else found.behind if known is None else known
-    # They were after the last own batch. Others' records before it that were written after the loss have a later epoch.
+    # The lost records were after the last own batch. If another client has written a record before that batch since the
+    # loss, the record has a later epoch.
     return max(above, found.behind) if lane.resume_position.leader_epoch >= 0 else above
 
 
 def _parted(missing: Missing, known: int) -> list[Missing]:
-    """Split missing ordinals at `known`. The ordinals below it were acknowledged, so they are of the kind `lost`: any
-    record that a later leader appended is newer."""
+    """Split a range of missing ordinals at `known`. Ordinals below `known` were acknowledged, so they are of the kind
+    `lost`. For this kind, a record of the same key counts as newer if a later leader appended it."""
     if missing.first >= known:
         return [missing]
     acknowledged = replace(missing, kind="lost", last=min(missing.last, known - 1))
@@ -165,8 +171,10 @@ def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
 
 
 def _as_appended(lane: Lane, missing: Missing) -> Iterator[Missing]:
-    """Split by what is known to have been appended later. Of the records in the log that followed it, those of the same
-    leader epoch may have been appended before it, so only the epoch shows which ones are newer."""
+    """Split a range of lost ordinals where `appended_later` begins and ends. Ordinals inside `appended_later` are known
+    to have been appended in a later leader epoch. For these ordinals, the offset of another record does not show
+    whether it is newer: records of the same epoch may have been appended before them. Only a record of a higher epoch
+    is certainly newer."""
     begin, end, epoch = lane.log.appended_later
     edges = sorted(
         {missing.first, missing.last + 1, *(at for at in (begin, end) if missing.first < at <= missing.last)}
@@ -178,14 +186,14 @@ def _as_appended(lane: Lane, missing: Missing) -> Iterator[Missing]:
 
 
 def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
-    """Return the ordinals of records that may have been appended after all of the lane's own batches and removed since.
-    There are at most as many as there is room for.
+    """Return the ordinals of records that may have been appended after all of the lane's own batches and then removed
+    by the cleaner. There are at most as many such ordinals as there are empty offsets in that part of the log.
 
-    If the broker remembers the producer, these ordinals need not be searched for. Such a broker knows the producer's
-    last ordinal, and the cleaner keeps the producer's last batch.
+    If the broker remembers the producer, these ordinals need not be looked up: the broker knows the producer's last
+    ordinal, and the cleaner keeps the producer's last batch.
     """
     limit = lane.sent_below if lane.takeover.knows_sent else NEVER
-    # To resume in a hole, or after one that is still to be mended, would copy its records under two ordinals.
+    # Resuming in a hole, or after one that is still to be mended, would copy its records under two ordinals.
     recorded = lane.record.holes if lane.record is not None else ()
     holes = [hole for hole in recorded if hole.last >= max(hole.first, found.next_ordinal)]
     limit = min([limit, *(max(hole.first, found.next_ordinal) for hole in holes)])
@@ -196,8 +204,8 @@ def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
 
 
 def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> list[Verdict]:
-    """Return verdicts on the source offsets of lost records that are not copied again, because the target has newer
-    records of the same keys. `again` are the ordinals (first, last) that are copied again."""
+    """Return `compacted` verdicts on the source offsets of lost records that are not copied again, because the target
+    has newer records of the same keys. `again` are the ranges (first, last) of ordinals that are copied again."""
     kept = [(first, last + 1) for first, last in again]
     verdicts: list[Verdict] = []
     for first, last in lane.log.lost_ordinals:
@@ -213,33 +221,35 @@ def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) 
 
 
 def pieces_copied_again(lane: Lane, record: LaneRecord) -> Iterator[tuple[int, int, int]]:
-    """Yield the pieces (ordinal, source offset, length) of lost records that are copied again, if only some of the lost
-    records are."""
+    """Yield the lost records that are copied again, as pieces (ordinal, source offset, length). Yield nothing if all
+    lost records are copied again, because then they do not have to be selected."""
     for first, last in lane.log.copied_again or ():
         yield from source_epochs.mapped(record, first, last)
 
 
 def go_back(lane: Lane, kept: tuple[tuple[int, int], ...], ordinal: int) -> None:
-    """Copy only the ordinals in `kept` again, from `ordinal` on.
+    """Note that of the lost records, only those with the ordinals in `kept` are copied again. Their new ordinals begin
+    at `ordinal`.
 
-    The lane keeps its former position until this plan is in the ledger. The same fact says from which ordinal on a
-    former resume position is no longer valid (`position_rewind`). If the fact does not take effect, the lane looks up
-    the missing ordinals again.
+    The lane keeps its former position until the ledger contains this plan. The fact with the plan also revokes saved
+    resume positions that are too high (`position_rewind`). If the fact does not take effect, the lane looks up the
+    missing ordinals again.
     """
     remember_position(lane)
     lane.log.copied_again, lane.log.copied_again_until = kept, copied_again_until(lane, ordinal)
 
 
 def remember_position(lane: Lane) -> None:
-    """Keep the position from before the log went back, until the ledger records what is copied again. A retry begins at
-    that position, because the new position may be above a hole, and the hole would not be read again."""
+    """Keep the resume position from before the target log lost records, until the ledger records which records are
+    copied again. If the lane has to retry, it begins at the kept position. The new position may be above a hole, and a
+    scan from there would not find the hole again."""
     count = len(lane.record.rewinds) if lane.record is not None else 0
     lane.log.went_back = WentBack(lane.resume_position, lane.recorded_position, lane.acknowledged, count)
 
 
 def forget(lane: Lane) -> None:
-    """Forget the lookup, because a new round begins. If the ledger does not record yet what is copied again, return to
-    the position from before the log went back."""
+    """Discard the results of looking up missing ordinals, because a new round begins. If the ledger does not record yet
+    which records are copied again, return to the resume position from before the target log lost them."""
     if (known := lane.log.went_back) is not None and is_plan_unrecorded(lane):
         lane.resume_position, lane.recorded_position = known.resume_position, known.recorded_position
         lane.acknowledged = known.acknowledged
@@ -250,8 +260,9 @@ def forget(lane: Lane) -> None:
 
 
 def _note_acknowledged(lane: Lane) -> None:
-    """Note which ordinals were acknowledged since the lane last resumed, and in which leader epoch. The resume position
-    may have another leader epoch, because it is held back while a comparison is pending."""
+    """Note which ordinals were acknowledged since the lane last resumed, and in which leader epoch of the target. The
+    resume position does not show this while a comparison is pending: it does not advance then, and its leader epoch may
+    be an older one."""
     acked, resumed = lane.acked, lane.resumed_at
     later = [each for each in lane.acknowledged if each[0] > acked]
     # The leader epoch of the resume position applies to what is below it.
@@ -263,9 +274,9 @@ def _note_acknowledged(lane: Lane) -> None:
 
 
 def note_lost(lane: Lane, ordinal: int) -> None:
-    """Note that the target log has lost the acknowledged records from this ordinal on, and in which leader epochs of
-    target and source they were copied. Until these records are acknowledged again, records of other writers count as
-    newer."""
+    """Note that the target log has lost the acknowledged records with this ordinal and higher ordinals. Also note in
+    which leader epochs of target and source they were copied. Until these records are acknowledged again, records of
+    the same keys that other clients write count as newer."""
     known, record = lane.resume_position, lane.record
     if ordinal >= known.ordinal or known.leader_epoch < 0 or record is None:
         return
@@ -273,7 +284,7 @@ def note_lost(lane: Lane, ordinal: int) -> None:
     begin, end, epoch = lane.log.appended_later
     epoch = max(epoch, known.leader_epoch) if begin <= ordinal and known.ordinal <= end else known.leader_epoch
     lane.acknowledged = ((known.ordinal, epoch), *later)
-    # The ledger has revoked the source's epochs of those that were lost earlier.
+    # The ledger has revoked the source epochs of records that were lost earlier.
     former = lane.history.acknowledged_epochs if later else ()
     above = ((known.ordinal, source_epochs.recorded_at(former, known.ordinal)),) if former else ()
     below = [each for each in record.epochs if each[0] < known.ordinal or not former]
@@ -282,19 +293,21 @@ def note_lost(lane: Lane, ordinal: int) -> None:
 
 
 def other_records_from(lane: Lane, ordinal: int) -> None:
-    """Note that from this ordinal on, other records follow than those that were acknowledged. The fact that says so may
-    not take effect: `return_to_acknowledged`."""
+    """Note that this ordinal and higher ordinals are assigned to other records than those that were acknowledged. The
+    former acknowledgements are kept, because the fact with the new assignment may not take effect. In this case,
+    `return_to_acknowledged` restores them."""
     if lane.log.forgotten is None:
         lane.log.forgotten = Forgotten(lane.acknowledged, len(lane.record.rewinds) if lane.record is not None else 0)
     _lower(lane, ordinal)
 
 
 def return_to_acknowledged(lane: Lane) -> None:
-    """Return to what was acknowledged, except for the ordinals that the ledger has assigned to other records since. The
-    outcome of all earlier appends is known now.
+    """Restore the acknowledgements that `other_records_from` removed, except for ordinals that the ledger has assigned
+    to other records since then. The outcome of all earlier appends is known now.
 
-    If the ledger does not know the source's epoch of these ordinals, nothing would show that the source has other
-    records instead, so they are not looked up.
+    Acknowledgements are not restored if the ledger does not record in which leader epoch of the source the records were
+    copied. Without this epoch, the lane could not tell whether the source has other records at the same offsets now. It
+    could therefore not look the records up.
     """
     known, record = lane.log.forgotten, lane.record
     lane.log.forgotten = None
@@ -317,8 +330,8 @@ def _lower(lane: Lane, ordinal: int) -> None:
 
 
 def lost_ordinals(lane: Lane, first: int) -> tuple[tuple[int, int], ...]:
-    """Return the acknowledged ordinals (first, last) from `first` on. Ordinals of records that were acknowledged again
-    under later ordinals are omitted."""
+    """Return the acknowledged ordinals at or above `first`, as ranges (first, last). Ordinals are omitted if their
+    records were acknowledged again under later ordinals."""
     holes = lane.record.holes if lane.record is not None else ()
     refused, _ = _refused(lane, first)
     void = [part for hole in holes for part in uncovered((hole.first, hole.last + 1), refused)]
@@ -326,16 +339,17 @@ def lost_ordinals(lane: Lane, first: int) -> tuple[tuple[int, int], ...]:
 
 
 def copied_again_until(lane: Lane, first: int) -> int:
-    """Return the ordinal at which the lane continues after the records that it lost from `first` on. These include
-    records of holes that were still to be copied again."""
+    """Return the ordinal that follows the lost records. The lane continues there after it has copied them again. The
+    lost records begin at the ordinal `first`, and include records of holes that had not been copied again yet."""
     return max(planned_until(lane), _refused(lane, first)[1])
 
 
 def planned_until(lane: Lane) -> int:
-    """Return the ordinal after the last acknowledged one. If lost records were still to be copied again, return the
-    ordinal after the last one of these records.
+    """Return the ordinal after the last acknowledged one. If lost records had not all been copied again yet, return the
+    ordinal after the last of these records instead.
 
-    Like the records that were lost now, such records may have been superseded since.
+    The records of an earlier loss are included because newer records of their keys may have been written since then.
+    They must be looked up like the records that were lost now.
     """
     known, record = known_until(lane), lane.record
     if record is None or not _copies_lost_records(record, known):
@@ -349,8 +363,8 @@ def _copies_lost_records(record: LaneRecord, ordinal: int) -> bool:
 
 
 def _lost_until(record: LaneRecord, ordinal: int) -> int:
-    """Return the ordinal after those from this one on that are given to lost records in a plan, or in plans that follow
-    one another. Return the ordinal itself if it is not given to one."""
+    """Return the ordinal at which the plan that contains `ordinal` ends. Only plans for lost records count. If another
+    such plan begins there, return the end of that plan. Return `ordinal` itself if no such plan contains it."""
     plans = [hole for hole in record.holes if hole.first > hole.last]
     until = ordinal
     while further := [hole.until for hole in plans if hole.again <= until < hole.until]:
@@ -359,14 +373,15 @@ def _lost_until(record: LaneRecord, ordinal: int) -> int:
 
 
 def _refused(lane: Lane, first: int) -> tuple[list[Interval], int]:
-    """Return the ordinals [start, end) of holes, from `first` on, whose records were still to be copied again. Also
-    return the ordinal at which the lane continues after these records.
+    """Return the ordinals of holes whose records had not been copied again yet, as ranges [start, end), and the ordinal
+    at which the lane continues after these records. Ordinals below `first` are ignored.
 
-    If any other records were still to be copied again, return no ordinals: all of these records are then appended in
-    their former order.
+    If other records, too, had not been copied again yet, return no ordinals. The records of the holes are then appended
+    together with the others, in their former order.
 
-    The runs show which ordinals these are. The number of ordinals since a hole does not show it: some records of the
-    hole may have been omitted or may have become another hole, and then the rest has other ordinals than planned.
+    The result is derived from the runs. It cannot be derived from the number of ordinals that were used since the hole
+    was found. Some records of the hole may have been omitted or may have become part of another hole, and the remaining
+    records then have other ordinals than planned.
     """
     record, known = lane.record, known_until(lane)
     if record is None or _copies_lost_records(record, known):
@@ -380,7 +395,7 @@ def _refused(lane: Lane, first: int) -> tuple[list[Interval], int]:
         if parts and sum(end - start for start, end in parts) < length:
             return [], -1
         if not parts:
-            break  # nothing is in order yet, but no other record of these holes may follow
+            break  # no record of these holes may follow, even if the runs are not in order yet
         found, until = [*found, *parts], former + length
         copied.append((run.offset, run.offset + length))
     if not found:
@@ -392,15 +407,16 @@ def _refused(lane: Lane, first: int) -> tuple[list[Interval], int]:
 
 
 def _void(record: LaneRecord, first: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the pieces (ordinal, offset, length) of the ordinals [first, end) that are in holes, in ascending order."""
+    """Yield the ordinals [first, end) that are in holes, as pieces (ordinal, source offset, length) in ascending
+    order."""
     for hole in sorted(record.holes, key=lambda each: each.first):
         if not hole.is_open:
             yield from mapped(record, max(hole.first, first), min(hole.last, end - 1))
 
 
 def _ordinals_of(pieces: Sequence[tuple[int, int, int]], offset: int, length: int) -> Iterator[Interval]:
-    """Yield the ordinals [start, end) that the pieces map to the `length` source offsets from `offset` on. Each source
-    offset is used only once."""
+    """Yield the ordinals that the pieces map to the source offsets [offset, offset + length), as ranges [start, end).
+    If several ordinals map to the same source offset, only the first one is used."""
     wanted = [(offset, offset + length)]
     for ordinal, begin, count in pieces:
         for start, end in list(within((begin, begin + count), wanted)):
@@ -409,10 +425,10 @@ def _ordinals_of(pieces: Sequence[tuple[int, int, int]], offset: int, length: in
 
 
 def known_until(lane: Lane) -> int:
-    """Return the ordinal after the last acknowledged one, even if the target log has lost records since.
+    """Return the ordinal after the last acknowledged one, even if the target log has lost the record of that ordinal.
 
-    Until a lost record is appended again, records of other writers are newer. The resume position alone does not show
-    this ordinal, because it is held back while a comparison is pending.
+    Until a lost record is appended again, records of the same key that other clients write count as newer. The resume
+    position is not sufficient to determine this ordinal, because it does not advance while a comparison is pending.
     """
     reached = lane.acknowledged[-1][0] if lane.acknowledged else 0
     return max(lane.resume_position.ordinal, lane.acked, reached)

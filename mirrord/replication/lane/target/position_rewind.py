@@ -1,9 +1,11 @@
-"""Determines which saved resume positions are still valid after the target log went back and ordinals were reassigned.
+"""Determines which saved resume positions are still valid after the target log has lost records, and ordinals were
+assigned to other source records.
 
-A resume position is an ordinal, and the ledger maps ordinals to source records. A holder may reassign ordinals and end
-before it saves a lower resume position. The next holder then reads the old position, which refers to the old map. In a
-compacted target topic, this would lose records: the next holder would look up records that were never copied, as if the
-log had lost them. So the fact that reassigns ordinals also records a resume position: older positions above it are no
+A resume position contains an ordinal, and the offset map in the ledger shows to which source record this ordinal
+belongs. A holder may reassign ordinals and end before it saves a lower resume position. The next holder then reads the
+former resume position, whose ordinal belonged to another source record. In a compacted target topic, this could lose
+records: the next holder would treat records that were never copied as copied records that the log has lost. Therefore,
+the fact that reassigns ordinals also contains a resume position. Saved positions that are older and higher are no
 longer valid.
 """
 
@@ -19,19 +21,20 @@ from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import missing_ordinals
 
 RESUMED = frozenset({Phase.COPYING.value, Phase.SETTLING.value, Phase.DRAINING.value, Phase.DRAINED.value})
-"""States of a lane that has read where the target log ends. In these states, the resume position is that of the current
+"""Phases of a lane that has read where the target log ends. In these phases, the resume position is that of the current
 holder, not of a former one."""
 
 
 def rewound_by(
     lane: Lane, runs: Sequence[Run], position: ResumePosition, epochs: Sequence[tuple[int, int]] = ()
 ) -> Rewound | None:
-    """Return the `Rewound` that the fact about these runs has to record, or None if no older resume position can be too
-    high.
+    """Return the `Rewound` that the fact with these runs has to contain. Return None if no acknowledged ordinal is
+    reassigned, because then no saved resume position can be too high.
 
-    `position` is a resume position: all records below it are known to be in the target log. `epochs` are the source's
-    leader epochs (ordinal, epoch) in the same fact. A record of another epoch is another record, even at the same
-    source offset. Acknowledgements of ordinals that are reassigned are forgotten.
+    All records below the resume position `position` are known to be in the target log. `epochs` are pairs (ordinal,
+    leader epoch of the source) that the same fact contains. A record of another epoch is another record, even at the
+    same source offset. If acknowledged ordinals are reassigned, the lane also notes that their acknowledgements no
+    longer apply.
     """
     record = lane.record
     if record is None or not runs or missing_ordinals.known_until(lane) <= runs[0].ordinal:
@@ -46,15 +49,15 @@ def rewound_by(
 
 
 def _first_changed(known: Runs, runs: Sequence[Run]) -> int:
-    """Return the lowest ordinal that these runs map to another source offset than the known runs do."""
+    """Return the lowest ordinal that `runs` and `known` map to different source offsets."""
     later, lowest = Runs(runs), runs[0].ordinal
     begins = {run.ordinal for run in (*runs, *known.beginning_in(lowest, sys.maxsize))}
     return next((at for at in sorted(begins) if known.offset_of(at) != later.offset_of(at)), sys.maxsize)
 
 
 def valid_position(progress: Progress, record: LaneRecord | None) -> tuple[ResumePosition, int]:
-    """Return the resume position that is still valid according to a progress record and the ledger. Also return the
-    ordinal up to which the acknowledgements in the progress record refer to the current map."""
+    """Return the resume position that is valid according to a progress record and the ledger. Also return the ordinal
+    up to which the acknowledgements in the progress record refer to the current offset map."""
     positions = [ResumePosition(progress.ordinal, progress.target_offset, progress.leader_epoch)]
     reached = progress.ordinal
     for number, (grant, each) in enumerate(record.rewinds if record is not None else ()):

@@ -1,9 +1,12 @@
-"""Retries refused records, because the configs of the target topic decide which records it accepts.
+"""Sends refused records again, because the configs of the target topic determine which records it accepts, and these
+configs may change.
 
-The configs of the source topic may have been altered right before the record was written, and the target topic gets the
-change a few seconds later. So a decision about a record is made only if the target configs were in sync with the source
-configs before the record was sent. A lane that is halted before a refused record reads the configs of the target topic
-from time to time. It resumes when they have changed, no matter who changed them.
+The configs of the source topic may have been altered shortly before a record was written. The target topic gets the
+change a few seconds later. Therefore, the lane decides what to do with a refused record only if the configs of the
+target topic were in sync with those of the source topic before the record was sent.
+
+If a lane is halted because of a refused record, it reads the configs of the target topic from time to time. When the
+configs have changed, the lane resumes, no matter who changed them.
 """
 
 from mirrord.kafka.protocol.errors import ErrorCode
@@ -18,14 +21,14 @@ from mirrord.replication.lane.target.topic_configs import AskConfigs, ConfigsAns
 from mirrord.replication.lane.transitions import Resume
 
 SPREADING_S = 2.0
-"""Within this number of seconds, a config that the cluster has stored reaches the leader of the partition."""
+"""Maximum time in seconds until a config change that the cluster has stored reaches the leader of the partition."""
 AGAIN_S = 0.5
 PAUSE_S = 5.0
 LONGEST_PAUSE_S = 60.0
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-"""Errors of a batch that exceeds `max.message.bytes` or the segment size."""
+"""Errors for a batch that exceeds `max.message.bytes` or the segment size of the target topic."""
 BY_RECORD = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_TIMESTAMP, ErrorCode.INVALID_RECORD})
-"""Errors for which a single record is enough to have the whole batch refused (KIP-467)."""
+"""Errors with which a broker may refuse a whole batch because of a single record in it (KIP-467)."""
 BY_BATCH = frozenset({ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
 NOT_BY_SETTINGS = frozenset({ErrorCode.CORRUPT_MESSAGE})
 
@@ -76,8 +79,7 @@ def _ask_configs(lane: Lane, error: int, batch: Batch) -> Effects:
 
 
 def configs_answered(lane: Lane, now: float, answer: ConfigsAnswer) -> Effects:
-    """Handle the answer with the target topic's configs, which were synced and read after the target had refused a
-    batch."""
+    """Handle the configs of the target topic, which were synced and read after the topic had refused a batch."""
     if lane.phase is not Phase.SETTLING or lane.failure is None:
         return []
     error, batch = lane.failure

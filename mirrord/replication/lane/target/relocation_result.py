@@ -18,9 +18,9 @@ class Located(msgspec.Struct, frozen=True):
     end: int
     """[start, end) is the range of source offsets in which the records of the batches were found."""
     epochs: tuple[tuple[int, int], ...] = ()
-    """Pairs (source offset, leader epoch of the source) for each change of the epoch, in ascending order. The epoch is
-    -1 if it is not known."""
+    """Pairs (source offset, leader epoch of the source) in ascending order, one for each change of the epoch. The epoch
+    is -1 if it is not known."""
     open: tuple[tuple[int, int], ...] = ()
-    """Ordinals [start, end) whose records could not be determined."""
+    """Ordinals [start, end) for which it could not be determined which source records they have."""
     source_start: int = 0
     """The log start offset of the source when the source was searched."""

@@ -22,8 +22,8 @@ class Log(NamedTuple):
     """Whether the topic is compacted; None if that is not known."""
 
     def bare(self, start: int, end: int) -> tuple[int, int]:
-        """Return how many of the target offsets [start, end) are in no batch of other writers, and the first such
-        offset."""
+        """Look for target offsets in [start, end) that no batch of another writer contains. Return how many there are,
+        and the first of them."""
         count, first = 0, NOWHERE
         near = bisect_right(self.others, start, key=lambda each: each[1])
         while start < end:
@@ -45,8 +45,8 @@ class Missing(msgspec.Struct, frozen=True, array_like=True):
     above: int
     """A record of the same key at or above this target offset is newer than the missing record."""
     has_room: bool
-    """Whether the log has at least as many empty offsets at this place as there are missing ordinals. If so, a cleaner
-    may have removed all of their records."""
+    """Whether the log has at least one empty offset for each missing ordinal, at the place where their records belong.
+    If so, a cleaner may have removed all of these records."""
     leader_epoch: int = -1
     """For `lost`: the target's leader epoch in which these records were last in the log. A record from a later epoch is
     newer."""
@@ -63,13 +63,13 @@ class Reading(msgspec.Struct, frozen=True):
     facts: tuple[LaneFact, ...]
     """Facts about batches that are at other offsets than in the ledger."""
     doubled: tuple[int, int, int] | None
-    """(first ordinal, ordinal after the last, target offset) of records that are in the log a second time."""
+    """Records that are in the log a second time, as (first ordinal, ordinal after the last, target offset)."""
     begins: int = NOWHERE
-    """The lowest target offset of a batch that was neither acknowledged to this attempt nor compared with the
-    source."""
+    """The lowest target offset of a batch that has not been compared with the source, and whose acknowledgement this
+    attempt to host the lane did not receive."""
     void: int = NOWHERE
-    """The first ordinal of a hole in which batches were found, although their records were to be copied under later
-    ordinals."""
+    """The first ordinal of a hole that, unexpectedly, is not empty: the log contains batches with ordinals of the hole,
+    although the records of the hole were to be copied under later ordinals."""
     missing: tuple[Missing, ...] = ()
     """Ordinals that are missing in a compacted log. It is not known yet whether they are holes."""
     behind: int = 0

@@ -1,14 +1,15 @@
 """Decides which of the records that a compacted target log lacks are superseded by a newer record of the same key.
 
-The log cleaner removes a record only if the log holds a later one of the same key (KIP-58, kafka.log.LogCleaner). So
-ordinals that are missing from a compacted copy do not prove that anything was lost. Also, a lost record must not be
-appended after a newer record of its key, no matter who wrote the newer one. One rule serves both purposes: a missing
-record whose key occurs later in the log is not appended again. A missing record whose key does not occur later was not
-removed by the cleaner, and is appended again.
+The log cleaner removes a record only if the log holds a later one of the same key (KIP-58, kafka.log.LogCleaner).
+Ordinals that are missing in a compacted copy therefore do not prove that the log lost records. If it did lose a record,
+the record must not be appended after a newer record of its key, no matter who wrote the newer one. In both cases, the
+same rule applies: a missing record whose key occurs later in the log is not appended again. A missing record whose key
+does not occur later was not removed by the cleaner, and is appended again.
 
-There are two exceptions. A tombstone is removed `delete.retention.ms` after it was appended, even if no record of its
-key follows; it may be appended again, because that changes the value of no key. Records after all of the lane's own
-batches may never have been appended; for these, the record with the later timestamp is the newer one.
+There are two exceptions. First, the cleaner removes a tombstone `delete.retention.ms` after it was appended, even if no
+record of its key follows. The tombstone may be appended again, because the key has no value before and after that.
+Second, records that follow all of the lane's own batches may never have been appended. For these, the record with the
+later timestamp is the newer one.
 """
 
 from collections.abc import Hashable, Iterator
@@ -21,27 +22,30 @@ from mirrord.model.intervals import ranges
 from mirrord.replication.lane.target.scan_result import Missing
 
 MOST_AT_ONCE = 500_000
-"""Largest number of records that are looked up by their keys at once. Each record takes about 200 bytes of memory. For
-more records, the target log is read once for each such number."""
+"""Maximum number of records that are looked up by their keys while the target log is read once. Each record takes about
+200 bytes of memory. If more records are missing, the target log is read several times."""
 MOST_LAST = 100_000
-"""Largest number of records of the kind `last` that are looked up by their keys. They may never have been appended."""
+"""Maximum number of records of the kind `last` that are looked up by their keys (`Missing.kind`)."""
 MOST_RANGES = 250_000
-"""Largest number of separate ranges that are copied again. One ledger entry contains all of them."""
+"""Maximum number of separate ranges that are copied again. It is limited because a single ledger entry contains all
+ranges."""
 
 
 class AskSuperseded(msgspec.Struct, frozen=True):
     """Look up the missing records in the source, and their keys in the target log up to its current end.
 
-    The current end may be higher than `end`, which is the end that the lane knows. A record that superseded a missing
-    one may have been removed since, because an even later record followed.
+    The current end may be higher than `end`, which is the end that the lane knows. The log is read up to the current
+    end because a record that superseded a missing one may have been removed in the meantime. In this case, an even
+    later record of the same key follows.
     """
 
     question: int
     missing: tuple[Missing, ...]
     end: int
     keeps_all: bool = False
-    """Whether all lost records are copied again, because the cleaner has not removed them and the topic is no longer
-    compacted."""
+    """Whether lost records are copied again even if newer records of their keys exist. This is the case if the topic is
+    no longer compacted, and the records are missing because the target log has lost its end, not because of the
+    cleaner."""
 
 
 class SupersededAnswer(msgspec.Struct, frozen=True):
@@ -50,11 +54,12 @@ class SupersededAnswer(msgspec.Struct, frozen=True):
     question: int
     error: int
     again: tuple[tuple[int, int], ...] = ()
-    """Ordinals (first, last) that are missing and not superseded, ascending; none of the kind `last`."""
+    """Missing ordinals whose records are not superseded, as ranges (first, last) in ascending order. Ordinals of the
+    kind `last` are not included."""
     until: int = -1
     """Ordinals of the kind `last` below this one were appended, and then removed by the cleaner."""
     trouble: str = ""
-    """Why the records to copy again cannot be determined, in one line for the operator."""
+    """Why it cannot be determined which records to copy again, in one line for the operator."""
 
 
 class AskShared(msgspec.Struct, frozen=True):
@@ -75,8 +80,8 @@ class SharedAnswer(msgspec.Struct, frozen=True):
 
 
 class SupersededJudge:
-    """Decides about the missing records of one look-up. It first receives the missing records, as read from the source,
-    and then the records of the target log."""
+    """Decides for each missing record of one lookup whether it is superseded. It first receives the missing records, as
+    read from the source, and then the records of the target log."""
 
     def __init__(self, asked: AskSuperseded) -> None:
         self._asked = asked
@@ -93,8 +98,8 @@ class SupersededJudge:
     def gone(self, missing: Missing, ordinal: int, *, by_retention: bool) -> None:
         """Note that the source no longer has a missing record.
 
-        `by_retention` says that the record is below the log start offset of the source. Otherwise the log cleaner may
-        have removed the record from the source. In that case, a newer record of the same key follows.
+        `by_retention` says whether the record is below the log start offset of the source. If it is not, the log
+        cleaner of the source may have removed the record. In that case, a newer record of the same key follows.
         """
         if not by_retention or missing.has_room:
             self._gone.add(ordinal)
@@ -103,8 +108,8 @@ class SupersededJudge:
         """Process a committed record of the target log. `sequence` is the record's sequence if the lane wrote the
         record, otherwise -1.
 
-        A record of the lane with a lower ordinal is older than a missing record, wherever it is in the log. A holder
-        may have begun to copy lost records again, and may have ended before it saved a position.
+        A record of the lane with a lower ordinal is older than a missing record, even at a higher target offset. Such
+        an offset is possible if a holder began to copy lost records again and ended before it saved a position.
         """
         wanted = self._wanted.get(key)
         if wanted is None:
@@ -148,8 +153,8 @@ class SupersededJudge:
 
 
 def in_parts(asked: AskSuperseded) -> Iterator[AskSuperseded]:
-    """Divide a question into questions about a limited number of records each. Records of the kind `last` stay
-    together."""
+    """Split a lookup into several lookups that each contain a limited number of records (`MOST_AT_ONCE`). A range of
+    the kind `last` is not split."""
     part: list[Missing] = []
     room = MOST_AT_ONCE
     for missing in asked.missing:

@@ -14,11 +14,11 @@ from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 
 
 def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = None) -> Reading:
-    """Compare the ordinals in the lane's own batches with the expected ones. The first batch should begin with the
-    ordinal `expected`.
+    """Compare the ordinals in the lane's own batches with the expected ones. `expected` is the ordinal with which the
+    first batch should begin.
 
-    Ordinals may be absent between two batches. They are `missing` if a log cleaner may have removed their records.
-    Otherwise they are a hole.
+    Ordinals may be absent before a batch. They are reported as `missing` if a log cleaner may have removed their
+    records. Otherwise they are reported as a hole.
     """
     record = lane.record
     mended = record.holes if record is not None else ()
@@ -56,8 +56,9 @@ def placed(
     """Add to `runs` that `count` consecutive ordinals are at consecutive target offsets. The first of these ordinals is
     `ordinal`, and its target offset is `target_offset`.
 
-    Return the fact that records this mapping, or an empty tuple if the ledger already has it. While other facts wait to
-    take effect, the runs may still change, so the mapping of the first ordinals is recorded in any case.
+    Return the fact that records this mapping, or an empty tuple if the ledger already has it. There is one exception:
+    if `is_first` is true and other facts have not taken effect yet, the fact is always returned, because those facts
+    may still change the runs.
     """
     inside = runs.beginning_in(ordinal + 1, ordinal + count - 1)
     displaced = lane.record.displaced if lane.record is not None else ()
@@ -73,8 +74,8 @@ def placed(
 
 
 def holds_position(lane: Lane, own: Sequence[OwnBatch]) -> bool:
-    """Return whether the lane's last record below the resume position is still directly before the target offset of
-    that position."""
+    """Return whether the last record below the resume position is still in the target log, directly before the target
+    offset of the resume position."""
     if not own or is_later(lane, own[0]):
         return False
     distance = lane.resume_position.target_offset - own[0].base_offset
@@ -85,10 +86,10 @@ def holds_position(lane: Lane, own: Sequence[OwnBatch]) -> bool:
 
 
 def is_later(lane: Lane, batch: OwnBatch) -> bool:
-    """Return whether a later leader than that of the resume position appended the batch.
+    """Return whether the batch was appended by a later leader than the one recorded with the resume position.
 
     If so, records before the batch may be lost, because a new leader may lack records that its predecessor appended.
-    This also applies to a batch below the resume position: the lane did not notice the new leader when the batch was
+    Even a batch below the resume position can show this. The lane did not notice the new leader when the batch was
     acknowledged, because an acknowledgement does not contain the leader epoch.
     """
     return batch.leader_epoch > lane.resume_position.leader_epoch >= 0
@@ -123,9 +124,9 @@ def first_offset_of(lane: Lane, position: ResumePosition) -> int:
 
 
 def begins_at(lane: Lane, own: Sequence[OwnBatch]) -> None:
-    """Note where the records from `later_from` onward begin in the target log. These records are compared with the
-    source later, when the lane's former holder can no longer write. If a target offset was noted before, the lower one
-    is kept."""
+    """Note the lowest target offset at which the records from `later_from` onward were found. These records are
+    compared with the source later, when the lane's former holder can no longer write. If a lower offset was noted
+    before, it is kept."""
     if lane.comparison.later_from is None:
         return
     first = lane.comparison.later_from.ordinal
@@ -163,8 +164,12 @@ def ordinal_before(lane: Lane, target_offset: int) -> int:
 
 
 def _before_displaced(lane: Lane, ordinal: int) -> int:
-    """Return the ordinal, or the first displaced one if those before it are displaced. Runs count consecutive offsets,
-    but offsets of displaced ordinals belong to other records."""
+    """Return `ordinal`. If the ordinals directly below it are displaced, return the first of these displaced ordinals
+    instead.
+
+    Displaced ordinals are missing in the target log, and their offsets belong to other records. The runs alone do not
+    show this, because a run maps all of its ordinals to consecutive offsets.
+    """
     if lane.record is None or not lane.record.displaced:
         return ordinal
     holes = [hole for hole in lane.record.holes if not hole.is_open]
@@ -180,8 +185,8 @@ def _before_displaced(lane: Lane, ordinal: int) -> int:
 def _after_hole(lane: Lane, ordinal: int) -> int:
     """Return `ordinal`, or the first ordinal after the hole if a hole contains `ordinal`.
 
-    Callers compute `ordinal` from a target offset, as if the run before that offset continued up to it. If this gives
-    an ordinal in a hole, the record at the offset belongs to another writer.
+    Callers derive `ordinal` from a target offset. They assume that the run that begins before the offset continues up
+    to it. If the result is in a hole, the assumption is wrong, and the record at the offset belongs to another writer.
     """
     holes = lane.record.holes if lane.record is not None else ()
     return max([ordinal, *(hole.last + 1 for hole in holes if not hole.is_open and hole.first < ordinal <= hole.last)])
@@ -206,7 +211,8 @@ def displaced_at(lane: Lane, others: Sequence[Interval]) -> int | None:
     """Return the first target offset at which the log has a batch of another writer, but the ledger has a record of the
     lane below the resume position. Return None if there is no such offset.
 
-    At such an offset, a new leader lacked the lane's record, and the offset was reused.
+    At such an offset, the log has lost the lane's record: the record was missing on a new leader, which then assigned
+    the offset to another record.
     """
     runs = lane.record.target_runs if lane.record is not None else Runs()
     for start, end in others:
@@ -223,16 +229,16 @@ def displaced_at(lane: Lane, others: Sequence[Interval]) -> int | None:
 
 
 def begins_late(lane: Lane, own: Sequence[OwnBatch], start: int) -> bool:
-    """Return whether the first of the lane's own batches at or after target offset `start` begins with a higher ordinal
-    than expected. The expected ordinal is the one at `start` according to the ledger. Return False if a known hole
-    explains the difference."""
+    """Return whether the first of the lane's own batches at or after the target offset `start` begins with a higher
+    ordinal than expected. The expected ordinal is the one that the ledger has for `start`. Return False if a known hole
+    contains all ordinals in between."""
     first, wanted = nearest(own[0].base_sequence, lane.resume_position.ordinal), ordinal_at(lane, start)
     holes = lane.record.holes if lane.record is not None else ()
     return first > wanted and not any(hole.first <= wanted and first <= hole.last + 1 for hole in holes)
 
 
 def halt_on_repeat(lane: Lane, doubled: tuple[int, int, int]) -> Effects:
-    """Halt, because the target log holds some ordinals twice. The lane cannot correct this."""
+    """Halt, because the target log contains the records of some ordinals twice. The lane cannot correct this."""
     first, end, target_offset = doubled
     offset = lane.record.source_runs.offset_of(first) if lane.record is not None else None
     start = -1 if offset is None else offset

@@ -9,8 +9,8 @@ class AskConfigs(msgspec.Struct, frozen=True):
 
     question: int
     sync: bool
-    """Whether to sync the configs from the source topic before they are read. If the flow does not sync configs, they
-    are only read."""
+    """Whether to sync the configs from the source topic before they are read. This has no effect if the flow does not
+    sync configs."""
 
 
 class ConfigsAnswer(msgspec.Struct, frozen=True):
@@ -22,5 +22,5 @@ class ConfigsAnswer(msgspec.Struct, frozen=True):
     trouble: str = ""
     """Why the configs may still differ from those of the source."""
     may_pass: bool = False
-    """Whether the reason in `trouble` may disappear, because the cluster answers again or an operator grants a
+    """Whether the reason in `trouble` may be temporary: the cluster may answer again, or an operator may grant a
     permission."""

@@ -1,9 +1,10 @@
-"""Limits how far a lane copies ahead of its resume position.
+"""Limits how many records a lane copies beyond its resume position.
 
-The lane finds the ordinal of a record by its sequence number. This requires a known ordinal that is less than 2^30
-away. After a crash, the known ordinal is that of the resume position. The resume position does not advance while
-records above it must still be compared with the source, or while a part of the target log must still be read. If the
-required records cannot be read, it does not advance at all. Without a limit, the lane would then get too far ahead.
+A lane derives the ordinal of a record from the record's sequence number. Sequence numbers wrap around, so this is
+possible only if an ordinal less than 2^30 away is known. After a crash, the ordinal of the resume position is the only
+known one. The resume position does not advance while records above it must still be compared with the source, or while
+a part of the target log must still be read. If the required records cannot be read, it does not advance at all. Without
+a limit, the lane could then copy 2^30 records or more beyond its resume position.
 """
 
 from mirrord.kafka.protocol.sequence import SEQUENCES
@@ -12,7 +13,8 @@ from mirrord.replication.lane.state import Lane
 
 MOST = SEQUENCES // 4
 """Number of acknowledged records above the resume position at which the lane stops fetching. The number is half of the
-permitted distance (2^30). The other half is more than enough for the records that the lane still holds in memory."""
+permitted distance (2^30). The other half is left for the records that the lane still holds in memory, which are far
+fewer."""
 
 
 def is_over(lane: Lane) -> bool:
