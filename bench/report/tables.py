@@ -258,7 +258,7 @@ def topics(results: Sequence[Result]) -> list[Table]:
     stands = (
         f"Longest time in which a partition of a busy topic delivers no record, in milliseconds "
         f"({bench_topics.PARTITIONS} partitions, {bench_topics.RECORDS_PER_S:,} records a second, "
-        f"windows of {bench_topics.WINDOW_S:g} s)"
+        f"measured in windows of {bench_topics.WINDOW_S:g} s each)"
     )
     head = ["engine, what happens", "windows", "at the target: least, median, most", "of quiet", "at the source"]
     return [
@@ -316,8 +316,8 @@ def kills(results: Sequence[Result]) -> list[Table]:
         ]
     title = (
         f"Longest time in which a partition delivers no record after kill -9 of a replicator, in milliseconds "
-        f"({bench_kills.PARTITIONS} partitions, {bench_kills.RECORDS_PER_S:,} records a second, windows of "
-        f"{bench_kills.WINDOW_S:g} s). The goal for other partitions is 250 ms, or twice the longest "
+        f"({bench_kills.PARTITIONS} partitions, {bench_kills.RECORDS_PER_S:,} records a second, measured in "
+        f"windows of {bench_kills.WINDOW_S:g} s each). The goal for other partitions is 250 ms, or twice the longest "
         "time without a kill if that is more"
     )
     return [

@@ -53,7 +53,8 @@ def catch_up(results: Sequence[Result]) -> list[Table]:
             rows,
         ),
         Table(
-            "Stored bytes that mirrord copies per CPU-second, compared with the relay and with MirrorMaker 2",
+            "Stored bytes that mirrord copies per CPU-second, compared with a relay that only forwards "
+            "bytes, and with MirrorMaker 2",
             ["backlog", "of the relay", "times MM2", "times MM2 tuned", "goal", "records per CPU-second"],
             ratios,
         ),
