@@ -1,6 +1,6 @@
 """Probes the brokers of a target: tests whether they behave as exactly-once copying requires.
 
-The probe creates a topic with one partition, produces a dozen batches to it as a lane would, and deletes the topic.
+The probe creates a topic with one partition, produces some batches to it as a lane would, and deletes the topic.
 `mirrord.supervision.rules.broker_probe` defines the batches, and which answers are right.
 Each flow has one such topic with a fixed name. If mirrord lacks the permission to delete the topic, the topic remains,
 and its records expire.
