@@ -177,7 +177,7 @@ class HeartbeatsConfig(msgspec.Struct, frozen=True):
 
 
 class Mm2RecordsConfig(msgspec.Struct, frozen=True):
-    """The records that MirrorMaker 2's clients (RemoteClusterUtils, MirrorClient, the formatters) read."""
+    """Records that mirrord writes for MirrorMaker 2's clients (RemoteClusterUtils, MirrorClient, the formatters)."""
 
     checkpoints: Annotated[
         bool,
@@ -262,7 +262,7 @@ class FromMm2Config(msgspec.Struct, frozen=True):
 class RecordsConfig(msgspec.Struct, frozen=True):
     """Policies that filter or change records.
 
-    Topics with such a policy are copied record by record instead of in whole batches.
+    If a topic has a filter or a transform, it is copied record by record instead of in whole batches.
     """
 
     topics: Annotated[tuple[str, ...], Key(REGEXES, "Source topics to which the policies apply.")] = (".*",)

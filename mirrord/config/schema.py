@@ -330,7 +330,7 @@ class ReplicatorsConfig(msgspec.Struct, frozen=True):
 
 
 class RuntimeConfig(msgspec.Struct, frozen=True):
-    """Which engine runs the replicators, and two timeouts: a takeover waits at most `lease_ttl` + `request_timeout`."""
+    """Engine that runs the replicators, and two timeouts. A takeover waits at most `lease_ttl` + `request_timeout`."""
 
     engine: Annotated[
         EngineKind, Key(one_of(EngineKind), "Whether replicators are actors of Ray, or tasks of the daemon's process.")

@@ -1,4 +1,4 @@
-"""The state of the last job of each kind that ran for a flow."""
+"""The state of the most recent job of each kind that ran for a flow."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ SUCCESSES: tuple[JobOutcome, ...] = ("done", "differences")
 
 
 class JobState(msgspec.Struct, frozen=True, array_like=True):
-    """The state of the last job of one kind that has begun."""
+    """The state of the most recent job of one kind."""
 
     job: Job
     number: int
@@ -31,7 +31,7 @@ class JobState(msgspec.Struct, frozen=True, array_like=True):
 
 
 def after(known: JobState | None, fact: JobFact) -> JobState | None:
-    """Return the state of the last job after a fact about a job of this kind, or None if the fact has no effect."""
+    """Return the state of the most recent job after a fact about its kind of job, or None if the fact has no effect."""
     if isinstance(fact, JobBegan):
         if fact.number != (known.number if known else 0) + 1:
             return None

@@ -271,8 +271,8 @@ as Ray metrics every ten seconds. In Ray, the names of the metrics begin with `r
 counters: its sum and its count.
 
 A metric whose value is not known has no sample, because a zero would be misleading. Counters start at zero with each
-daemon and never decrease, even if lanes move or replicators die. The counters may not include records that a replicator
-copied in the last second before it died.
+daemon and never decrease, even if lanes move or replicators die. Records that a replicator copied in the last second
+before it died may be missing from the counters.
 
 The last column contains the corresponding JMX metric of MirrorMaker 2. mirrord does not use MirrorMaker 2's names. If
 MirrorMaker 2 has no such metric, the column may contain a similar metric of Kafka Connect or of a Kafka client, in

@@ -354,28 +354,29 @@ class RpoStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The audits or the compactions of a flow: the last job of this kind on any machine, and the next scheduled job."""
+    """The audits or the compactions of a flow: the most recent job on any machine, and the next scheduled job."""
 
     job: Job
     every_s: float | None = None
     """Interval of the schedule, or None if this kind of job is not scheduled."""
     runs: bool = False
-    """Whether the last job is still running, according to the ledger."""
+    """Whether the most recent job is still running, according to the ledger."""
     host: str = ""
     pid: int = 0
     done: int = 0
     every: int = 0
-    """Number of steps of the last job. `done` is the number of completed steps. A step is one range of offsets that an
-    audit compares, or one run that a compaction moves to the archive. Both numbers are 0 while they are unknown."""
+    """Number of steps of the most recent job. `done` is the number of completed steps. A step is one range of offsets
+    that an audit compares, or one run that a compaction moves to the archive. Both numbers are 0 while they are
+    unknown."""
     began_ms: int | None = None
-    """Start time of the last job, or None if no job of this kind has run."""
+    """Start time of the most recent job, or None if no job of this kind has run."""
     ended_ms: int | None = None
     succeeded_ms: int | None = None
     """End time of the last job that completed its work. An audit that found differences has also completed its work."""
     outcome: JobOutcome | None = None
-    """The outcome of the last job. None if the job is still running, or if its process has died."""
+    """The outcome of the most recent job. None if the job is still running, or if its process has died."""
     line: str = ""
-    """One line for operators with the result of the last job."""
+    """One line for operators with the result of the most recent job."""
     next_ms: int | None = None
     """Start time of the next scheduled job. Only the daemon that holds the flow's lease knows this time."""
     note: str = ""

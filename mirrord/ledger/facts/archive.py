@@ -10,7 +10,7 @@ class CompactionBegan(Fact, frozen=True, tag="compaction_began"):
     of the ledger.
 
     A compaction holds no lease. The fact takes effect if its entry has the epoch of the current lease, even if this
-    lease has been released, and if `number` is higher than that of the last compaction.
+    lease has been released, and if `number` is higher than that of the most recent compaction.
     """
 
     number: int
@@ -22,9 +22,9 @@ class CompactionBegan(Fact, frozen=True, tag="compaction_began"):
 class MapCompacted(Fact, frozen=True, tag="map_compacted"):
     """A compaction has written runs of a lane to files, so snapshots no longer need to hold these runs.
 
-    The fact takes effect if two conditions are met. First, `number` is the number of the last compaction. Second, the
-    moved runs are still valid: every run that was recorded after the `CompactionBegan` of this compaction begins above
-    the ordinal at which the last moved run begins.
+    The fact takes effect if two conditions are met. First, `number` is the number of the most recent compaction.
+    Second, the moved runs are still valid: every run that was recorded after the `CompactionBegan` of this compaction
+    begins above the ordinal at which the last moved run begins.
     """
 
     number: int

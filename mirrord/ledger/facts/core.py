@@ -138,7 +138,8 @@ class LeaseContinued(Fact, frozen=True, tag="lease_continued"):
     """The holder's process has ended, and another process of the same daemon continues under the same lease.
 
     `turn` counts the processes that have held this lease one after another. The fact takes effect only if `turn` is
-    one more than before and `holder` names the same daemon. Replicators that write under the lease are not affected.
+    one more than the `turn` of the current holder, and if `holder` names the same daemon. Replicators that write under
+    the lease are not affected.
     """
 
     epoch: int
@@ -356,9 +357,10 @@ class SourceRun(Fact, frozen=True, tag="source_run"):
     """An intent: the runs that the lane is about to write, and the verdicts on the source offsets that it skips between
     these runs.
 
-    A run supersedes all earlier runs that begin at or above its first ordinal. A `truncated` verdict has a second
-    meaning: the source has also lost records that the lane had already copied. These records have ordinals below the
-    lowest ordinal of the new runs, and source offsets at or above the start of the verdict.
+    A run supersedes all earlier runs that begin at or above its first ordinal. A `truncated` verdict does not
+    only say that source offsets are skipped. It also says that the source has lost records that the lane had already
+    copied. These records have ordinals below the lowest ordinal of the new runs, and source offsets at or above the
+    start of the verdict.
     """
 
     lane: LaneId
@@ -380,10 +382,10 @@ class SourceRun(Fact, frozen=True, tag="source_run"):
 
 
 class Displaced(msgspec.Struct, frozen=True, array_like=True):
-    """Ordinals that the target log lacks, and whose target offsets later ordinals have. An election removed their
-    records, or the target refused them.
+    """Ordinals that are missing in the target log because an election removed their records or the target refused
+    them. Records with higher ordinals are now stored at their target offsets.
 
-    They are not copied again as long as the log holds a newer record of the same key.
+    A record with such an ordinal is not copied again as long as the log holds a newer record of the same key.
     """
 
     first: int
@@ -501,7 +503,7 @@ class TakeoverChecked(Fact, frozen=True, tag="takeover_checked"):
 
 
 class MapRebuilt(Fact, frozen=True, tag="map_rebuilt"):
-    """Target and source differed, and the offset map of the lane has been rebuilt from both logs.
+    """The target differed from the source, so the offset map of the lane has been rebuilt from both logs.
 
     The records with the ordinals [first, last] were found in the target. The `SourceRun` in the same entry maps these
     ordinals to source offsets. The records that the target lacks are copied again under the ordinals after `last`.

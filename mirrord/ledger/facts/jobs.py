@@ -1,4 +1,4 @@
-"""Facts about jobs that run for a flow alongside its daemon: which process runs a job, and how the last job ended.
+"""Facts about jobs that run for a flow alongside its daemon: which process runs a job, and how it ended.
 
 At most one job of each kind runs at a time. These facts ensure this in the same way as a lease: a process may start a
 job only if the ledger shows that no other process runs one of the same kind. A job does not hold the lease of the flow.
@@ -31,9 +31,9 @@ class Worker(msgspec.Struct, frozen=True, array_like=True):
 class JobBegan(Fact, frozen=True, tag="job_began"):
     """A process has started a job.
 
-    The fact takes effect if `number` is one more than that of the last job of its kind. A process may append the fact
-    only if the previous job has ended, if the process of the previous job is dead, or if the previous job has not been
-    renewed (`JobRenewed`) for its `ttl_ms`.
+    The fact takes effect if `number` is one more than that of the most recent job of this kind. A process may append
+    the fact only if that job has ended, if the process of that job is dead, or if that job has not been renewed
+    (`JobRenewed`) for its `ttl_ms`.
     """
 
     job: Job
@@ -49,7 +49,8 @@ class JobBegan(Fact, frozen=True, tag="job_began"):
 class JobRenewed(Fact, frozen=True, tag="job_renewed"):
     """A job has reported that it is still running.
 
-    The fact takes effect only if the job is the last of its kind and has not ended. The same applies to `JobEnded`.
+    The fact takes effect only if the job is the most recent one of its kind and has not ended. The same applies to
+    `JobEnded`.
     """
 
     job: Job

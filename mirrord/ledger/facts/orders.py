@@ -19,7 +19,7 @@ class CopyingPaused(Fact, frozen=True, tag="copying_paused"):
 
 
 class CopyingResumed(Fact, frozen=True, tag="copying_resumed"):
-    """An operator has revoked a pause (`CopyingPaused`). The fact takes effect if exactly this flow, topic or partition
+    """An operator has lifted a pause (`CopyingPaused`). The fact takes effect if exactly this flow, topic or partition
     is paused."""
 
     topic: str

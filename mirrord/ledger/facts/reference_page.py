@@ -57,8 +57,8 @@ fact is in exactly one section."""
 
 EFFECTS: dict[type, str] = {
     core.FlowOpened: (
-        "The fact takes effect if none of this kind has taken effect before. It sets the name of the flow and the "
-        "ids of its clusters."
+        "The fact takes effect if no `FlowOpened` has taken effect before. It sets the name of the flow and the ids "
+        "of its clusters."
     ),
     core.LeaseTaken: (
         "The fact takes effect if `epoch` is one more than the last epoch and equals the lease epoch of its entry. "
@@ -74,7 +74,7 @@ EFFECTS: dict[type, str] = {
         "The fact takes effect if `epoch` is the current epoch. From then on until the next `LeaseTaken`, only the "
         "facts of audits, repairs, compactions and jobs take effect."
     ),
-    core.TargetProbed: "The fact replaces the result of the last probe.",
+    core.TargetProbed: "The fact replaces the result of the previous probe.",
     core.ConfigChanged: (
         "The fact adds the start offsets in `starts` to the state. The start offset of a partition is removed when the "
         "lane of the partition records its first run. If `selected` is set, it replaces the rules that select "
@@ -156,20 +156,21 @@ EFFECTS: dict[type, str] = {
     core.LaneHalted: "The fact marks the lane as halted, and replaces an earlier fact of this kind.",
     core.LaneResumed: ("The lane is no longer halted. Its quarantined ranges that wait for a decision are removed."),
     core.TakeoverChecked: (
-        "The fact replaces the result of the last comparison. The state also contains the lowest ordinal under which "
-        "other records may have been sent to the target earlier (`SourceRun.regiven`). If the comparison covers this "
-        "ordinal and has found no difference, the ordinal is removed from the state. If `more` is true, it is replaced "
-        "with the ordinal after `last` instead."
+        "The fact replaces the result of the previous comparison. The state may also contain the lowest ordinal that "
+        "was assigned again (`SourceRun.regiven`): another record may have been sent to the target under this ordinal "
+        "before. If the comparison covers the ordinal and has found no difference, the ordinal is removed from the "
+        "state. If `more` is true, later ordinals still have to be compared, and the ordinal after `last` takes its "
+        "place."
     ),
     core.MapRebuilt: (
-        "The fact adds an entry without missing ordinals to the holes of the lane. The entry only shows that records "
-        "are copied again under the ordinals after `last`, before the lane continues at `until`. It replaces older "
-        "entries of this kind at or above `first`. Another older hole may still have records to be copied again under "
-        "ordinals at or above `first`. In this case, the fold raises the `until` of this older hole to at least the "
-        "`until` of this fact, as for `HoleFound`.\n\n"
+        "The fact adds a hole without missing ordinals to the lane. This hole only shows that records are copied "
+        "again under the ordinals after `last`, before the lane continues at `until`. It replaces earlier holes "
+        "of this kind that begin at or above `first`. Another earlier hole may still have records to be copied again "
+        "under ordinals at or above `first`. In this case, the fold raises the `until` of this earlier hole to "
+        "at least the `until` of this fact, as for `HoleFound`.\n\n"
         "The fact also removes everything in the state that depends on the previous map: the result of the last "
-        "comparison (`TakeoverChecked`), the ordinal that is kept because of `SourceRun.regiven`, and, if it ends "
-        "above `first`, the lane's proven range (`RangeAudited`)."
+        "comparison (`TakeoverChecked`), the lowest ordinal that was assigned again (`SourceRun.regiven`), and the "
+        "lane's proven range (`RangeAudited`) if it ends above `first`."
     ),
     core.CopyInherited: "The fact is kept in the state of the lane.",
     Quarantined: (
@@ -218,25 +219,25 @@ EFFECTS: dict[type, str] = {
         "them. For each lane, the state keeps the 128 ranges with the highest offsets."
     ),
     CompactionBegan: (
-        "The fact takes effect if `number` is higher than that of the last compaction. From then on, only "
+        "The fact takes effect if `number` is higher than that of the most recent compaction. From then on, only "
         "`MapCompacted` facts with this number take effect."
     ),
     MapCompacted: (
-        "The fact takes effect if `number` is that of the last `CompactionBegan`, and if every run that was recorded "
-        "after this `CompactionBegan` begins above the ordinal at which the last moved run begins. Later snapshots of "
-        "the lane refer to the files instead of containing the moved runs."
+        "The fact takes effect if `number` is that of the most recent `CompactionBegan`, and if every run that was "
+        "recorded after this `CompactionBegan` begins above the ordinal at which the last moved run begins. Later "
+        "snapshots of the lane refer to the files instead of containing the moved runs."
     ),
     JobBegan: (
-        "The fact takes effect if `number` is one more than the number of the last job of its kind. It replaces that "
-        "job in the state."
+        "The fact takes effect if `number` is one more than the number of the most recent job of this kind. It "
+        "replaces that job in the state."
     ),
     JobRenewed: (
-        "The fact takes effect only if the job is the last of its kind and has not ended. It counts as a heartbeat, "
-        "and sets the progress of the job."
+        "The fact takes effect only if the job is the most recent one of its kind and has not ended. It counts as a "
+        "heartbeat, and sets the progress of the job."
     ),
     JobEnded: (
-        "The fact takes effect only if the job is the last of its kind and has not ended. It sets the outcome. If the "
-        "job was successful, it also sets the time of the last success."
+        "The fact takes effect only if the job is the most recent one of its kind and has not ended. It sets the "
+        "outcome. If the job was successful, it also sets the time of the last success."
     ),
 }
 """The effect of each kind of fact on the state (`mirrord.ledger.fold`), if its entry has the epoch of the current
@@ -249,7 +250,7 @@ SHARED = {
     "holder": "The process that holds the lease, and how to reach it.",
     "job": "Kind of the job.",
     "lane": "Id of the lane.",
-    "number": "Number of the job, which rises by one with each job of its kind.",
+    "number": "Number of the job, which rises by one with each job of the same kind.",
     "origin": "Who gave the command, when, and why.",
     "partition": "Number of the partition, which is the same on both sides.",
     "pid": "Process id.",

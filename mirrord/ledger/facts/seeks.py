@@ -6,7 +6,7 @@ from mirrord.model.names import LaneId
 
 
 class LaneSought(Fact, frozen=True, tag="lane_sought"):
-    """An operator requested that the lane continue at the source offset `end`, and skip all records before it that are
+    """An operator requested that the lane continue at the source offset `end`, and skip all records below it that are
     not copied yet.
 
     The fact takes effect unless another seek of the lane reaches at least as far. It carries no grant, because it is
@@ -15,7 +15,7 @@ class LaneSought(Fact, frozen=True, tag="lane_sought"):
 
     lane: LaneId
     start: int
-    """Position of the lane when the seek was requested. Records before it have been copied."""
+    """Position of the lane when the seek was requested. Records below it have been copied."""
     end: int
     """Source offset at which the lane is to continue."""
     log_start: int
