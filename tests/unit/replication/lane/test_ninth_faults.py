@@ -159,13 +159,11 @@ def copied_with_one_more() -> Faulty:
     return play
 
 
-@open_fault
 def test_runs_that_are_recorded_again_are_those_that_the_lane_copies() -> None:
     """WRONG MAP: the ledger has ordinals 8 to 10 at offsets 10 to 12, and so does the offset map of groups."""
     assert offsets(copied_with_one_more(), 5, 11) == [6, 7, 8, 9, 10, 11, 12]
 
 
-@open_fault
 def test_the_next_holder_continues_after_the_records_that_were_copied() -> None:
     """LOSS. The next holder resumes after ordinal 10. Retention at the source has removed what it could compare."""
     play = copied_with_one_more()
