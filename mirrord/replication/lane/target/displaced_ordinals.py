@@ -15,13 +15,13 @@ from mirrord.ledger.facts.core import Displaced, LaneFact, TargetRun
 from mirrord.model.intervals import uncovered
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target.scan_result import Missing, Reading
-from mirrord.replication.lane.target.target_scan import but_not_void
+from mirrord.replication.lane.target.target_scan import but_not_void, displaced_of
 
 
 def known(lane: Lane) -> Sequence[Displaced]:
     """Return the displaced ordinals that the ledger records. Return none while facts about the target log have not
     taken effect, because some of these ordinals may be in the log again."""
-    return () if lane.record is None or lane.notes else lane.record.displaced
+    return () if lane.notes else displaced_of(lane.record)
 
 
 def recorded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]]) -> tuple[LaneFact, ...]:

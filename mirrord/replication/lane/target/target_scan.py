@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 
 from mirrord.kafka.protocol.sequence import nearest
-from mirrord.ledger.facts.core import HoleFound, LaneFact, TargetRun
+from mirrord.ledger.displaced import kept_from
+from mirrord.ledger.facts.core import Displaced, HoleFound, LaneFact, TargetRun
 from mirrord.model.intervals import Interval
 from mirrord.model.runs import Runs
 from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.limits import NEVER
-from mirrord.replication.lane.signals import Effects, OwnBatch
+from mirrord.replication.lane.signals import Effects, LaneRecord, OwnBatch
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 
@@ -170,16 +171,25 @@ def _before_displaced(lane: Lane, ordinal: int) -> int:
     Displaced ordinals are missing in the target log, and their offsets belong to other records. The runs alone do not
     show this, because a run maps all of its ordinals to consecutive offsets.
     """
-    if lane.record is None or not lane.record.displaced:
+    displaced = displaced_of(lane.record)
+    if lane.record is None or not displaced:
         return ordinal
     holes = [hole for hole in lane.record.holes if not hole.is_open]
-    parts = [part for each in lane.record.displaced for part in but_not_void(holes, each.first, each.last)]
+    parts = [part for each in displaced for part in but_not_void(holes, each.first, each.last)]
     found = at = ordinal
     for first, last in sorted([*parts, *((hole.first, hole.last) for hole in holes)], reverse=True):
         if first < at <= last + 1:
             at = first
             found = first if (first, last) in parts else found
     return found
+
+
+def displaced_of(record: LaneRecord | None) -> tuple[Displaced, ...]:
+    """Return the displaced ordinals in the ledger for which it still has runs."""
+    if record is None or not record.displaced:
+        return ()
+    firsts = (record.source_runs.first, record.target_runs.first)
+    return kept_from(record.displaced, max((first.ordinal for first in firsts if first is not None), default=0))
 
 
 def _after_hole(lane: Lane, ordinal: int) -> int:

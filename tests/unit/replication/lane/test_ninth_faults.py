@@ -175,7 +175,6 @@ def test_the_next_holder_continues_after_the_records_that_were_copied() -> None:
     assert (play.lane.phase, play.lane.next_ordinal, play.lane.position) == (Phase.COPYING, 11, 12)
 
 
-@open_fault
 def test_displaced_ordinals_below_the_first_run_are_not_looked_up() -> None:
     """NEEDLESS HALT. Ordinals 2 to 4 are displaced: others' records are at 3 to 9, and ordinal 5 is at 10. Retention
     removed source offset 3 and lower ones, and target offsets below 4. The runs of ordinals 0 to 2 are pruned. The log
