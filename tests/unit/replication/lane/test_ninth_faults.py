@@ -259,7 +259,6 @@ def test_records_below_the_first_run_are_not_missed() -> None:
     assert (play.lane.phase, play.lane.next_ordinal, play.lane.position) == (Phase.COPYING, 135, 135)
 
 
-@open_fault
 def test_displaced_ordinals_that_are_in_the_log_again_are_not_copied() -> None:
     """DOUBLE. Ordinals 2 to 4 are displaced. A replica is elected whose log the first election had discarded: it has
     ordinals 0 to 199989 of epoch 1, at offsets 1 to 199990. The lane reads only the end of this long log. The lane
