@@ -29,7 +29,7 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
     holes: list[tuple[int, int]] = []
     missing: list[Missing] = []
     facts: list[LaneFact] = []
-    begins = void = NEVER
+    begins = void = later_from = NEVER
     at = log.start if log is not None else 0
     for batch in own:
         ordinal = nearest(batch.base_sequence, expected)
@@ -44,11 +44,14 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
                 missing += [Missing("between", *piece, above, has_room) for piece in pieces]
             elif (expected, ordinal - 1) not in known:
                 holes.append((expected, ordinal - 1))
+        if later_from == NEVER and is_later(lane, batch):
+            later_from = expected
         facts += placed(lane, runs, ordinal, batch.base_offset, batch.count, is_first=batch is own[0])
         expected, at = ordinal + batch.count, batch.base_offset + batch.count
         begins = min(begins, batch.base_offset) if expected > lane.trusted else begins
         void = min([void, *(hole.first for hole in again if hole.first < expected and ordinal <= hole.last)])
-    return Reading(expected, tuple(holes), tuple(facts), None, begins, void, tuple(missing), at)
+    last = (expected - own[-1].count, own[-1].base_offset) if own else (-1, -1)
+    return Reading(expected, tuple(holes), tuple(facts), None, begins, void, tuple(missing), at, last, later_from)
 
 
 def placed(
