@@ -31,5 +31,13 @@ def kept_below(known: tuple[Displaced, ...], ordinal: int) -> tuple[Displaced, .
     return tuple(each if each.last < ordinal else msgspec.structs.replace(each, last=ordinal - 1) for each in kept)
 
 
+def kept_from(known: tuple[Displaced, ...], ordinal: int) -> tuple[Displaced, ...]:
+    """Return the displaced ordinals at or above a given one. The ledger has no runs for lower ones any more."""
+    if not known or known[0].first >= ordinal:
+        return known
+    kept = (each for each in known if each.last >= ordinal)
+    return tuple(each if each.first >= ordinal else msgspec.structs.replace(each, first=ordinal) for each in kept)
+
+
 def _first(displaced: Displaced) -> int:
     return displaced.first

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+from mirrord.ledger import displaced
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.ledger.state_topic_records import FlowSnapshot, LaneSnapshot, written_under
 from mirrord.model.names import LaneId, LaneKey
@@ -67,7 +68,7 @@ def floor(lane: LaneState) -> int:
 def _forget_below_floor(lane: LaneState) -> None:
     lowest = floor(lane)
     lane.holes = tuple(hole for hole in lane.holes if hole.until > lowest)
-    lane.displaced = tuple(each for each in lane.displaced if each.last >= lowest)
+    lane.displaced = displaced.kept_from(lane.displaced, lowest)
     lane.truncations = tuple(cut for cut in lane.truncations if cut[0] > lowest)
     kept = [at for at, (ordinal, _) in enumerate(lane.epochs) if ordinal <= lowest]
     lane.epochs = lane.epochs[kept[-1] :] if kept else lane.epochs

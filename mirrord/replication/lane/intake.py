@@ -33,6 +33,7 @@ from mirrord.replication.lane.second_path import ALL, PolicyRefused, RebuildRequ
 from mirrord.replication.lane.signals import AskDivergence, Batch, Chunk, Effects, FetchFrom
 from mirrord.replication.lane.source import batch_splitting, offset_gaps, source_epochs
 from mirrord.replication.lane.source.loop_detection import BatchOrigin, Doubt
+from mirrord.replication.lane.source.next_declared import declare
 from mirrord.replication.lane.state import NO_VERDICTS, Lane
 from mirrord.replication.lane.target import in_doubt, position_rewind, unconfirmed_limit
 
@@ -382,12 +383,6 @@ def _part(lane: Lane, runs: list[Run], offset: int) -> None:
     if lane.next_ordinal < lane.late_writes.in_doubt_below:
         raise Early("other records than were sent", lane.position, offset)
     _begin_run(lane, runs, offset)
-
-
-def declare(lane: Lane, ordinal: int) -> None:
-    """Set `lane.declared` to the ordinal of the first run after `ordinal` in the ledger, or to -1 if there is none."""
-    following = lane.record.source_runs.after(ordinal) if lane.record is not None else None
-    lane.declared = -1 if following is None else following.ordinal
 
 
 def _begin_run(lane: Lane, runs: list[Run], offset: int) -> None:

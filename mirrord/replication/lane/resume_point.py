@@ -21,6 +21,7 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.declared_runs import RestOfPlan, decided, jumps, rest
+from mirrord.replication.lane.source.next_declared import declare
 from mirrord.replication.lane.state import NO_VERDICTS, Lane, ResumePosition
 from mirrord.replication.lane.target import hole_repair, in_doubt, missing_ordinals, position_rewind, target_scan
 from mirrord.replication.lane.target.scan_result import Reading
@@ -65,12 +66,14 @@ def _record_again(lane: Lane, ordinal: int, left: RestOfPlan | None) -> Effects:
     lane.plan.clear()
     lane.plan.extend(runs[1:])
     facts = hole_repair.kept_plan(lane, runs)
-    runs = runs if left is not None else [*runs, *_acknowledged_runs(lane, ordinal)]
+    kept = [] if left is not None else _acknowledged_runs(lane, ordinal)
+    runs = [*runs, *kept]
     epochs, regiven = source_epochs.epochs_again(lane, pieces), in_doubt.assign(lane, ordinal)
     rewound = position_rewind.rewound_by(lane, runs, lane.resume_position)
     effect = append(lane, (*facts, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, regiven, rewound)))
     lane.intents.append((effect.tag, ordinal))
-    lane.declared = -1
+    # The lane must leave the kept runs as they are, or record others in their place.
+    lane.declared = kept[0].ordinal if kept else -1
     return [effect]
 
 
@@ -218,7 +221,7 @@ def copy(lane: Lane) -> Effects:
     left = rest(record, ordinal)
     lane.plan.extend(jumps(record, ordinal, left))
     lane.history.source_confirmed, lane.history.divergence_question, lane.history.suspected_position = False, -1, -1
-    intake.declare(lane, lane.plan[-1].ordinal if lane.plan else ordinal)
+    declare(lane, lane.plan[-1].ordinal if lane.plan else ordinal)
     lane.decided = decided(record, ordinal) if lane.has_policies else NOT_YET
     if (
         lane.decided.open

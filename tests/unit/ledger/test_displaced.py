@@ -79,6 +79,12 @@ def test_they_are_dropped_with_the_runs_before_them() -> None:
     assert state.lanes[LANE].displaced == ()
 
 
+def test_those_below_the_first_run_are_dropped() -> None:
+    state = folded(SourceRun(LANE, 1, (Run(0, 0), Run(3, 4))), TargetRun(LANE, 1, 5, 4, 3, (TWO_TO_FOUR,)))
+    prune(state, LANE, 4, 4)
+    assert state.lanes[LANE].displaced == (Displaced(3, 4, 4, 1),)
+
+
 class OlderTargetRun(Fact, frozen=True, tag="target_run"):
     """The fact as earlier versions know it."""
 

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from mirrord.kafka.protocol.sequence import nearest
 from mirrord.model.intervals import ranges
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.target.scan_result import Missing
 
 MOST_AT_ONCE = 500_000
@@ -110,6 +111,9 @@ class SupersededJudge:
 
         A record of the lane with a lower ordinal is older than a missing record, even at a higher target offset. Such
         an offset is possible if a holder began to copy lost records again and ended before it saved a position.
+
+        A record of the lane with the same ordinal and the same timestamp is the missing record itself. The log may have
+        displaced ordinals again, if a replica whose log an election had discarded is the leader now.
         """
         wanted = self._wanted.get(key)
         if wanted is None:
@@ -123,8 +127,9 @@ class SupersededJudge:
                 newer = newer and not self._asked.keeps_all
             elif missing.kind == "last":
                 newer = newer and time_ms >= its_time_ms
-            newer = newer and not (sequence >= 0 and nearest(sequence, ordinal) < ordinal)
-            if newer:
+            its_ordinal = nearest(sequence, ordinal) if sequence >= 0 else NEVER
+            is_itself = its_ordinal == ordinal and time_ms == its_time_ms
+            if is_itself or (newer and its_ordinal >= ordinal):
                 self._superseded.add(ordinal)
             else:
                 left.append(each)

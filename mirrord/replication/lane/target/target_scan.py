@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 
 from mirrord.kafka.protocol.sequence import nearest
-from mirrord.ledger.facts.core import HoleFound, LaneFact, TargetRun
+from mirrord.ledger.displaced import kept_from
+from mirrord.ledger.facts.core import Displaced, HoleFound, LaneFact, TargetRun
 from mirrord.model.intervals import Interval
 from mirrord.model.runs import Runs
 from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.limits import NEVER
-from mirrord.replication.lane.signals import Effects, OwnBatch
+from mirrord.replication.lane.signals import Effects, LaneRecord, OwnBatch
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 
@@ -28,7 +29,7 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
     holes: list[tuple[int, int]] = []
     missing: list[Missing] = []
     facts: list[LaneFact] = []
-    begins = void = NEVER
+    begins = void = later_from = NEVER
     at = log.start if log is not None else 0
     for batch in own:
         ordinal = nearest(batch.base_sequence, expected)
@@ -43,11 +44,14 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
                 missing += [Missing("between", *piece, above, has_room) for piece in pieces]
             elif (expected, ordinal - 1) not in known:
                 holes.append((expected, ordinal - 1))
+        if later_from == NEVER and is_later(lane, batch):
+            later_from = expected
         facts += placed(lane, runs, ordinal, batch.base_offset, batch.count, is_first=batch is own[0])
         expected, at = ordinal + batch.count, batch.base_offset + batch.count
         begins = min(begins, batch.base_offset) if expected > lane.trusted else begins
         void = min([void, *(hole.first for hole in again if hole.first < expected and ordinal <= hole.last)])
-    return Reading(expected, tuple(holes), tuple(facts), None, begins, void, tuple(missing), at)
+    last = (expected - own[-1].count, own[-1].base_offset) if own else (-1, -1)
+    return Reading(expected, tuple(holes), tuple(facts), None, begins, void, tuple(missing), at, last, later_from)
 
 
 def placed(
@@ -170,16 +174,25 @@ def _before_displaced(lane: Lane, ordinal: int) -> int:
     Displaced ordinals are missing in the target log, and their offsets belong to other records. The runs alone do not
     show this, because a run maps all of its ordinals to consecutive offsets.
     """
-    if lane.record is None or not lane.record.displaced:
+    displaced = displaced_of(lane.record)
+    if lane.record is None or not displaced:
         return ordinal
     holes = [hole for hole in lane.record.holes if not hole.is_open]
-    parts = [part for each in lane.record.displaced for part in but_not_void(holes, each.first, each.last)]
+    parts = [part for each in displaced for part in but_not_void(holes, each.first, each.last)]
     found = at = ordinal
     for first, last in sorted([*parts, *((hole.first, hole.last) for hole in holes)], reverse=True):
         if first < at <= last + 1:
             at = first
             found = first if (first, last) in parts else found
     return found
+
+
+def displaced_of(record: LaneRecord | None) -> tuple[Displaced, ...]:
+    """Return the displaced ordinals in the ledger for which it still has runs."""
+    if record is None or not record.displaced:
+        return ()
+    firsts = (record.source_runs.first, record.target_runs.first)
+    return kept_from(record.displaced, max((first.ordinal for first in firsts if first is not None), default=0))
 
 
 def _after_hole(lane: Lane, ordinal: int) -> int:

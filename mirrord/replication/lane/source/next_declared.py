@@ -1,0 +1,15 @@
+"""Determines the next run that the ledger already contains when the lane reaches it."""
+
+from mirrord.replication.lane.state import Lane
+from mirrord.replication.lane.target import missing_ordinals
+
+
+def declare(lane: Lane, ordinal: int) -> None:
+    """Set `lane.declared` to the ordinal of the first run after `ordinal` in the ledger, or to -1 if there is none.
+
+    If an intent has not taken effect yet, a resume has recorded the runs of acknowledged records again. The intent
+    revokes all later runs, so these do not count.
+    """
+    following = lane.record.source_runs.after(ordinal) if lane.record is not None else None
+    is_revoked = following is not None and lane.intents and following.ordinal >= missing_ordinals.known_until(lane)
+    lane.declared = -1 if following is None or is_revoked else following.ordinal
