@@ -37,7 +37,7 @@ def compare_batches(
     """Return the result for the range if its batch headers alone prove it, else None.
 
     `source` contains the batches that a consumer of the source receives. `target` contains all batches of the target
-    except control batches, which hold no records. None in place of a batch stands for a batch with an older message
+    except control batches, which hold no records. None in place of a batch represents a batch with an older message
     format. With `others_write`, records that other clients wrote into the target do not count as a difference. If the
     map contains a record that is in no batch, the range is not proven.
     """

@@ -77,10 +77,6 @@ class Lookups:
         self._begin(read_and_tell(hosted, effect.question, partial(search.run, effect), failed))
 
 
-def _is_open(_question: int) -> bool:
-    return True
-
-
 class SupersededLookup:
     """One lookup of the records that are missing from a lane's compacted target topic."""
 
@@ -93,7 +89,7 @@ class SupersededLookup:
         changing: Callable[[DecodedRecord], DecodedRecord] | None,
         *,
         read_committed: bool,
-        is_open: Callable[[int], bool] = _is_open,
+        is_open: Callable[[int], bool],
     ) -> None:
         """`asks` is a pair: the first object sends questions to the source, the second one to the target.
 

@@ -46,7 +46,7 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
     holes = [HoleFound(lane.id, lane.grant, *each, runs[-1].ordinal) for each in begins]
     if lane.log.copied_again is not None or _may_leave_out(record, runs):
         holes.append(_without_ordinals(lane, begin_at, runs[-1].ordinal))
-    elif (until := _lost_until(lane, pieces[:-1])) > begin_at:
+    elif (until := _acknowledged_until(lane, pieces[:-1])) > begin_at:
         holes.append(_without_ordinals(lane, begin_at, until))
     epochs = source_epochs.mended(lane, pieces)
     rewound = position_rewind.rewound_by(lane, runs, lane.resume_position)
@@ -74,7 +74,7 @@ def _without_ordinals(lane: Lane, begin_at: int, until: int) -> HoleFound:
     return HoleFound(lane.id, lane.grant, begin_at - 1, begin_at - 2, begin_at, until)
 
 
-def _lost_until(lane: Lane, pieces: Sequence[tuple[int, int, int]]) -> int:
+def _acknowledged_until(lane: Lane, pieces: Sequence[tuple[int, int, int]]) -> int:
     """Return the new ordinal after the last planned record that was acknowledged before the target log lost it. Return
     -1 if the plan has no such record.
 

@@ -144,27 +144,30 @@ def begins_at(lane: Lane, own: Sequence[OwnBatch]) -> None:
 def ordinal_at(lane: Lane, target_offset: int) -> int:
     """Return the ordinal of the lane's first record at or above a target offset, according to the ledger. The result is
     at most the ordinal of the resume position."""
-    runs = lane.record.target_runs if lane.record is not None else Runs()
-    at = runs.floor(target_offset, 0, len(runs))
-    if at < 0:
-        # The runs of records below the log starts are pruned.
-        return min(_after_hole(lane, runs.at(0).ordinal if len(runs) else 0), lane.resume_position.ordinal)
-    ordinal = runs.at(at).ordinal + target_offset - runs.at(at).offset
-    # Between the records of a run and the next run, the offsets belong to other writers.
-    following = runs.at(at + 1).ordinal if at + 1 < len(runs) else ordinal
-    return min(_after_hole(lane, min(ordinal, following)), lane.resume_position.ordinal)
+    ordinal = _counted_up_to(lane, target_offset, in_run_of=target_offset)
+    return min(_after_hole(lane, ordinal), lane.resume_position.ordinal)
 
 
 def ordinal_before(lane: Lane, target_offset: int) -> int:
     """Return the ordinal that follows the lane's last record below a target offset, according to the ledger. The result
     is at most the ordinal of the resume position."""
+    ordinal = _counted_up_to(lane, target_offset, in_run_of=target_offset - 1)
+    return min(_before_displaced(lane, _after_hole(lane, ordinal)), lane.resume_position.ordinal)
+
+
+def _counted_up_to(lane: Lane, target_offset: int, *, in_run_of: int) -> int:
+    """Return the ordinal at a target offset if the run in which the offset `in_run_of` is continued up to there.
+
+    The result is at most the first ordinal of the next run, because the offsets between the records of a run and the
+    next run belong to other writers. It is at least the first ordinal of the first run: runs of records below the log
+    start are pruned.
+    """
     runs = lane.record.target_runs if lane.record is not None else Runs()
-    at = runs.floor(target_offset - 1, 0, len(runs))
+    at = runs.floor(in_run_of, 0, len(runs))
     if at < 0:
-        return min(runs.at(0).ordinal if len(runs) else 0, lane.resume_position.ordinal)
+        return runs.at(0).ordinal if len(runs) else 0
     ordinal = runs.at(at).ordinal + target_offset - runs.at(at).offset
-    following = runs.at(at + 1).ordinal if at + 1 < len(runs) else ordinal
-    return min(_before_displaced(lane, _after_hole(lane, min(ordinal, following))), lane.resume_position.ordinal)
+    return min(ordinal, runs.at(at + 1).ordinal) if at + 1 < len(runs) else ordinal
 
 
 def _before_displaced(lane: Lane, ordinal: int) -> int:

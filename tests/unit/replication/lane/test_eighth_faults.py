@@ -7,7 +7,6 @@ import pytest
 from mirrord.kafka.protocol.record_batch import TRANSACTIONAL
 from mirrord.ledger.facts.core import SourceRun, TargetRun
 from mirrord.model.runs import Run
-from mirrord.replication.host import superseded_lookup
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Append,
@@ -33,13 +32,13 @@ from mirrord.replication.lane.target.superseded_records import (
     SupersededAnswer,
     SupersededJudge,
 )
-from tests.fixtures.fake_pipe import as_any
+from tests.fixtures.superseded_logs import FakeLog, lookup, written
 from tests.sim import toy
-from tests.unit.replication.host.test_superseded_lookup import PARTITION, FakeLog, written
 from tests.unit.replication.lane.test_fourth_faults import offsets, retake
 from tests.unit.replication.lane.test_rebuilding import LANE
 from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened
 
+# Other writers had a record at offset 0; the lane's ordinals 0 to 4 are at 1 to 5. Offset 6 is another writer's, too.
 LOG = (OwnBatch(1, 5, 0, 0, 1),)
 OTHERS = ((0, 1), (6, 7))
 
@@ -53,6 +52,8 @@ def read(
     others: tuple[tuple[int, int], ...] = OTHERS,
     compacts: bool = True,
 ) -> Effects:
+    """Answer the questions about the target log. `shared`: the newest leader epoch up to that of the resume position,
+    and its end."""
     while asked := [each for each in effects if isinstance(each, AskScan | AskShared)]:
         (each,) = asked
         if isinstance(each, AskShared):
@@ -65,6 +66,8 @@ def read(
 
 
 def judged(asked: AskSuperseded, keys: dict[int, bytes], *seen: tuple[int, bytes, int, int]) -> SupersededAnswer:
+    """Answer a look-up. `seen` are the other records: offset, key, leader epoch, and sequence number (-1: of another
+    writer)."""
     judge = SupersededJudge(asked)
     for missing in asked.missing:
         for ordinal in range(missing.first, missing.last + 1):
@@ -233,19 +236,11 @@ def test_the_report_of_what_an_earlier_loss_left_to_copy_names_its_ordinals() ->
     assert not [each for each in notes if "5 to 4" in each or "from ordinal 5 to 5" in each]
 
 
+@pytest.mark.usefixtures("known_ends")
 @pytest.mark.asyncio
-async def test_aborted_records_that_were_copied_uncommitted_are_not_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_aborted_records_that_were_copied_uncommitted_are_not_planned() -> None:
     """NEEDLESS HALT. The user has changed `isolation` from read_uncommitted to read_committed. Offset 5 is of an
     aborted transaction and was copied. The target loses ordinals 5 to 9; another writer has a newer record of 7."""
-
-    async def bounds(log: FakeLog, _: object) -> tuple[int, int]:
-        return log.end, 0
-
-    async def last_stable_offset(log: FakeLog, _: object) -> int:
-        return log.stable
-
-    monkeypatch.setattr(superseded_lookup, "bounds", bounds)
-    monkeypatch.setattr(superseded_lookup, "last_stable_offset", last_stable_offset)
     source = FakeLog(
         [written(0, "abcde"), written(5, "f", attributes=TRANSACTIONAL, aborted=True), written(6, "ghij")], 10, 10
     )
@@ -254,13 +249,10 @@ async def test_aborted_records_that_were_copied_uncommitted_are_not_planned(monk
     retake(play, 10, 11, 10, epoch=1)
     effects = read(play, play.ask_target(7, epoch=3), (1, 6))
     asked = one(effects, AskSuperseded)
-    sides = (as_any(source), PARTITION), (as_any(target), PARTITION)
-    lookup = superseded_lookup.SupersededLookup(
-        *sides, (as_any(source), as_any(target)), play.record, None, read_committed=play.lane.read_committed
-    )
+    search = lookup(source, target, play.record, read_committed=play.lane.read_committed)
     # others' record at offset 6 is of epoch 3
     asked = msgspec.structs.replace(asked, missing=tuple(msgspec.structs.replace(e, above=6) for e in asked.missing))
-    effects = play.tell(await lookup.run(asked))
+    effects = play.tell(await search.run(asked))
     effects = play.bind_all(effects)
     if div := [each for each in effects if isinstance(each, AskDivergence)]:
         effects = play.tell(DivergenceAnswer(div[0].question, 0, 0, 10))
@@ -278,22 +270,12 @@ async def test_aborted_records_that_were_copied_uncommitted_are_not_planned(monk
     assert not [each for each in effects if isinstance(each, Halted)]
 
 
+@pytest.mark.usefixtures("known_ends")
 @pytest.mark.asyncio
-async def test_a_record_that_the_source_has_instead_of_a_lost_one_is_not_looked_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_record_that_the_source_has_instead_of_a_lost_one_is_not_looked_up() -> None:
     """LOSS. Both logs go back while the lane is away: the target has lost ordinals 5 to 9, and the source has lost
     offsets 7 to 9 and has other records there, of epoch 2, which were never copied. Another writer's record of the same
     key, from epoch 3, is no reason to leave them out."""
-
-    async def bounds(log: FakeLog, _: object) -> tuple[int, int]:
-        return log.end, 0
-
-    async def last_stable_offset(log: FakeLog, _: object) -> int:
-        return log.stable
-
-    monkeypatch.setattr(superseded_lookup, "bounds", bounds)
-    monkeypatch.setattr(superseded_lookup, "last_stable_offset", last_stable_offset)
     new = written(7, "xxx")
     new = new._replace(header=new.header._replace(leader_epoch=2))
     theirs = written(6, "x")
@@ -303,10 +285,7 @@ async def test_a_record_that_the_source_has_instead_of_a_lost_one_is_not_looked_
     retake(play, 10, 11, 10, epoch=1)
     effects = read(play, play.ask_target(7, epoch=3), (1, 6))
     asked = one(effects, AskSuperseded)
-    sides = (as_any(source), PARTITION), (as_any(target), PARTITION)
-    lookup = superseded_lookup.SupersededLookup(
-        *sides, (as_any(source), as_any(target)), play.record, None, read_committed=True
-    )
-    answer = await lookup.run(asked)
+    search = lookup(source, target, play.record)
+    answer = await search.run(asked)
     effects = bound(play, play.tell(answer))
     assert {7, 8, 9} <= set(copied(play, effects))

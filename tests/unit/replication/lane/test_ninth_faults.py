@@ -6,7 +6,6 @@ import pytest
 from mirrord.ledger.facts.core import Displaced, HoleFound, SourceRun, TargetRun, Verdict, VerdictGiven
 from mirrord.ledger.prune import prune
 from mirrord.model.runs import Run
-from mirrord.replication.host import superseded_lookup
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Append,
@@ -24,8 +23,7 @@ from mirrord.replication.lane.signals import (
     VisibleAnswer,
 )
 from mirrord.replication.lane.target.superseded_records import MOST_RANGES, AskSuperseded, SupersededAnswer
-from tests.fixtures.fake_pipe import as_any
-from tests.unit.replication.host.test_superseded_lookup import PARTITION, FakeLog, written
+from tests.fixtures.superseded_logs import FakeLog, lookup, written
 from tests.unit.replication.lane.test_eighth_faults import again, bound, chunk, judged, read
 from tests.unit.replication.lane.test_fourth_faults import offsets, retake
 from tests.unit.replication.lane.test_rebuilding import LANE
@@ -326,21 +324,11 @@ def test_displaced_ordinals_are_copied_again_if_the_topic_is_no_longer_compacted
 
 
 @open_fault
+@pytest.mark.usefixtures("known_ends")
 @pytest.mark.asyncio
-async def test_a_record_of_a_later_epoch_is_still_known_after_its_epoch_was_revoked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_record_of_a_later_epoch_is_still_known_after_its_epoch_was_revoked() -> None:
     """STALE VALUE. The source has not changed. Before anything is copied again, another writer writes a newer record of
     the key of ordinal 12, which is of epoch 1 of the source, and the target has another leader."""
-
-    async def end_of(log: FakeLog, _: object) -> int:
-        return log.end
-
-    async def bounds(log: FakeLog, _: object) -> tuple[int, int]:
-        return log.end, 0
-
-    monkeypatch.setattr(superseded_lookup, "bounds", bounds)
-    monkeypatch.setattr(superseded_lookup, "last_stable_offset", end_of)
     play, _ = lost_after_a_gap()
     play.tell(TargetMoved(4))
     effects = read(play, play.ask_target(9, epoch=4), (3, 9), others=((0, 1), (6, 9)))
@@ -349,10 +337,7 @@ async def test_a_record_of_a_later_epoch_is_still_known_after_its_epoch_was_revo
     batches = [written(first, keys, leader_epoch=0) for first, keys in ((0, "abcde"), (6, "fgh"), (10, "ijkl"))]
     source = FakeLog([*batches, written(14, "yz", leader_epoch=1)], 16, 16)
     target = FakeLog([written(7, "fy", leader_epoch=3)], 9, 9)
-    sides = (as_any(source), PARTITION), (as_any(target), PARTITION)
-    lookup = superseded_lookup.SupersededLookup(
-        *sides, (as_any(source), as_any(target)), play.record, None, read_committed=True
-    )
-    found = again(await lookup.run(asked))
+    search = lookup(source, target, play.record)
+    found = again(await search.run(asked))
     assert 5 not in found
     assert 12 not in found

@@ -4,43 +4,32 @@ import pytest
 
 from mirrord.kafka.protocol.record_batch import TRANSACTIONAL
 from mirrord.ledger.facts.core import TargetRun
-from mirrord.replication.host import superseded_lookup
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     AskCheck,
     AskEnd,
-    AskScan,
     CheckAnswer,
-    Chunk,
     Effects,
     EndAnswer,
     FetchFrom,
     OwnBatch,
     Produce,
     ProduceAnswer,
-    ScanAnswer,
     TargetMoved,
     Wake,
     Woken,
 )
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import (
-    AskShared,
     AskSuperseded,
-    SharedAnswer,
     SupersededAnswer,
-    SupersededJudge,
 )
-from tests.fixtures.fake_pipe import as_any
-from tests.sim import toy
-from tests.unit.replication.host.test_superseded_lookup import PARTITION, FakeLog, written
+from tests.fixtures.superseded_logs import FakeLog, lookup, written
+from tests.unit.replication.lane.test_eighth_faults import LOG, OTHERS, chunk, judged, read
 from tests.unit.replication.lane.test_fourth_faults import offsets, retake
 from tests.unit.replication.lane.test_rebuilding import LANE
 from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened
 
-# Other writers had a record at offset 0; the lane's ordinals 0 to 4 are at 1 to 5. Offset 6 is an other record, too.
-LOG = (OwnBatch(1, 5, 0, 0, 1),)
-OTHERS = ((0, 1), (6, 7))
 CLEANED = ((6, 7),)  # the cleaner has removed the record at 0
 
 
@@ -51,28 +40,6 @@ TAKEN = [True]
 def acknowledged_by(request: pytest.FixtureRequest) -> None:
     """The records that the target loses were acknowledged to a former holder, or to the lane itself."""
     TAKEN[:] = [request.param]
-
-
-def read(
-    play: Faulty,
-    effects: Effects,
-    shared: tuple[int, int],
-    *,
-    own: tuple[OwnBatch, ...] = LOG,
-    others: tuple[tuple[int, int], ...] = OTHERS,
-    compacts: bool = True,
-) -> Effects:
-    """Answer the questions about the target log. `shared`: the newest leader epoch up to that of the resume position,
-    and its end."""
-    while asked := [each for each in effects if isinstance(each, AskScan | AskShared)]:
-        (each,) = asked
-        if isinstance(each, AskShared):
-            effects = play.tell(SharedAnswer(each.question, 0, *shared))
-            continue
-        left = tuple(batch for batch in own if batch.base_offset + batch.count > each.start)
-        theirs = tuple((max(start, each.start), end) for start, end in others if end > each.start)
-        effects = play.tell(ScanAnswer(each.question, 0, each.purpose, each.start, each.end, left, theirs, compacts))
-    return effects
 
 
 def went_back_to_five(
@@ -94,35 +61,19 @@ def went_back_to_five(
     return play, effects
 
 
-def chunk(question: int, first: int, last: int, epoch: int) -> Chunk:
-    records = [(each, 100 + each) for each in range(first, last + 1)]
-    data = bytearray(toy.encode(first, last, records, newest_ms=1, leader_epoch=epoch))
-    return Chunk(question, 0, 20, 20, 0, (), data, 0, len(data))
-
-
-def judged(asked: AskSuperseded, keys: dict[int, bytes], seen: tuple[int, bytes, int]) -> SupersededAnswer:
-    """Answer a look-up. `seen` is the only other record: its offset, key, and leader epoch."""
-    judge = SupersededJudge(asked)
-    for missing in asked.missing:
-        for ordinal in range(missing.first, missing.last + 1):
-            judge.expect(missing, ordinal, keys.get(ordinal, b"%d" % ordinal), 100)
-    judge.see(seen[0], seen[1], 100, seen[2])
-    return judge.answer()
-
-
 def test_a_new_record_of_the_source_is_not_taken_for_the_acknowledged_one_of_its_ordinal() -> None:
     """LOSS. While ordinals 5 to 9 are copied again, the source turns out to have lost offsets 7 to 9 and to have other
     records there, under a later epoch. The ledger gets that epoch, but no other runs (7 is still 7), so the lane still
     takes ordinals 7 to 9 for acknowledged. Another writer's record of the same key, from epoch 3, is older than these
     new records, which were never copied. If the target's leader changes before they are, they are left out."""
     play, effects = went_back_to_five()
-    play.bind_all(play.tell(chunk(one(effects, FetchFrom).question, 5, 6, 0)))
-    play.bind_all(play.tell(chunk(play.lane.asked, 7, 9, 1)))
+    play.bind_all(play.tell(chunk(one(effects, FetchFrom).question, (5, 6, 0))))
+    play.bind_all(play.tell(chunk(play.lane.asked, (7, 9, 1))))
     assert play.record.epochs == ((0, 0), (5, 0), (7, 1))
     play.tell(TargetMoved(4))
     effects = read(play, play.ask_target(7, epoch=4), (3, 7))
     if asked := [each for each in effects if isinstance(each, AskSuperseded)]:
-        effects = play.tell(judged(asked[0], {7: b"new", 8: b"new", 9: b"new"}, (6, b"new", 3)))
+        effects = play.tell(judged(asked[0], {7: b"new", 8: b"new", 9: b"new"}, (6, b"new", 3, -1)))
     play.bind_all(effects)
     assert play.lane.phase is Phase.COPYING
     assert {7, 8, 9} <= set(offsets(play, 5, 20))
@@ -143,7 +94,7 @@ def test_a_round_without_a_loss_does_not_report_that_the_log_went_back() -> None
     play.tell(TargetMoved(4))
     effects = read(play, play.ask_target(7, epoch=4), (3, 7))
     if asked := [each for each in effects if isinstance(each, AskSuperseded)]:
-        effects = play.tell(judged(asked[0], {8: b"key"}, (6, b"key", 3)))
+        effects = play.tell(judged(asked[0], {8: b"key"}, (6, b"key", 3, -1)))
     notes = [fact.note for each in effects for fact in getattr(each, "facts", ()) if hasattr(fact, "note")]
     assert not [each for each in notes if "went back" in each]
 
@@ -153,7 +104,7 @@ def test_records_that_were_acknowledged_again_count_as_of_that_epoch_in_the_roun
     Ordinals 5 to 7 were acknowledged again, at 7 to 9, after that record. The topic becomes compacted. Two further
     elections lose ordinals 6 and 7, which were never acknowledged in between."""
     play, effects = went_back_to_five(compacts=False)
-    effects = play.tell(chunk(one(effects, FetchFrom).question, 5, 7, 0))
+    effects = play.tell(chunk(one(effects, FetchFrom).question, (5, 7, 0)))
     if asked := [each for each in effects if isinstance(each, AskEnd)]:
         play.bind_all(effects)
         effects = play.tell(EndAnswer(asked[0].question, 0, 3, 7))
@@ -185,33 +136,23 @@ def test_what_the_log_of_the_resume_position_held_is_not_taken_for_displaced_in_
     effects = read(play, play.ask_target(11, epoch=3), (1, 3), own=log, others=((0, 1), (10, 11)))
     asked = one(effects, AskSuperseded)
     assert [(each.first, each.last, each.leader_epoch) for each in asked.missing] == [(2, 4, 1)]
-    effects = play.tell(judged(asked, dict.fromkeys((2, 3, 4), b"key"), (10, b"key", 3)))
+    effects = play.tell(judged(asked, dict.fromkeys((2, 3, 4), b"key"), (10, b"key", 3, -1)))
     play.bind_all(effects)
     assert play.record.target_runs.offset_of(5) == 3
     wake = one(play.tell(CheckAnswer(one(effects, AskCheck).question, 7, 0, 10, "unverifiable")), Wake)
     play.now = wake.at
     play.tell(Woken(wake.question))
     effects = read(play, play.ask_target(3, epoch=5), (1, 3), own=log[:1], others=((0, 1),))
-    answer = judged(one(effects, AskSuperseded), dict.fromkeys((2, 3, 4), b"key"), (0, b"key", 1))
+    answer = judged(one(effects, AskSuperseded), dict.fromkeys((2, 3, 4), b"key"), (0, b"key", 1, -1))
     assert set(range(2, 10)) == {each for first, last in answer.again for each in range(first, last + 1)}
 
 
+@pytest.mark.usefixtures("known_ends")
 @pytest.mark.asyncio
-async def test_records_above_an_open_transaction_are_looked_up_if_they_were_copied_uncommitted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_records_above_an_open_transaction_are_looked_up_if_they_were_copied_uncommitted() -> None:
     """STALE VALUE. The user changes `isolation` from read_uncommitted to read_committed, while a transaction of the
     source that began at offset 2 hangs. Offset 5 was copied, the target has lost it, and another writer has a newer
     record of its key, from a later epoch."""
-
-    async def bounds(log: FakeLog, _: object) -> tuple[int, int]:
-        return log.end, 0
-
-    async def last_stable_offset(log: FakeLog, _: object) -> int:
-        return log.stable
-
-    monkeypatch.setattr(superseded_lookup, "bounds", bounds)
-    monkeypatch.setattr(superseded_lookup, "last_stable_offset", last_stable_offset)
     source = FakeLog(
         [
             written(0, "ab", leader_epoch=0),
@@ -223,9 +164,6 @@ async def test_records_above_an_open_transaction_are_looked_up_if_they_were_copi
     )
     target = FakeLog([written(6, "f")], 7, 7)
     play = opened(*BEGUN)
-    sides = (as_any(source), PARTITION), (as_any(target), PARTITION)
-    lookup = superseded_lookup.SupersededLookup(
-        *sides, (as_any(source), as_any(target)), play.record, None, read_committed=True
-    )
+    search = lookup(source, target, play.record)
     missing = Missing("lost", 5, 5, 0, has_room=False, leader_epoch=1)
-    assert (await lookup.run(AskSuperseded(1, (missing,), 7))).again == ()
+    assert (await search.run(AskSuperseded(1, (missing,), 7))).again == ()
