@@ -42,7 +42,7 @@ REPORT_S = 15.0
 target cluster before it answers."""
 LINGER_S = 1.0
 """Time between the moment when an actor loses its lease and the end of its process, in seconds. The lanes stop writing
-at once. Until the process ends, the actor's reports tell the supervisor that the lease is lost."""
+at once. Until the process ends, the actor's reports show the supervisor that the lease is lost."""
 ORPHAN_LOOK_S = 1.0
 END_S = 5.0
 """How long Ray may take to confirm the end of a killed process."""
