@@ -26,7 +26,7 @@ def prune(state: FlowState, lane_id: LaneId, source_log_start: int, target_log_s
         _first_ordinal_from(lane.target_runs, target_log_start),
     )
     dropped = lane.source_runs.forget_below(ordinal) + lane.target_runs.forget_below(ordinal)
-    _forget_below_floor(lane)
+    _forget_below_floor(lane, ordinal)
     return dropped
 
 
@@ -42,7 +42,7 @@ def prune_like(state: FlowState, snapshot: LaneSnapshot, first_ordinals: tuple[i
     source, target = first_ordinals
     lane.source_runs.forget_below(source)
     lane.target_runs.forget_below(target)
-    _forget_below_floor(lane)
+    _forget_below_floor(lane, min(source, target))
 
 
 def drop_removed(state: FlowState, snapshot: FlowSnapshot) -> None:
@@ -65,10 +65,13 @@ def floor(lane: LaneState) -> int:
     return max((first.ordinal for first in firsts if first is not None), default=0)
 
 
-def _forget_below_floor(lane: LaneState) -> None:
+def _forget_below_floor(lane: LaneState, pruned: int) -> None:
+    """Forget everything that refers only to records below the floor. `pruned`: all records below this ordinal are below
+    the log starts."""
     lowest = floor(lane)
     lane.holes = tuple(hole for hole in lane.holes if hole.until > lowest)
-    lane.displaced = displaced.kept_from(lane.displaced, lowest)
+    # If the first run at the target displaced ordinals, these are below the floor, although nothing was pruned.
+    lane.displaced = displaced.kept_from(lane.displaced, min(lowest, pruned))
     lane.truncations = tuple(cut for cut in lane.truncations if cut[0] > lowest)
     kept = [at for at, (ordinal, _) in enumerate(lane.epochs) if ordinal <= lowest]
     lane.epochs = lane.epochs[kept[-1] :] if kept else lane.epochs

@@ -92,18 +92,16 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
     if lane.log.shared >= 0 or (lane.log.cleaned and not own):
         first = target_scan.ordinal_before(lane, max(answer.start, lane.log.shared))
         found = target_scan.walk(lane, own, first, log)
+        found = replace(found, missing=(*displaced_ordinals.below(lane, first), *found.missing))
     elif not own:
         # If no record of the lane is left to read, the runs show which ordinal was at the end of the log, or at the
         # first record of another writer.
         displaced = target_scan.displaced_at(lane, answer.others)
-        first = target_scan.ordinal_at(lane, lane.log.end if displaced is None else displaced)
-        found = Reading(first, (), (), None)
+        found = Reading(target_scan.ordinal_at(lane, lane.log.end if displaced is None else displaced), (), (), None)
     else:
         first = nearest(answer.own[0].base_sequence, lane.resume_position.ordinal)
         late = target_scan.begins_late(lane, answer.own, answer.start)
-        first = target_scan.ordinal_at(lane, answer.start) if late else first
-        found = target_scan.walk(lane, own, first, log)
-    found = replace(found, missing=(*displaced_ordinals.below(lane, first), *found.missing))
+        found = target_scan.walk(lane, answer.own, target_scan.ordinal_at(lane, answer.start) if late else first, log)
     if lane.comparison.differs is not None:
         return missing_ordinals.look_up_between(lane, found, log) or rebuilding.verified(lane, found)
     if found.doubled is not None or found.next_ordinal >= lane.resume_position.ordinal:
@@ -187,7 +185,6 @@ def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Eff
     if found.void < NEVER:
         return difference.filled(lane, now, found)
     if not lane.log.lost_ordinals:
-        is_shorter = not lane.log.cleaned and found.next_ordinal < lane.resume_position.ordinal
-        return went_back_to(lane, found) if is_shorter else judged(lane, found)
+        return judged(lane, found)
     # The records of the holes get the ordinals of lost records. The lost records must not be forgotten because of that.
     return went_back_to(lane, found, again if holes or again != lane.log.lost_ordinals else None)

@@ -85,6 +85,12 @@ def test_those_below_the_first_run_are_dropped() -> None:
     assert state.lanes[LANE].displaced == (Displaced(3, 4, 4, 1),)
 
 
+def test_those_of_the_first_run_are_kept_while_nothing_is_pruned() -> None:
+    state = folded(SourceRun(LANE, 1, (Run(0, 0),)), TargetRun(LANE, 1, 5, 4, 3, (TWO_TO_FOUR,)))
+    prune(state, LANE, 0, 0)
+    assert state.lanes[LANE].displaced == (TWO_TO_FOUR,)
+
+
 class OlderTargetRun(Fact, frozen=True, tag="target_run"):
     """The fact as earlier versions know it."""
 

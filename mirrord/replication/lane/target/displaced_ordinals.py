@@ -26,12 +26,9 @@ def known(lane: Lane) -> Sequence[Displaced]:
 
 def recorded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]]) -> tuple[LaneFact, ...]:
     """Return the facts that a scan of the target log has found, and add the displaced ordinals to the run that follows
-    them. If the scan has found no new run after them, the last batch in the log is recorded once more.
-
-    An ordinal in `found.missing` is displaced if its record is not copied again, and if the log has no empty offset for
-    it or may have lost it. `again` contains the ordinals (first, last) that are copied again.
-    """
-    left = [each for each in found.missing if each.last < found.next_ordinal and _is_displaced(found, each)]
+    them. An ordinal in `found.missing` is displaced if the log has no empty offset for it and its record is not copied
+    again. `again` contains the ordinals (first, last) that are copied again."""
+    left = [each for each in found.missing if each.last < found.next_ordinal and not each.has_room]
     left = [each for each in left if (each.first, each.last) not in again]
     facts: list[LaneFact] = []
     for fact in found.facts:
@@ -41,29 +38,7 @@ def recorded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]]) -> tu
             facts.append(replace(fact, displaced=tuple(_displaced(lane, each) for each in before)))
         else:
             facts.append(fact)
-    ordinal, offset = found.last_batch
-    parts = [_displaced(lane, each) for each in left if each.last < ordinal]
-    if any(not _is_known(lane, each) for each in parts):
-        facts.append(TargetRun(lane.id, lane.grant, ordinal, offset, lane.log.end_epoch, tuple(parts)))
     return tuple(facts)
-
-
-def _is_displaced(found: Reading, missing: Missing) -> bool:
-    """Return whether something else than the cleaner may have removed these records. Either the log has no empty
-    offsets for them, or they were acknowledged, and later ordinals were appended after an election. The empty offsets
-    may then be those of other clients' records."""
-    return not missing.has_room or (missing.kind == "lost" and missing.first >= found.later_from)
-
-
-def _is_known(lane: Lane, found: Displaced) -> bool:
-    """Return whether the ledger already records these displaced ordinals, with conditions that are at least as wide."""
-    return any(
-        each.first <= found.first
-        and found.last <= each.last
-        and each.above <= found.above
-        and each.leader_epoch <= found.leader_epoch
-        for each in known(lane)
-    )
 
 
 def _displaced(lane: Lane, missing: Missing) -> Displaced:

@@ -74,8 +74,3 @@ class Reading(msgspec.Struct, frozen=True):
     """Ordinals that are missing in a compacted log. It is not known yet whether they are holes."""
     behind: int = 0
     """The target offset after the last of the lane's own batches."""
-    last_batch: tuple[int, int] = (-1, -1)
-    """The first ordinal of the last of the lane's own batches, and the target offset of this record."""
-    later_from: int = NOWHERE
-    """Ordinals from this one on were not in the log when the lane saved its resume position: the lane's own batches
-    there have a later leader epoch. What is missing between them may have been lost."""

@@ -29,7 +29,7 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
     holes: list[tuple[int, int]] = []
     missing: list[Missing] = []
     facts: list[LaneFact] = []
-    begins = void = later_from = NEVER
+    begins = void = NEVER
     at = log.start if log is not None else 0
     for batch in own:
         ordinal = nearest(batch.base_sequence, expected)
@@ -44,14 +44,11 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
                 missing += [Missing("between", *piece, above, has_room) for piece in pieces]
             elif (expected, ordinal - 1) not in known:
                 holes.append((expected, ordinal - 1))
-        if later_from == NEVER and is_later(lane, batch):
-            later_from = expected
         facts += placed(lane, runs, ordinal, batch.base_offset, batch.count, is_first=batch is own[0])
         expected, at = ordinal + batch.count, batch.base_offset + batch.count
         begins = min(begins, batch.base_offset) if expected > lane.trusted else begins
         void = min([void, *(hole.first for hole in again if hole.first < expected and ordinal <= hole.last)])
-    last = (expected - own[-1].count, own[-1].base_offset) if own else (-1, -1)
-    return Reading(expected, tuple(holes), tuple(facts), None, begins, void, tuple(missing), at, last, later_from)
+    return Reading(expected, tuple(holes), tuple(facts), None, begins, void, tuple(missing), at)
 
 
 def placed(
@@ -191,11 +188,15 @@ def _before_displaced(lane: Lane, ordinal: int) -> int:
 
 
 def displaced_of(record: LaneRecord | None) -> tuple[Displaced, ...]:
-    """Return the displaced ordinals in the ledger for which it still has runs."""
+    """Return the displaced ordinals in the ledger whose source offsets it still has.
+
+    The first run at the target does not count: if it displaced these ordinals, it may be the first one that was ever
+    recorded.
+    """
     if record is None or not record.displaced:
         return ()
-    firsts = (record.source_runs.first, record.target_runs.first)
-    return kept_from(record.displaced, max((first.ordinal for first in firsts if first is not None), default=0))
+    first = record.source_runs.first
+    return kept_from(record.displaced, 0 if first is None else first.ordinal)
 
 
 def _after_hole(lane: Lane, ordinal: int) -> int:
