@@ -331,7 +331,10 @@ def _seed(lane: Lane, epochs: Epochs) -> None:
 def _by_offset(record: LaneRecord, epochs: Epochs, end: int) -> list[tuple[int, int]]:
     """Return the source's leader epochs of the records below the ordinal `end`, as pairs (source offset, epoch) in
     ascending order. The records are copied or are to be copied again. After a hole, records that were copied again have
-    higher ordinals than records with higher source offsets."""
+    higher ordinals than records with higher source offsets.
+
+    The epoch of the ordinal `end` is returned as well, if a gap is before its source offset.
+    """
     begin = record.source_runs.at(0).ordinal
     edges = [begin, *(first for first, _ in epochs if begin < first < end), end]
     lowest = sorted(
@@ -339,12 +342,17 @@ def _by_offset(record: LaneRecord, epochs: Epochs, end: int) -> list[tuple[int, 
         for first, behind in pairwise(edges)
         for part in ascending_parts(record, first, behind)
     )
+    following = record.source_runs.offset_of(end)
+    if following is not None and not is_truncated(record, end, following):
+        lowest += [(following, epoch) for first, epoch in epochs if first == end]
     found: list[tuple[int, int]] = []
     for offset, epoch in lowest:
-        if not found or found[-1][1] != epoch:
-            # The records in between were not copied and may be of the later epoch.
-            former = highest_copied(record, begin, end, offset)
-            found.append((offset if former is None else former[0] + 1, epoch))
+        # The records in between were not copied and may be of the later epoch.
+        former = highest_copied(record, begin, end, offset)
+        start = offset if former is None else former[0] + 1
+        is_at_end = start == offset == following  # nothing of this epoch was copied
+        if not is_at_end and (not found or found[-1][1] != epoch):
+            found.append((start, epoch))
     return found
 
 
