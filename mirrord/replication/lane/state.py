@@ -174,6 +174,8 @@ class TargetLog:
     shared: int = -2
     """Target offset up to which the log is still the same as when the resume position was recorded. -1: not known. -2:
     not asked yet."""
+    epoch_ends: tuple[tuple[int, int, int], ...] = ()
+    """What is known about earlier leader epochs in the log (`mirrord.replication.lane.target.epoch_ends`)."""
     scan: Reading | None = None
     """The result of the last scan, kept while the ordinals that are missing from the log are looked up."""
     lost_ordinals: tuple[tuple[int, int], ...] = ()
