@@ -263,7 +263,8 @@ def _describe_found(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarant
             policy += f" ({letters_words(fact.letters)})" if fact.letters >= 0 else ""
             return f"source offsets [{fact.start}, {fact.end}) are in quarantine{policy}: {fact.line}"
         case TakeoverChecked():
-            return f"takeover of ordinals {fact.first} to {fact.last} checked: {fact.outcome}{_note(fact.note)}"
+            ordinals = f" of ordinals {fact.first} to {fact.last}" if fact.first <= fact.last else ""
+            return f"takeover{ordinals} checked: {fact.outcome}{_note(fact.note)}"
         case SeekDone() if fact.start == fact.end:
             return f"had already copied everything before source offset {fact.end}"
         case SeekDone():
@@ -272,7 +273,8 @@ def _describe_found(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarant
             return describe_inherited(fact)
         case MapRebuilt():
             what = f"{fact.until - fact.last - 1} missing records follow"
-            return f"the map was rebuilt from ordinal {fact.first} to {fact.last}, {what}"
+            until = f"to {fact.last}" if fact.first <= fact.last else "on"
+            return f"the map was rebuilt from ordinal {fact.first} {until}, {what}"
 
 
 def describe_inherited(fact: CopyInherited) -> str:

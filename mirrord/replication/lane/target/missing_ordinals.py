@@ -193,9 +193,10 @@ def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
     ordinal, and the cleaner keeps the producer's last batch.
     """
     limit = lane.sent_below if lane.takeover.knows_sent else NEVER
-    # Resuming in a hole, or after one that is still to be mended, would copy its records under two ordinals.
+    # Resuming in a hole, or after one that is still to be mended, would copy its records under two ordinals. Nothing is
+    # copied again for an open hole: its ordinals were appended.
     recorded = lane.record.holes if lane.record is not None else ()
-    holes = [hole for hole in recorded if hole.last >= max(hole.first, found.next_ordinal)]
+    holes = [hole for hole in recorded if not hole.is_open and hole.last >= max(hole.first, found.next_ordinal)]
     limit = min([limit, *(max(hole.first, found.next_ordinal) for hole in holes)])
     last = min(found.next_ordinal + min(room, MOST_LAST), limit) - 1
     if last < found.next_ordinal:

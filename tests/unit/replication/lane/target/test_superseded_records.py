@@ -164,6 +164,17 @@ def test_what_may_have_been_appended_ends_before_a_hole(
     assert [(each.kind, each.first, each.last) for look_up in asked for each in look_up.missing] == wanted
 
 
+def test_what_may_have_been_appended_does_not_end_before_an_open_hole(play: Play) -> None:
+    """STALE VALUE. Ordinal 0 is an open hole: it was appended, and nothing shows which record it is. The former holder
+    saved no resume position, and the cleaner has removed all of the lane's records because of newer ones."""
+    play.fold(HoleFound(LANE, 2, 0, 0, 1, 1))
+    play.lane.resume_position, play.lane.acknowledged, play.lane.takeover.knows_sent = ResumePosition(0, 0), (), False
+    scan = resumed(play, 7)
+    effects = play.tell(ScanAnswer(scan.question, 0, "resume", 0, 7, (), ((5, 7),), compacts=True))
+    (asked,) = [each for each in effects if isinstance(each, AskSuperseded)]
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("last", 0, 4)]
+
+
 def test_an_ordinal_whose_record_the_source_has_lost_does_not_end_what_was_cleaned(play: Play) -> None:
     """The source lost its offset 10 after that was copied, and the next record there was copied as ordinal 11."""
     play.fold(SourceRun(LANE, 2, (Run(11, 10),), (Verdict(10, 11, "truncated"),)))
