@@ -61,6 +61,16 @@ def below(lane: Lane, ordinal: int) -> tuple[Missing, ...]:
     )
 
 
+def reached(lane: Lane, first: int, room: int) -> int:
+    """Return the ordinal after the last one that may have been in the target log, if it had the ordinals from `first`
+    on at `room` offsets. Displaced ordinals are skipped, because their offsets belong to later ordinals."""
+    until = first + room
+    for each in lane.record.displaced if lane.record is not None else ():
+        if each.first < until and each.last >= first:
+            until += each.last + 1 - max(each.first, first)
+    return until
+
+
 def as_recorded(lane: Lane, missing: Missing) -> Iterator[Missing]:
     """Split lost records into parts, because the ledger may already record some of them as displaced. For such a part,
     both the ledger and the new scan say which other records are newer. Both are right, so the wider condition

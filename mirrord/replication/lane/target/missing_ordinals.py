@@ -187,7 +187,8 @@ def _as_appended(lane: Lane, missing: Missing) -> Iterator[Missing]:
 
 def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
     """Return the ordinals of records that may have been appended after all of the lane's own batches and then removed
-    by the cleaner. There are at most as many such ordinals as there are empty offsets in that part of the log.
+    by the cleaner. There are at most as many such ordinals as there are empty offsets in that part of the log, plus
+    displaced ordinals: these have no offsets of their own.
 
     If the broker remembers the producer, these ordinals need not be looked up: the broker knows the producer's last
     ordinal, and the cleaner keeps the producer's last batch.
@@ -198,7 +199,8 @@ def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
     recorded = lane.record.holes if lane.record is not None else ()
     holes = [hole for hole in recorded if not hole.is_open and hole.last >= max(hole.first, found.next_ordinal)]
     limit = min([limit, *(max(hole.first, found.next_ordinal) for hole in holes)])
-    last = min(found.next_ordinal + min(room, MOST_LAST), limit) - 1
+    reached = displaced_ordinals.reached(lane, found.next_ordinal, room)
+    last = min(reached, found.next_ordinal + MOST_LAST, limit) - 1
     if last < found.next_ordinal:
         return []
     return [Missing("last", found.next_ordinal, last, above, has_room=True)]
