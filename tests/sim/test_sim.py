@@ -97,12 +97,14 @@ ONCE_FAILED = (
     (1002474382818, "unclean, beside others, handed over"),
     (735249253777, "compacted copy, unclean + source truncated, old records"),
     (342369829833, "views of old records"),
+    (232797378541, "compacted copy, unclean, beside others + source truncated twice"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (909850281923, "compacted copy, unclean, beside others + retention of old records", "at-least-once", False),
     (422675082005, "compacted copy, beside others, old records + unclean, beside others", "sequence", True),
     (789375103257, "handed over, unclean + compacted copy, old records", "at-least-once", True),
+    (989423460929, "compacted copy, beside others, old records + source truncated twice", "at-least-once", False),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""
 
