@@ -230,7 +230,7 @@ class SourceHistory:
     recorded_epoch_since: int = 0
     """The ordinal from which `recorded_epoch` applies."""
     epochs_recorded: bool = False
-    """Whether the holder that saved the position recorded every later change of epoch in the ledger."""
+    """Whether the epoch of the saved position is recorded, and the ledger contains every later change of epoch."""
     new_epochs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """Pairs (ordinal, epoch) that must be recorded in the ledger with the next runs."""
     epochs_again: tuple[tuple[int, int], ...] = ()
