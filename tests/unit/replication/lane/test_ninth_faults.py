@@ -39,7 +39,6 @@ def equal(play: Faulty, effects: Effects, until: int) -> Effects:
     return play.tell(CheckAnswer(check.question, 0, check.first, check.last, "equal", "", 0, equal_until=until))
 
 
-@open_fault
 def test_displaced_ordinals_are_recorded_if_others_used_as_many_offsets() -> None:
     """LOSS. Ordinals 0 to 9 were acknowledged in epoch 1, at offsets 0 to 9. The leader of epoch 3 has 0 and 1, three
     records of another writer at 2 to 4, a late batch of ordinals 5 to 11 at 5 to 11, where the run expects it, and the
@@ -63,7 +62,6 @@ def test_displaced_ordinals_are_recorded_if_others_used_as_many_offsets() -> Non
     assert {2, 3, 4} <= set(offsets(play, 10, 30))
 
 
-@open_fault
 def test_displaced_ordinals_are_recorded_if_the_run_after_them_is_known() -> None:
     """LOSS. Ordinals 0 to 4 were acknowledged in epoch 1. The leader of epoch 3 has lost 2 to 4, another writer's
     records are at 3 to 19, and ordinals 5 to 11 were acknowledged at 20 to 26, before the lane saw the election. So the

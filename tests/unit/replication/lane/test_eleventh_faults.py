@@ -1,0 +1,58 @@
+"""Displaced ordinals that are recorded with a run that the ledger has already."""
+
+from mirrord.ledger.facts.core import Displaced, TargetRun
+from mirrord.replication.lane.phases import Phase
+from mirrord.replication.lane.signals import Append, Effects, OwnBatch, TargetMoved
+from mirrord.replication.lane.target.superseded_records import AskSuperseded
+from tests.unit.replication.lane.test_eighth_faults import bound, judged, read
+from tests.unit.replication.lane.test_fourth_faults import retake
+from tests.unit.replication.lane.test_rebuilding import LANE
+from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened
+
+OTHERS = ((0, 1), (3, 20), (27, 28), (32, 33))
+LOG = (OwnBatch(1, 2, 0, 0, 1), OwnBatch(20, 7, 5, 0, 3), OwnBatch(28, 4, 12, 0, 3))
+
+
+def displaced_twice() -> Faulty:
+    """Ordinals 0 to 4 were acknowledged in epoch 1. The leader of epoch 3 has lost 2 to 4, and another writer's records
+    are at 3 to 19. Ordinals 5 to 11 were acknowledged at 20, and 12 to 19 at 28, before the lane saw the election. The
+    log has lost ordinals 16 to 19 again: another record is at 32. Ordinals 18 and 19 are displaced."""
+    runs = (TargetRun(LANE, 1, 0, 1, 1), TargetRun(LANE, 1, 5, 20, 1), TargetRun(LANE, 1, 12, 28, 1))
+    play = opened(BEGUN[0], *runs, TargetRun(LANE, 1, 20, 36, 1, (Displaced(18, 19, 34, 1),)))
+    retake(play, 22, 38, 22, epoch=1)
+    return play
+
+
+def resumed(play: Faulty, effects: Effects) -> Effects:
+    asked = one(effects, AskSuperseded)
+    keys = {each: b"key" for part in asked.missing for each in range(part.first, part.last + 1)}
+    return play.tell(judged(asked, keys, (37, b"key", 3, -1)))
+
+
+def test_a_fact_about_displaced_ordinals_changes_no_run_and_keeps_the_other_displaced_ordinals() -> None:
+    play = displaced_twice()
+    log, others = (*LOG, OwnBatch(36, 1, 20, 0, 3)), (*OTHERS, (33, 36), (37, 38))
+    effects = resumed(play, read(play, play.ask_target(38, epoch=3), (1, 3), own=log, others=others))
+    known = list(play.record.target_runs)
+    play.bind_all(bound(play, effects))
+    assert play.lane.phase is Phase.COPYING
+    assert list(play.record.target_runs) == known
+    assert [(each.first, each.last, each.leader_epoch) for each in play.record.displaced] == [
+        (2, 4, 1),
+        (16, 17, 1),
+        (18, 19, 1),
+    ]
+
+
+def test_displaced_ordinals_are_recorded_once() -> None:
+    play = displaced_twice()
+    log, others = (*LOG, OwnBatch(36, 1, 20, 0, 3)), (*OTHERS, (33, 36), (37, 38))
+    effects = resumed(play, read(play, play.ask_target(38, epoch=3), (1, 3), own=log, others=others))
+    play.bind_all(bound(play, effects))
+    known = play.record.displaced
+    play.tell(TargetMoved(5))
+    effects = resumed(play, read(play, play.ask_target(38, epoch=5), (3, 3), own=log, others=others))
+    facts = [fact for each in effects if isinstance(each, Append) for fact in each.facts]
+    assert not [fact for fact in facts if isinstance(fact, TargetRun)]
+    play.bind_all(bound(play, effects))
+    assert play.record.displaced == known
