@@ -25,7 +25,7 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import displaced_ordinals, look_back, missing_ordinals, target_scan
-from mirrord.replication.lane.target.evidence import next_by_entry, went_back
+from mirrord.replication.lane.target.evidence import known_until, next_by_entry, went_back
 from mirrord.replication.lane.target.scan_result import Log, Reading
 from mirrord.replication.lane.target.superseded_records import SharedAnswer, SupersededAnswer
 
@@ -124,7 +124,7 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
     ):
         return resume_point.wait_to_mend(lane)
     ordinal = found.next_ordinal
-    until = missing_ordinals.known_until(lane)
+    until = known_until(lane)
     went = f"the target log went back from ordinal {until} to {ordinal}: these records are copied again"
     if ordinal >= max(lane.resume_position.ordinal, lane.acked):
         until = max(until, lane.log.lost_ordinals[-1][1] + 1) if lane.log.lost_ordinals else until

@@ -45,3 +45,13 @@ def is_recorded(lane: Lane) -> bool:
     record = lane.record
     known = record.last_check if record is not None else None
     return record is not None and record.halted is not None and known is not None and known.outcome == "different"
+
+
+def known_until(lane: Lane) -> int:
+    """Return the ordinal after the last acknowledged one, even if the target log has lost the record of that ordinal.
+
+    Until a lost record is appended again, records of the same key that other clients write count as newer. The resume
+    position is not sufficient to determine this ordinal, because it does not advance while a comparison is pending.
+    """
+    reached = lane.acknowledged[-1][0] if lane.acknowledged else 0
+    return max(lane.resume_position.ordinal, lane.acked, reached)

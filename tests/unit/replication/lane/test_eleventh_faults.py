@@ -1,11 +1,14 @@
-"""Displaced ordinals that are recorded with a run that the ledger has already."""
+"""Displaced ordinals that are recorded with a run that the ledger has already, and those that look like gaps of the
+cleaner."""
 
-from mirrord.ledger.facts.core import Displaced, TargetRun
+from mirrord.ledger.facts.core import Displaced, HoleFound, SourceRun, TargetRun
+from mirrord.model.runs import Run
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Append, Effects, OwnBatch, TargetMoved
 from mirrord.replication.lane.target.superseded_records import AskSuperseded
 from tests.unit.replication.lane.test_eighth_faults import bound, judged, read
 from tests.unit.replication.lane.test_fourth_faults import retake
+from tests.unit.replication.lane.test_ninth_faults import equal
 from tests.unit.replication.lane.test_rebuilding import LANE
 from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened
 
@@ -56,3 +59,32 @@ def test_displaced_ordinals_are_recorded_once() -> None:
     assert not [fact for fact in facts if isinstance(fact, TargetRun)]
     play.bind_all(bound(play, effects))
     assert play.record.displaced == known
+
+
+def test_displaced_ordinals_are_recorded_if_the_cleaner_has_removed_all_others_records_there() -> None:
+    """LOSS. Ordinals 0 to 9 were acknowledged in epoch 1, at offsets 1 to 10. The leader of epoch 3 has 0 and 1, and a
+    late batch of ordinals 5 to 11 at 7 to 13. Others' records were at 3 to 6. The cleaner has removed all of them. The
+    newer record of ordinals 2 to 4 is at 14."""
+    play = opened(BEGUN[0], TargetRun(LANE, 1, 0, 1, 1))
+    retake(play, 10, 11, 10, epoch=1)
+    log = (OwnBatch(1, 2, 0, 0, 1), OwnBatch(7, 7, 5, 0, 3))
+    effects = read(play, play.ask_target(15, epoch=3), (1, 3), own=log, others=((0, 1), (14, 15)))
+    asked = one(effects, AskSuperseded)
+    effects = play.tell(judged(asked, dict.fromkeys((2, 3, 4), b"key"), (14, b"key", 3, -1)))
+    play.bind_all(equal(play, bound(play, effects), 12))
+    assert (play.lane.phase, play.lane.next_ordinal) == (Phase.COPYING, 12)
+    assert [(each.first, each.last, each.leader_epoch) for each in play.record.displaced] == [(2, 4, 1)]
+
+
+def test_what_the_cleaner_removed_next_to_a_hole_is_not_displaced() -> None:
+    """NEEDLESS FACTS. Ordinals 2 and 3 are a hole, mended as 12 and 13. The cleaner has removed ordinal 4 at 2."""
+    play = opened(*BEGUN)
+    play.fold(TargetRun(LANE, 1, 4, 2, 1), HoleFound(LANE, 1, 2, 3, 12, 14))
+    play.fold(SourceRun(LANE, 1, (Run(12, 2), Run(14, 12)), (), ((12, 0),)))
+    retake(play, 20, 18, 18, epoch=1)
+    own = (OwnBatch(0, 2, 0, 0, 1), OwnBatch(3, 15, 5, 0, 3))
+    effects = read(play, play.ask_target(18, epoch=4), (1, 2), own=own, others=())
+    asked = one(effects, AskSuperseded)
+    assert [(each.first, each.last, each.has_room) for each in asked.missing] == [(4, 4, True)]
+    play.bind_all(play.tell(judged(asked, {4: b"key"}, (17, b"key", 3, 19))))
+    assert play.record.displaced == ()

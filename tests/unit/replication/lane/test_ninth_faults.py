@@ -85,7 +85,6 @@ def test_displaced_ordinals_are_recorded_if_the_run_after_them_is_known() -> Non
     assert {2, 3, 4} <= set(offsets(play, 10, 30))
 
 
-@open_fault
 def test_displaced_ordinals_are_recorded_if_the_cleaner_has_removed_others_records_there() -> None:
     """LOSS. Ordinals 0 to 9 were acknowledged in epoch 1, at offsets 1 to 10. The leader of epoch 3 has 0 and 1, then
     another writer's record at 3, three offsets whose records the cleaner has removed, a late batch of ordinals 5 to 11
