@@ -256,6 +256,7 @@ def forget(lane: Lane) -> None:
     lane.log.went_back = None
     lane.log.forgotten = lane.log.forgotten if lane.intents else None
     lane.log.shared, lane.log.scan, lane.log.lost_ordinals, lane.log.copied_again = NOT_ASKED, None, (), None
+    lane.log.epoch_end = -1
     _note_acknowledged(lane)
 
 

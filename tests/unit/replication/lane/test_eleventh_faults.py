@@ -1,5 +1,7 @@
 """Displaced ordinals that are recorded with a run that the ledger has already, and those that look like gaps of the
-cleaner."""
+cleaner, and look-ups after a loss that only one of several proofs shows."""
+
+import pytest
 
 from mirrord.ledger.facts.core import Displaced, HoleFound, SourceRun, TargetRun
 from mirrord.model.runs import Run
@@ -7,7 +9,7 @@ from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Append, Effects, OwnBatch, TargetMoved
 from mirrord.replication.lane.target.superseded_records import AskSuperseded
 from tests.unit.replication.lane.test_eighth_faults import bound, judged, read
-from tests.unit.replication.lane.test_fourth_faults import retake
+from tests.unit.replication.lane.test_fourth_faults import offsets, retake
 from tests.unit.replication.lane.test_ninth_faults import equal
 from tests.unit.replication.lane.test_rebuilding import LANE
 from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened
@@ -88,3 +90,51 @@ def test_what_the_cleaner_removed_next_to_a_hole_is_not_displaced() -> None:
     assert [(each.first, each.last, each.has_room) for each in asked.missing] == [(4, 4, True)]
     play.bind_all(play.tell(judged(asked, {4: b"key"}, (17, b"key", 3, 19))))
     assert play.record.displaced == ()
+
+
+def far(position: int, epoch: int) -> Faulty:
+    """Ordinals 2 to 4 are displaced, and the log is much longer than the part that is read at first. The lane resumes
+    after another writer's last record, in this leader epoch."""
+    runs = (TargetRun(LANE, 1, 0, 1, 1), TargetRun(LANE, 1, 5, 4, 3, (Displaced(2, 4, 4, 1),)))
+    play = opened(BEGUN[0], *runs)
+    retake(play, 200_000, position, 200_000, epoch=3)
+    effects = read(play, play.ask_target(position, epoch=epoch), (3, position), own=FAR, others=FAR_OTHERS)
+    play.bind_all(bound(play, effects))
+    assert (play.lane.phase, play.lane.next_ordinal) == (Phase.COPYING, 200_000)
+    return play
+
+
+FAR = (OwnBatch(1, 2, 0, 0, 1), *(OwnBatch(4 + at, 5, 5 + at, 0, 3) for at in range(0, 199_995, 5)))
+FAR_OTHERS = ((0, 1), (3, 4), (199_999, 200_000))
+
+
+@pytest.mark.parametrize(("epoch_end", "is_looked_up"), [(199_999, True), (200_000, False)])
+def test_displaced_ordinals_are_looked_up_if_an_epoch_is_gone_and_the_log_has_grown_again(
+    epoch_end: int, *, is_looked_up: bool
+) -> None:
+    """LOSS. The newer record of the displaced ordinals is the only record of epoch 5. An election removes it, and
+    another writer writes in epoch 7, before the lane asks. Without a loss, the log has other records of epoch 7 only
+    after the offset at which the lane resumed."""
+    play = far(200_000, epoch=5)
+    play.tell(TargetMoved(7))
+    others = (*FAR_OTHERS[:2], (199_999, 200_003))
+    effects = read(play, play.ask_target(200_003, epoch=7), (3, epoch_end), own=FAR, others=others)
+    asked = [each for each in effects if isinstance(each, AskSuperseded)]
+    assert bool(asked) is is_looked_up
+    if asked:
+        play.bind_all(play.tell(judged(asked[0], dict.fromkeys((2, 3, 4), b"key"))))
+        assert {2, 3, 4} <= set(offsets(play, 200_000, 200_010))
+
+
+def test_records_at_the_end_of_a_plain_log_are_copied_again_after_displaced_ordinals() -> None:
+    """LOSS. The topic is no longer compacted. An election removes the lane's last record, too, and nothing supersedes
+    ordinals 2 to 4. All of these records are copied again."""
+    play = far(200_000, epoch=3)
+    play.tell(TargetMoved(7))
+    own = (*FAR[:-1], OwnBatch(199_994, 4, 199_995, 0, 3))
+    effects = read(play, play.ask_target(199_998, epoch=7), (3, 0), own=own, others=FAR_OTHERS[:2], compacts=False)
+    asked = one(effects, AskSuperseded)
+    assert [(each.first, each.last) for each in asked.missing] == [(2, 4)]
+    play.bind_all(play.tell(judged(asked, {})))
+    assert (play.lane.phase, play.lane.next_ordinal) == (Phase.COPYING, 199_999)
+    assert offsets(play, 199_999, 200_003) == [2, 3, 4, 199_999, 200_000]
