@@ -383,7 +383,7 @@ class SourceRun(Fact, frozen=True, tag="source_run"):
 
 class Displaced(msgspec.Struct, frozen=True, array_like=True):
     """Ordinals that are missing in the target log because an election removed their records or the target refused
-    them. Records with higher ordinals are now stored at their target offsets.
+    them. Other records are now stored at their target offsets.
 
     A record with such an ordinal is not copied again as long as the log holds a newer record of the same key.
     """
@@ -411,7 +411,7 @@ class TargetRun(Fact, frozen=True, tag="target_run"):
     leader_epoch: int
     """Leader epoch of the target partition when the record at this offset was acknowledged or read."""
     displaced: tuple[Displaced, ...] = ()
-    """Ordinals before this run that the target log lacks, because records of this run are at their target offsets."""
+    """Ordinals before this run that the target log lacks (`Displaced`)."""
 
 
 class VerdictGiven(Fact, frozen=True, tag="verdict_given"):

@@ -24,6 +24,7 @@ from mirrord.replication.lane.source.declared_runs import RestOfPlan, decided, j
 from mirrord.replication.lane.source.next_declared import declare
 from mirrord.replication.lane.state import NO_VERDICTS, Lane, ResumePosition
 from mirrord.replication.lane.target import hole_repair, in_doubt, missing_ordinals, position_rewind, target_scan
+from mirrord.replication.lane.target.evidence import known_until
 from mirrord.replication.lane.target.scan_result import Reading
 
 
@@ -88,7 +89,7 @@ def _acknowledged_runs(lane: Lane, ordinal: int) -> list[Run]:
     is_other = is_other or any(hole.first >= ordinal for hole in record.holes)
     if is_other or any(first > ordinal for first, _ in record.truncations):
         return []
-    return list(record.source_runs.beginning_in(ordinal + 1, missing_ordinals.known_until(lane) - 1))
+    return list(record.source_runs.beginning_in(ordinal + 1, known_until(lane) - 1))
 
 
 def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:

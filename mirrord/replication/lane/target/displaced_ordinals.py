@@ -26,8 +26,11 @@ def known(lane: Lane) -> Sequence[Displaced]:
 
 def recorded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]]) -> tuple[LaneFact, ...]:
     """Return the facts that a scan of the target log has found, and add the displaced ordinals to the run that follows
-    them. An ordinal in `found.missing` is displaced if the log has no empty offset for it and its record is not copied
-    again. `again` contains the ordinals (first, last) that are copied again."""
+    them. If the scan has found no new run after them, the ledger's last run is recorded again with them.
+
+    An ordinal in `found.missing` is displaced if the log has no empty offset for it and its record is not copied again.
+    `again` contains the ordinals (first, last) that are copied again.
+    """
     left = [each for each in found.missing if each.last < found.next_ordinal and not each.has_room]
     left = [each for each in left if (each.first, each.last) not in again]
     facts: list[LaneFact] = []
@@ -38,7 +41,40 @@ def recorded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]]) -> tu
             facts.append(replace(fact, displaced=tuple(_displaced(lane, each) for each in before)))
         else:
             facts.append(fact)
-    return tuple(facts)
+    rest = tuple(_displaced(lane, each) for each in left)
+    if all(_is_recorded(lane, each) for each in rest):
+        return tuple(facts)
+    return (*facts, *_last_run_again(lane, facts, rest))
+
+
+def _is_recorded(lane: Lane, displaced: Displaced) -> bool:
+    """Return whether the ledger records these displaced ordinals, with conditions that are at least as wide."""
+    return any(
+        each.first <= displaced.first
+        and displaced.last <= each.last
+        and each.above <= displaced.above
+        and each.leader_epoch <= displaced.leader_epoch
+        for each in known(lane)
+    )
+
+
+def _last_run_again(lane: Lane, facts: Sequence[LaneFact], displaced: tuple[Displaced, ...]) -> tuple[TargetRun, ...]:
+    """Return a fact that records displaced ordinals with the last run at the target, after the given facts. The fact
+    maps no ordinal to another target offset, and supersedes no other run. Its ordinal is above all displaced ordinals,
+    because a run supersedes those from its ordinal on."""
+    record = lane.record
+    if record is None:
+        return ()
+    runs = record.target_runs.copy()
+    for fact in facts:
+        if isinstance(fact, TargetRun):
+            runs.add_ascending(fact.ordinal, fact.offset)
+    ordinal = max(each.last + 1 for each in (*record.displaced, *displaced))
+    if (last := runs.last) is None:
+        return ()
+    ordinal = max(ordinal, last.ordinal)
+    offset = last.offset + ordinal - last.ordinal
+    return (TargetRun(lane.id, lane.grant, ordinal, offset, lane.log.end_epoch, displaced),)
 
 
 def _displaced(lane: Lane, missing: Missing) -> Displaced:

@@ -24,7 +24,7 @@ from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.source.declared_runs import ahead, is_named_later, rest
 from mirrord.replication.lane.state import Forgotten, Lane, WentBack
 from mirrord.replication.lane.target import displaced_ordinals
-from mirrord.replication.lane.target.evidence import is_plan_unrecorded, next_by_entry
+from mirrord.replication.lane.target.evidence import is_plan_unrecorded, known_until, next_by_entry
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 from mirrord.replication.lane.target.superseded_records import (
     MOST_LAST,
@@ -259,6 +259,7 @@ def forget(lane: Lane) -> None:
     lane.log.went_back = None
     lane.log.forgotten = lane.log.forgotten if lane.intents else None
     lane.log.shared, lane.log.scan, lane.log.lost_ordinals, lane.log.copied_again = NOT_ASKED, None, (), None
+    lane.log.epoch_end = -1
     _note_acknowledged(lane)
 
 
@@ -425,13 +426,3 @@ def _ordinals_of(pieces: Sequence[tuple[int, int, int]], offset: int, length: in
         for start, end in list(within((begin, begin + count), wanted)):
             yield ordinal + start - begin, ordinal + end - begin
             wanted = [part for each in wanted for part in uncovered(each, [(start, end)])]
-
-
-def known_until(lane: Lane) -> int:
-    """Return the ordinal after the last acknowledged one, even if the target log has lost the record of that ordinal.
-
-    Until a lost record is appended again, records of the same key that other clients write count as newer. The resume
-    position is not sufficient to determine this ordinal, because it does not advance while a comparison is pending.
-    """
-    reached = lane.acknowledged[-1][0] if lane.acknowledged else 0
-    return max(lane.resume_position.ordinal, lane.acked, reached)

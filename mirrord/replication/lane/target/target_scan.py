@@ -11,6 +11,7 @@ from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import Effects, LaneRecord, OwnBatch
 from mirrord.replication.lane.state import Lane, ResumePosition
+from mirrord.replication.lane.target.evidence import known_until
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 
 
@@ -38,9 +39,9 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
             return Reading(expected, tuple(holes), tuple(facts), doubled)
         if ordinal > expected:
             bare, first_bare = log.bare(at, batch.base_offset) if log is not None else (0, NEVER)
-            if bare or (log is not None and log.compacts):
-                above, has_room = min(first_bare, batch.base_offset), bare >= ordinal - expected
-                pieces = but_not_void(mended, expected, ordinal - 1)
+            if log is not None and (bare or log.compacts):
+                above, pieces = min(first_bare, batch.base_offset), but_not_void(mended, expected, ordinal - 1)
+                has_room = _has_room(lane, runs, log, (at, batch.base_offset), pieces)
                 missing += [Missing("between", *piece, above, has_room) for piece in pieces]
             elif (expected, ordinal - 1) not in known:
                 holes.append((expected, ordinal - 1))
@@ -49,6 +50,25 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
         begins = min(begins, batch.base_offset) if expected > lane.trusted else begins
         void = min([void, *(hole.first for hole in again if hole.first < expected and ordinal <= hole.last)])
     return Reading(expected, tuple(holes), tuple(facts), None, begins, void, tuple(missing), at)
+
+
+def _has_room(lane: Lane, runs: Runs, log: Log, gap: Interval, pieces: Sequence[tuple[int, int]]) -> bool:
+    """Return whether a cleaner may have removed all records of these ordinals (first, last), which are missing at the
+    target offsets [start, end) of `gap`. There must be enough empty offsets. The offsets must also be empty at which
+    the ledger has acknowledged records, and the record after these must be in its place. Otherwise, the log has lost
+    the records, and other clients' records that were at their offsets may have been removed since."""
+    start, end = gap
+    if log.bare(start, end)[0] < sum(last - first + 1 for first, last in pieces):
+        return False
+    known = 0 if lane.notes else known_until(lane)
+    for first, last in pieces:
+        for ordinal, offset, length in runs.between(first, min(last, known - 1)):
+            behind, offset_behind = ordinal + length, offset + length
+            if offset < start or offset_behind > end or log.bare(offset, offset_behind)[0] < length:
+                return False
+            if last < behind < known and runs.offset_of(behind) == offset_behind < end:
+                return False
+    return True
 
 
 def placed(
