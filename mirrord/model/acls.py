@@ -32,9 +32,9 @@ class AclRule(msgspec.Struct, frozen=True, array_like=True, order=True):
     principal: str
     """The Kafka principal, such as `User:ada`."""
     host: str
-    """The host from which the principal connects, or `*` for every host."""
+    """The host from which the principal connects, or `*` for any host."""
     operation: str
-    """Kafka's name of the operation."""
+    """Kafka's name for the operation."""
     permission: str
     """ALLOW or DENY."""
 

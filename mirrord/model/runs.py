@@ -26,7 +26,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True, order=True):
     ordinal: int
     """The first ordinal of the run."""
     offset: int
-    """The offset of the record with this ordinal, at the source or at the target."""
+    """The offset of the record with this ordinal, on the source or on the target."""
 
 
 class Runs:
