@@ -29,14 +29,15 @@ _ORDINAL_CODES = "BHIQ"
 _OFFSET_CODES = "bhiq"
 _HALF = 1 << 63
 _OBJECTS_BYTES = 512
-"""Memory in bytes that Python needs for a `Packed` object, without the packed bytes and the numbers of the index."""
+"""Memory in bytes that Python needs for a `Packed` object, not counting the packed bytes and the numbers of the
+index."""
 
 RunColumns = tuple["array[int]", "array[int]"]
 """The ordinals and the offsets at which consecutive runs begin, as two arrays."""
 
 
 class Packed:
-    """One piece of packed runs. The index of its blocks is unpacked, and the blocks are not."""
+    """One piece of packed runs. The index of its blocks is unpacked, but the blocks are not."""
 
     __slots__ = ("_ends", "_start", "count", "last_offset", "last_ordinal", "offsets", "ordinals", "packed", "turns")
 

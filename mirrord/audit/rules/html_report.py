@@ -116,8 +116,8 @@ def _proven(points: Sequence[ProvenPoint]) -> Iterator[str]:
 def _series(found: Iterable[tuple[str, float, float]], *, highest: bool = False) -> dict[str, list[PlotPoint]]:
     """Return the points of each series by name, for at most `MOST_SERIES` series.
 
-    If there are more, the series whose last points are the oldest are kept. Among last points with the same time, those
-    with the lowest values are kept or, with `highest`, those with the highest values.
+    If there are more, the series whose last points are the oldest are kept. Among series whose last points have the
+    same time, those with the lowest last values are kept or, with `highest`, those with the highest last values.
     """
     series: dict[str, list[PlotPoint]] = {}
     for name, at_ms, value in found:

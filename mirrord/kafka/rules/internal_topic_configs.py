@@ -49,7 +49,7 @@ def wrong_settings(needed: Mapping[str, str], values: Mapping[str, str | None], 
 
 
 def few_replicas(topic: Topic, target: Alias, brokers: int) -> str:
-    """Return one line for operators if a topic has too few replicas, and otherwise an empty string. A topic should have
+    """Return one line for operators if a topic has too few replicas, or an empty string otherwise. A topic should have
     three replicas, or one for each broker if there are fewer than three brokers."""
     wanted = min(REPLICAS, brokers)
     if not topic.replicas or topic.replicas >= wanted:
