@@ -92,7 +92,9 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
     if lane.log.shared >= 0 or (lane.log.cleaned and not own):
         first = target_scan.ordinal_before(lane, max(answer.start, lane.log.shared))
         found = target_scan.walk(lane, own, first, log)
-        found = replace(found, missing=(*displaced_ordinals.below(lane, first), *found.missing))
+        below = displaced_ordinals.below(lane, first)
+        appended = (*displaced_ordinals.appended_after(lane, below, first), *found.appended)
+        found = replace(found, missing=(*below, *found.missing), appended=appended)
     elif not own:
         # If no record of the lane is left to read, the runs show which ordinal was at the end of the log, or at the
         # first record of another writer.
