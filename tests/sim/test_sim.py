@@ -99,6 +99,7 @@ ONCE_FAILED = (
     (342369829833, "views of old records"),
     (632500515326, "compacted copy, unclean, beside others"),
     (232797378541, "compacted copy, unclean, beside others + source truncated twice"),
+    (1080832167512, "compacted copy, unclean, beside others"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (

@@ -119,7 +119,7 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
         # A cleaner may have caused the gaps between the lane's batches when the topic was still compacted.
         went_back = bool(lost) and all(each.first >= lost[0][0] for each in missing)
     keeps_all = log.compacts is False and went_back
-    return [AskSuperseded(ask(lane), asked, log.end, keeps_all)]
+    return [AskSuperseded(ask(lane), asked, log.end, found.appended, keeps_all)]
 
 
 def _planned_apart(first: int, last: int, known: int) -> list[tuple[int, int]]:

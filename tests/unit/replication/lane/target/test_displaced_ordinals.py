@@ -240,3 +240,12 @@ def test_displaced_ordinals_that_cannot_be_reached_do_not_count() -> None:
     effects = read(play, play.ask_target(7, epoch=3), (3, 7), own=(), others=((5, 7),))
     (missing,) = one(effects, AskSuperseded).missing
     assert (missing.kind, missing.first, missing.last) == ("last", 2, 4)
+
+
+def test_records_that_followed_displaced_ordinals_are_newer_even_if_the_cleaner_removed_them() -> None:
+    """STALE VALUE. An election removes everything from offset 9 on. Ordinals 5 to 9 are in the log up to there, or the
+    cleaner has removed some of them."""
+    play = copying((11, b"key", 3, -1))
+    asked = lost(play, 9, 5, (3, 9), (OWN[0], OwnBatch(4, 5, 5, 0, 3)))
+    assert [(each.first, each.last) for each in asked.missing] == [(2, 4), (10, 11)]
+    assert asked.appended == ((5, 9),)
