@@ -98,6 +98,7 @@ ONCE_FAILED = (
     (735249253777, "compacted copy, unclean + source truncated, old records"),
     (342369829833, "views of old records"),
     (9264452567, "compacted copy, unclean, beside others"),
+    (1003097308593, "compacted copy, beside others, old records + unclean, beside others"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
