@@ -100,6 +100,8 @@ ONCE_FAILED = (
     (632500515326, "compacted copy, unclean, beside others"),
     (232797378541, "compacted copy, unclean, beside others + source truncated twice"),
     (1080832167512, "compacted copy, unclean, beside others"),
+    (9264452567, "compacted copy, unclean, beside others"),
+    (1003097308593, "compacted copy, beside others, old records + unclean, beside others"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (

@@ -137,7 +137,7 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
         went = f"ordinals {ordinal} to {until - 1}, which the target log lost earlier, are copied again"
     verdicts: list[Verdict] = []
     if kept is not None and lane.record is not None:
-        missing_ordinals.go_back(lane, kept, ordinal)
+        missing_ordinals.go_back(lane, kept)
         verdicts = missing_ordinals.leave_out(lane, lane.record, kept)
         if verdicts:
             went += ", except those of which the target has a newer record of the same key"

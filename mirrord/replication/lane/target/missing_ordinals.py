@@ -7,6 +7,7 @@ missing there. If the epoch ends earlier, the log has lost the lane's records th
 the epoch. All other missing records are looked up by their keys (`mirrord.replication.lane.target.superseded_records`).
 """
 
+from bisect import insort
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -21,7 +22,7 @@ from mirrord.replication.lane.phases import Stage
 from mirrord.replication.lane.signals import Effects, LaneRecord, OwnBatch, ScanAnswer
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.copied_pieces import mapped
-from mirrord.replication.lane.source.declared_runs import ahead, is_named_later, rest
+from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.state import Forgotten, Lane, WentBack
 from mirrord.replication.lane.target import displaced_ordinals
 from mirrord.replication.lane.target.evidence import is_plan_unrecorded, known_until, next_by_entry
@@ -230,16 +231,15 @@ def pieces_copied_again(lane: Lane, record: LaneRecord) -> Iterator[tuple[int, i
         yield from source_epochs.mapped(record, first, last)
 
 
-def go_back(lane: Lane, kept: tuple[tuple[int, int], ...], ordinal: int) -> None:
-    """Note that of the lost records, only those with the ordinals in `kept` are copied again. Their new ordinals begin
-    at `ordinal`.
+def go_back(lane: Lane, kept: tuple[tuple[int, int], ...]) -> None:
+    """Note that of the lost records, only those with the ordinals in `kept` are copied again.
 
     The lane keeps its former position until the ledger contains this plan. The fact with the plan also revokes saved
     resume positions that are too high (`position_rewind`). If the fact does not take effect, the lane looks up the
     missing ordinals again.
     """
     remember_position(lane)
-    lane.log.copied_again, lane.log.copied_again_until = kept, copied_again_until(lane, ordinal)
+    lane.log.copied_again, lane.log.copied_again_until = kept, planned_until(lane)
 
 
 def remember_position(lane: Lane) -> None:
@@ -334,18 +334,13 @@ def _lower(lane: Lane, ordinal: int) -> None:
 
 
 def lost_ordinals(lane: Lane, first: int) -> tuple[tuple[int, int], ...]:
-    """Return the acknowledged ordinals at or above `first`, as ranges (first, last). Ordinals are omitted if their
-    records were acknowledged again under later ordinals."""
-    holes = lane.record.holes if lane.record is not None else ()
-    refused, _ = _refused(lane, first)
-    void = [part for hole in holes for part in uncovered((hole.first, hole.last + 1), refused)]
-    return tuple((start, end - 1) for start, end in uncovered((first, planned_until(lane)), void))
-
-
-def copied_again_until(lane: Lane, first: int) -> int:
-    """Return the ordinal that follows the lost records. The lane continues there after it has copied them again. The
-    lost records begin at the ordinal `first`, and include records of holes that had not been copied again yet."""
-    return max(planned_until(lane), _refused(lane, first)[1])
+    """Return the acknowledged ordinals at or above `first`, as ranges (first, last). Ordinals of a hole are omitted,
+    except for those whose records are still to be copied again: the log lacks these records like the others."""
+    end, record = planned_until(lane), lane.record
+    holes = record.holes if record is not None else ()
+    lacking = _still_to_copy(record, first, end) if record is not None and holes else []
+    void = [part for hole in holes for part in uncovered((hole.first, hole.last + 1), lacking)]
+    return tuple((start, behind - 1) for start, behind in uncovered((first, end), void))
 
 
 def planned_until(lane: Lane) -> int:
@@ -376,38 +371,35 @@ def _lost_until(record: LaneRecord, ordinal: int) -> int:
     return until
 
 
-def _refused(lane: Lane, first: int) -> tuple[list[Interval], int]:
-    """Return the ordinals of holes whose records had not been copied again yet, as ranges [start, end), and the ordinal
-    at which the lane continues after these records. Ordinals below `first` are ignored.
-
-    If other records, too, had not been copied again yet, return no ordinals. The records of the holes are then appended
-    together with the others, in their former order.
-
-    The result is derived from the runs. It cannot be derived from the number of ordinals that were used since the hole
-    was found. Some records of the hole may have been omitted or may have become part of another hole, and the remaining
-    records then have other ordinals than planned.
-    """
-    record, known = lane.record, known_until(lane)
-    if record is None or _copies_lost_records(record, known):
-        return [], -1
-    void = list(_void(record, first, known))
+def _still_to_copy(record: LaneRecord, first: int, end: int) -> list[Interval]:
+    """Return the ordinals [first, end) that are in holes, and whose records are to be copied again under ordinals at or
+    above `end`. They are returned as ranges [start, end). If several of them have the same record, only the first one
+    is returned."""
+    void = list(_void(record, first, end))
+    if not void:
+        return []
+    planned = sorted(_planned_from(record, end, max(offset + length for _, offset, length in void)))
     found: list[Interval] = []
-    copied: list[Interval] = []
-    until = -1
-    for run, former, length in ahead(record, known) if void else ():
-        parts = list(_ordinals_of(void, run.offset, length))
-        if parts and sum(end - start for start, end in parts) < length:
-            return [], -1
-        if not parts:
-            break  # no record of these holes may follow, even if the runs are not in order yet
-        found, until = [*found, *parts], former + length
-        copied.append((run.offset, run.offset + length))
-    if not found:
-        return [], -1
-    rests = [part for _, offset, length in void for part in uncovered((offset, offset + length), copied)]
-    left = rest(record, known)
-    is_all = not is_named_later(record, known, until, rests) and (left is None or until >= left.until)
-    return (found, until) if is_all else ([], -1)
+    had: list[Interval] = []
+    for ordinal, offset, length in void:
+        parts = within((offset, offset + length), planned)
+        for start, behind in [part for each in parts for part in uncovered(each, within(each, had))]:
+            insort(had, (start, behind))
+            found.append((ordinal + start - offset, ordinal + behind - offset))
+    return found
+
+
+def _planned_from(record: LaneRecord, ordinal: int, limit: int) -> Iterator[Interval]:
+    """Yield the source offsets of the records that are to be copied from an ordinal on, as ranges [start, end).
+    Records in the order of the source are omitted if their source offsets are at or above `limit`."""
+    left = rest(record, ordinal)
+    for _, former, length in left.pieces[:-1] if left is not None else ():
+        yield from ((offset, offset + count) for _, offset, count in mapped(record, former, former + length - 1))
+    position = ordinal if left is None else left.until
+    for _, offset, count in mapped(record, position, position + limit):
+        if offset >= limit:
+            return
+        yield offset, min(offset + count, limit)
 
 
 def _void(record: LaneRecord, first: int, end: int) -> Iterator[tuple[int, int, int]]:
@@ -416,13 +408,3 @@ def _void(record: LaneRecord, first: int, end: int) -> Iterator[tuple[int, int, 
     for hole in sorted(record.holes, key=lambda each: each.first):
         if not hole.is_open:
             yield from mapped(record, max(hole.first, first), min(hole.last, end - 1))
-
-
-def _ordinals_of(pieces: Sequence[tuple[int, int, int]], offset: int, length: int) -> Iterator[Interval]:
-    """Yield the ordinals that the pieces map to the source offsets [offset, offset + length), as ranges [start, end).
-    If several ordinals map to the same source offset, only the first one is used."""
-    wanted = [(offset, offset + length)]
-    for ordinal, begin, count in pieces:
-        for start, end in list(within((begin, begin + count), wanted)):
-            yield ordinal + start - begin, ordinal + end - begin
-            wanted = [part for each in wanted for part in uncovered(each, [(start, end)])]

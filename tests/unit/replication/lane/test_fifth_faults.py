@@ -203,7 +203,7 @@ def test_what_a_log_has_lost_is_found_without_reading_all_runs(monkeypatch: pyte
     read = read_runs(monkeypatch)
     expected = [(4, 4), (6, known - 1)] if first == 4 else [(first, known - 1)]
     assert [*missing_ordinals.lost_ordinals(play.lane, first)] == expected
-    assert missing_ordinals.copied_again_until(play.lane, first) == known
+    assert missing_ordinals.planned_until(play.lane) == known
     assert len(read) < 100
 
 

@@ -18,6 +18,7 @@ from mirrord.replication.lane.signals import (
     Start,
     VisibleAnswer,
 )
+from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.source.source_epochs import is_of_later_epoch, truncations_within
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import missing_ordinals, superseded_records
@@ -202,19 +203,26 @@ def test_a_ledger_without_epochs_bounds_nothing(play: Play) -> None:
     assert not is_of_later_epoch(play.record, 4, 9)
 
 
+def follows(play: Play, first: int) -> int | None:
+    """Return the source offset at which the lane continues after the records that the log has lost from `first` on."""
+    ordinal, lost = missing_ordinals.planned_until(play.lane), missing_ordinals.lost_ordinals(play.lane, first)
+    left = rest(play.record, ordinal, lost)
+    return play.record.source_runs.offset_of(ordinal) if left is None else left.runs[0].offset
+
+
 def test_what_a_hole_still_had_to_copy_is_lost_with_what_precedes_it(play: Play) -> None:
     """Ordinals 0 and 1 were jumped over, and their records follow as 2 and 3."""
     play.fold(SourceRun(LANE, 2, (Run(2, 0), Run(4, 2))), HoleFound(LANE, 2, 0, 1, 2, 4))
     play.lane.resume_position, play.lane.acked, play.lane.record = ResumePosition(0, 0, 1), 0, play.record
     play.lane.acknowledged = ((2, 1),)
     assert missing_ordinals.lost_ordinals(play.lane, 0) == ((0, 1),)
-    assert missing_ordinals.copied_again_until(play.lane, 0) == 4
+    assert follows(play, 0) == 2
     play.lane.acknowledged = ((3, 1),)  # the record of ordinal 0 was there once more
     assert missing_ordinals.lost_ordinals(play.lane, 0) == ((1, 2),)
-    assert missing_ordinals.copied_again_until(play.lane, 0) == 4
+    assert follows(play, 0) == 2
     play.lane.acknowledged = ((4, 1),)
     assert missing_ordinals.lost_ordinals(play.lane, 0) == ((2, 3),)
-    assert missing_ordinals.copied_again_until(play.lane, 0) == 4
+    assert follows(play, 0) == 2
 
 
 def test_what_a_hole_still_has_to_copy_stays_planned_where_the_log_went_back_after_it(play: Play) -> None:
@@ -222,7 +230,7 @@ def test_what_a_hole_still_has_to_copy_stays_planned_where_the_log_went_back_aft
     play.lane.resume_position, play.lane.acked, play.lane.record = ResumePosition(0, 0, 1), 0, play.record
     play.lane.acknowledged = ((7, 1),)
     assert missing_ordinals.lost_ordinals(play.lane, 5) == ((5, 6),)
-    assert missing_ordinals.copied_again_until(play.lane, 5) == 7
+    assert follows(play, 5) == 3
 
 
 def test_what_was_lost_after_what_the_broker_remembers_is_looked_up(play: Play) -> None:
