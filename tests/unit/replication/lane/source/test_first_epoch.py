@@ -5,6 +5,7 @@ import pytest
 
 from mirrord.ledger.facts.core import SourceRun
 from mirrord.model.runs import Run
+from mirrord.replication.lane.lane_report import progress_record
 from mirrord.replication.lane.signals import (
     Append,
     AppendFailed,
@@ -21,6 +22,7 @@ from mirrord.replication.lane.signals import (
     TargetMoved,
     Woken,
 )
+from mirrord.replication.lane.state import Lane
 from tests.sim import toy
 from tests.unit.replication.lane.test_rebuilding import LANE, Play
 
@@ -85,3 +87,15 @@ def test_it_is_recorded_if_the_append_failed(play: Play) -> None:
     play.tell(AppendFailed(append.tag, play.record))
     play.bind(play.tell(Woken(play.lane.asked)))
     assert recorded(play.tell(batch(fetch_of(play.sandwich(10)), 4))) == ((7, 4),)
+
+
+def test_a_resume_position_that_was_saved_before_that_does_not_replace_the_fact(play: Play) -> None:
+    copies(play)
+    saved = progress_record(play.lane, 1, 1)
+    assert saved is not None
+    assert (saved.source_offset, saved.source_epoch) == (7, 4)
+    play.lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
+    play.bind(play.tell(Start(play.record, saved, "third", 0.0, True)))
+    fetch = fetch_of(play.sandwich(10))
+    assert (fetch.position, fetch.last_epoch) == (7, 4)
+    assert recorded(play.tell(batch(fetch, 4))) == ((7, 4),)
