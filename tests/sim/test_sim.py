@@ -98,6 +98,7 @@ ONCE_FAILED = (
     (735249253777, "compacted copy, unclean + source truncated, old records"),
     (342369829833, "views of old records"),
     (232797378541, "compacted copy, unclean, beside others + source truncated twice"),
+    (8305784446, "compacted copy, beside others, old records + source truncated twice"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
