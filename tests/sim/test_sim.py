@@ -102,6 +102,7 @@ ONCE_FAILED = (
     (1080832167512, "compacted copy, unclean, beside others"),
     (9264452567, "compacted copy, unclean, beside others"),
     (1003097308593, "compacted copy, beside others, old records + unclean, beside others"),
+    (8305784446, "compacted copy, beside others, old records + source truncated twice"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (

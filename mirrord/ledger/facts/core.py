@@ -653,7 +653,8 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
     """Leader epoch of the source batch before `source_offset`, or -1 if it is not known."""
     epochs_told: bool = False
     """Whether the ledger contains every change of the source's leader epoch. Each change is then recorded before the
-    first record with the new epoch is written to the target. False in records of older versions of mirrord.
+    first record with the new epoch is written to the target. False in records of older versions of mirrord, and while
+    the ledger may not contain the first epoch either.
     """
     settled: bool = False
     """Whether the lane has finished with every source record before `source_offset`: the record is stored in the target

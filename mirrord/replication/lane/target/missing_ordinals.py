@@ -19,7 +19,7 @@ from mirrord.model.intervals import Interval, uncovered, within
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Stage
-from mirrord.replication.lane.signals import Effects, LaneRecord, OwnBatch, ScanAnswer
+from mirrord.replication.lane.signals import CheckAnswer, Effects, LaneRecord, OwnBatch, ScanAnswer
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.source.declared_runs import rest
@@ -205,6 +205,13 @@ def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
     if last < found.next_ordinal:
         return []
     return [Missing("last", found.next_ordinal, last, above, has_room=True)]
+
+
+def is_last_by_look_up(lane: Lane, answer: CheckAnswer) -> bool:
+    """Return whether only a look-up shows that the lane's last ordinals were in the target log (`_last`). The
+    comparison found no record of these ordinals there."""
+    is_above = lane.log.entry is None and lane.resume_ordinal > known_until(lane)
+    return is_above and answer.outcome == "equal" and answer.equal_until < 0
 
 
 def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> list[Verdict]:
