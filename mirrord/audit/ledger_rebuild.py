@@ -1,7 +1,7 @@
 """Rebuilds a flow's ledger from the logs on both clusters.
 
 A daemon must not mistake a partly written ledger for a complete one. Otherwise, it would again copy every record that
-the ledger does not mention yet. The first step therefore writes a mark to the state topic. While the mark is there,
+the ledger does not mention yet. The first step therefore writes a mark to the state topic. While the mark is present,
 every client that opens the ledger stops with the error `LedgerWentBack`. The last step replaces the mark with the topic
 id and the log end offset of the new ledger. An interrupted rebuild has to be restarted from the beginning.
 """

@@ -81,7 +81,7 @@ class LaneAuditPlan(msgspec.Struct, frozen=True, kw_only=True):
     has_nothing: bool = False
     """Whether the source partition holds nothing to copy."""
     repaired: tuple[RangeRepaired, ...] = ()
-    """The ranges of source offsets whose records a repair has copied into a separate topic."""
+    """The ranges of source offsets whose records a repair has copied to a separate topic."""
 
 
 class FlowPlan(msgspec.Struct, frozen=True, kw_only=True):

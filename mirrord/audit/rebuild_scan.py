@@ -326,9 +326,9 @@ class _Lane:
                 )
 
     async def _is_from_source(self, own: _Own, begin: int) -> bool:
-        """Return whether a producer copied records from the source. None of its batches equals a batch of the source,
-        but its batches may have been rebuilt record by record. Their records are therefore searched for in the source.
-        If there are many batches, a sample of them is used."""
+        """Return whether a producer copied records from the source, although none of its batches equals a batch of the
+        source. This is possible, because batches may have been rebuilt record by record. The producer's records are
+        therefore searched for in the source. If there are many batches, a sample of them is used."""
         late = [batch for batch in own.batches if batch.offset > begin]
         some = late if len(late) <= 2 * RIVAL_BATCHES else [*late[:RIVAL_BATCHES], *late[-RIVAL_BATCHES:]]
         wanted = [CopiedRecords(0, batch.offset, batch.length, None) for batch in some]

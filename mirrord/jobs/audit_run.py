@@ -39,7 +39,7 @@ class AuditOrder(msgspec.Struct, frozen=True, kw_only=True):
     """The share of the ranges to audit, from 0 to 1. The ranges are chosen at random."""
     spark: dict[str, str] = {}
     rate_bytes_per_s: int | None = None
-    """Maximum number of bytes per second to read from source and target together."""
+    """Maximum number of bytes per second to read from the source and the target together."""
 
 
 class AuditProgress(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The list of all metrics of mirrord.
+"""The list of all mirrord metrics.
 
 `/metrics`, Ray's metrics and docs/reference/metrics.md are all derived from this list. Tests check that the alert rules
 and the dashboard use only metrics in this list.

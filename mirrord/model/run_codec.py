@@ -1,8 +1,8 @@
 """Defines the packed form of a lane's older runs.
 
 A packed run takes one to three bytes. A piece of packed runs is created once and never changes. Its runs are divided
-into blocks, and an index at the beginning of the piece contains the first run of each block. A look-up therefore
-unpacks only one block.
+into blocks, and an index at the beginning of the piece contains the first run of each block. A lookup therefore unpacks
+only one block.
 
 A block stores by how much each ordinal exceeds the previous one, and by how much the difference between offset and
 ordinal changes from run to run. All numbers of the same kind in a block have the same width: 1, 2, 4 or 8 bytes,

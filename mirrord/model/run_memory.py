@@ -5,8 +5,8 @@ The newest runs of each partition are always in memory. The more partitions ther
 The pieces that were created or used most recently stay in memory. Other pieces are moved to a store outside memory
 (`Attic`), and are loaded again when they are needed.
 
-The limit does not change the result of a look-up. It changes only the time that the look-up takes. Pieces in the
-archive (`mirrord.model.archived_runs`) are read when they are needed, and stay in memory while there is room.
+The limit does not change the result of a lookup. It changes only the time that the lookup takes. Pieces in the archive
+(`mirrord.model.archived_runs`) are read when they are needed, and stay in memory while there is room.
 """
 
 from collections import OrderedDict

@@ -156,7 +156,7 @@ class Runs:
         return self.at(at) if at < len(self) else None
 
     def between(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """Yield `(ordinal, offset, length)` for each run that contains ordinals from `first` to `last`, both included.
+        """Yield `(ordinal, offset, length)` for each run that contains ordinals from `first` to `last` (inclusive).
         Only the part of the run within these ordinals is yielded."""
         runs = chain.from_iterable(
             zip(*columns, strict=True) for columns in self._columns(max(self.position(first + 1) - 1, 0))
@@ -169,7 +169,7 @@ class Runs:
                 yield start, offset + start - ordinal, end - start + 1
 
     def beginning_in(self, first: int, last: int) -> Iterator[Run]:
-        """Yield the runs that begin at an ordinal from `first` to `last`, both included."""
+        """Yield the runs that begin at an ordinal from `first` to `last` (inclusive)."""
         for ordinals, offsets in self._columns(self.position(first)):
             for ordinal, offset in zip(ordinals, offsets, strict=True):
                 if ordinal > last:

@@ -24,7 +24,7 @@ _COLOURS = ("#0d9488", "#3b5bdb", "#9a6700", "#c0262d", "#7c3aed", "#12805c", "#
 
 
 class ProvenPoint(msgspec.Struct, frozen=True):
-    """The source offset up to which an audit at a given time had proven a partition."""
+    """The source offset up to which a partition had been proven at the time of an audit."""
 
     flow: str
     partition: str

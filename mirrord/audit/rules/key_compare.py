@@ -112,7 +112,7 @@ def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
     - The newest target record is the copy of a newer record, which the source itself no longer holds.
     - The newest source record is a tombstone, and the target holds no record of the key. Compaction has removed both
       the tombstone and the records that it deletes.
-    - The copy is missing in a target that is not compacted, or is below the log start offset of the target. The
+    - The copy is missing from a target that is not compacted, or is below the log start offset of the target. The
       comparison by offsets decides whether this is a difference.
     - Another client wrote a newer record to the target. Again, the comparison by offsets decides.
     - The newest source record was itself copied from the target, so the lane has not copied it. There is a difference

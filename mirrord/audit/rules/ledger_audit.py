@@ -1,4 +1,4 @@
-"""The audit level `ledger`: what the ledger and the ends of both logs prove about a range, without reading any
+"""The audit level `ledger`: what the ledger and the bounds of both logs prove about a range, without reading any
 records."""
 
 from collections.abc import Iterator

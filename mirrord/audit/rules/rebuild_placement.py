@@ -268,8 +268,8 @@ def _until_covered(
 def refined(
     placed: Placed, copies: Mapping[int, Sequence[CopiedRecords]], originals: Mapping[int, Sequence[OriginalRecords]]
 ) -> Placed:
-    """Determine the positions again after some units were replaced by their single records. `copies` and `originals`
-    map the index of each such unit to its records. Raises Unplaced.
+    """Determine the positions again after some units have been replaced by their individual records. `copies` and
+    `originals` map the index of each such unit to its records. Raises Unplaced.
 
     A batch of the target may have fewer records than ordinals, because the target's log cleaner has removed the others.
     """

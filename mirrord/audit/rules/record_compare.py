@@ -3,8 +3,8 @@ difference, and its offsets.
 
 1. Each source record is compared with the target record at the offset that the map names. Equal records need no further
    comparison.
-2. Each remaining source record is paired with a target record with the same content at a different offset, if there is
-   one.
+2. Each remaining source record is paired with a target record that has the same content at a different offset, if there
+   is one.
 3. Records without a partner are classified. If the map assigns a source record and a target record to each other, the
    record counts as altered. All others count as missing, duplicated, or not written by the lane.
 

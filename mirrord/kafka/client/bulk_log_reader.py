@@ -62,7 +62,7 @@ class LogReader:
         """Return (start, end): the range of offsets that can be read from a partition.
 
         If `committed` is set, the range ends at the last stable offset. Otherwise the range ends at the high watermark.
-        Raises EnvironmentFault, ConfigError.
+        Raises EnvironmentFault or ConfigError.
         """
         partition = self.partition(named)
         deadline = asyncio.get_running_loop().time() + self._patience_s
@@ -80,7 +80,7 @@ class LogReader:
         """Yield, in order, the batches that contain any of the offsets from `start` up to but not including `end`.
 
         If `committed` is set, only batches below the last stable offset are yielded, and aborted batches are marked.
-        Raises RangeGone, another EnvironmentFault, ConfigError.
+        Raises RangeGone, another EnvironmentFault, or ConfigError.
         """
         partition = self.partition(named)
         position = start

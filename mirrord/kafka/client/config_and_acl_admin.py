@@ -74,8 +74,8 @@ class UpkeepAdmin(Protocol):
         ...
 
     async def alter(self, changes: Mapping[str, Mapping[str, str | None]]) -> dict[str, str]:
-        """Set topic configs. The value None removes a config. Return the refused topics with the reasons. No config of
-        a refused topic is changed."""
+        """Set topic configs. The value None removes a config. Return each refused topic with the reason. No config of a
+        refused topic is changed."""
         ...
 
     async def rules(self, resources: Iterable[ResourceKind]) -> frozenset[AclRule]:
@@ -83,11 +83,11 @@ class UpkeepAdmin(Protocol):
         ...
 
     async def add_rules(self, rules: Sequence[AclRule]) -> dict[AclRule, str]:
-        """Create ACLs. Return the refused ACLs with the reasons."""
+        """Create ACLs. Return each refused ACL with the reason."""
         ...
 
     async def remove_rules(self, rules: Sequence[AclRule]) -> dict[AclRule, str]:
-        """Delete exactly these ACLs. Return the refused ACLs with the reasons."""
+        """Delete exactly these ACLs. Return each refused ACL with the reason."""
         ...
 
     async def missing(self, topics: Collection[str]) -> frozenset[str]:
@@ -96,7 +96,7 @@ class UpkeepAdmin(Protocol):
         ...
 
     async def delete(self, topics: Collection[TopicId]) -> dict[TopicId, str]:
-        """Delete topics by id. Return the refused topics with the reasons. A topic that is already gone is not an
+        """Delete topics by id. Return each refused topic with the reason. A topic that is already gone is not an
         error."""
         ...
 
@@ -139,8 +139,8 @@ class KafkaUpkeepAdmin:
         await self._asker.ask(DESCRIBE_CONFIGS, lambda _: configs.encode_describe(group.topics), decode)
 
     async def alter(self, changes: Mapping[str, Mapping[str, str | None]]) -> dict[str, str]:
-        """Set topic configs. The value None removes a config. Return the refused topics with the reasons. No config of
-        a refused topic is changed."""
+        """Set topic configs. The value None removes a config. Return each refused topic with the reason. No config of a
+        refused topic is changed."""
         refused: dict[str, str] = {}
         for part in _parts(list(changes), GROUP_SIZE):
             body = configs.encode_alter({topic: changes[topic] for topic in part})
@@ -166,11 +166,11 @@ class KafkaUpkeepAdmin:
         return found
 
     async def add_rules(self, rules: Sequence[AclRule]) -> dict[AclRule, str]:
-        """Create ACLs. Return the refused ACLs with the reasons."""
+        """Create ACLs. Return each refused ACL with the reason."""
         return await self._change(rules, CREATE_ACLS, acls.encode_create, acls.decode_create)
 
     async def remove_rules(self, rules: Sequence[AclRule]) -> dict[AclRule, str]:
-        """Delete exactly these ACLs. Return the refused ACLs with the reasons."""
+        """Delete exactly these ACLs. Return each refused ACL with the reason."""
         return await self._change(rules, DELETE_ACLS, acls.encode_delete, acls.decode_delete)
 
     async def _change(
@@ -196,7 +196,7 @@ class KafkaUpkeepAdmin:
         )
 
     async def delete(self, topics: Collection[TopicId]) -> dict[TopicId, str]:
-        """Delete topics by id. Return the refused topics with the reasons. A topic that is already gone is not an
+        """Delete topics by id. Return each refused topic with the reason. A topic that is already gone is not an
         error."""
         answer = await self._metadata([])
         # On a cluster with ZooKeeper, only the controller deletes topics. On other clusters, every broker forwards the

@@ -9,9 +9,9 @@ Three different offsets are called the end of a log:
   it (`mirrord.kafka.client.partition_queries`).
 
 `LogOffsets.of` either returns an offset for every partition that exists, or raises an error. A caller can therefore add
-up the offsets in its result. `LogOffsets.high_watermarks` verifies the topic ids, and leaves out partitions whose
-leaders do not answer. Lanes use `partition_queries.Asks` instead of this client. `Asks` merges the questions of
-thousands of lanes into a few requests, and sends them over the connections of the lanes' replicator.
+up the offsets in its result. `LogOffsets.high_watermarks` verifies the topic ids, and omits partitions whose leaders do
+not answer. Lanes use `partition_queries.Asks` instead of this client. `Asks` merges the questions of thousands of lanes
+into a few requests, and sends them over the connections of the lanes' replicator.
 """
 
 import asyncio

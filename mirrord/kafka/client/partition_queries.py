@@ -60,7 +60,7 @@ NO_LEADER = int(ErrorCode.LEADER_NOT_AVAILABLE)
 NO_TOPIC = int(ErrorCode.UNKNOWN_TOPIC_ID)
 UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION)
 PATIENCE_S = 2.0
-"""How long, in seconds, a question is asked again while the partition's leader is unknown or does not answer."""
+"""How long, in seconds, `Asks` retries a question while the partition's leader is unknown or does not answer."""
 
 
 class PartitionAnswer(Protocol):

@@ -1,4 +1,4 @@
-"""Tracks how long a broker throttles a connection of mirrord because mirrord has exceeded a quota.
+"""Tracks how long a broker throttles one of mirrord's connections because mirrord has exceeded a quota.
 
 The broker answers immediately and states the throttle time in the answer. During that time, the broker reads nothing
 from the connection (KIP-219).

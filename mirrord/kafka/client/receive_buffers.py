@@ -64,14 +64,15 @@ class BufferPool:
     def release(self, buffer: bytearray) -> None:
         """Take back a buffer that is no longer used.
 
-        If there are too many bytes in idle buffers, the buffers that have been idle longest are freed.
+        If there are too many bytes in idle buffers, the buffers that have been idle the longest are freed.
         """
         self._idle.append(buffer)
         self.idle_bytes += len(buffer)
         self.keep_within(self.limit_bytes)
 
     def keep_within(self, size: int) -> None:
-        """Free the buffers that have been idle longest, until all idle buffers together have at most `size` bytes."""
+        """Free the buffers that have been idle the longest, until all idle buffers together have at most `size`
+        bytes."""
         while self.idle_bytes > size and self._idle:
             self.idle_bytes -= len(self._idle.popleft())
 
@@ -180,7 +181,7 @@ class FrameReceiver(asyncio.BufferedProtocol, ABC):
                     self._begin_large(size, start, filled)
                     return
                 break
-            # The frame is copied, so that the receive buffer can be used again while the frame still exists.
+            # The frame is copied, so that the receive buffer can be reused while the frame still exists.
             self._deliver(Frame(receive[start:end], 0, size))
             if self._stopped:
                 return
@@ -220,7 +221,7 @@ def keep_large_memory_apart() -> None:
 
     By default, once a large buffer has been freed, the GNU C library may allocate later buffers of up to 32 MiB on the
     heap (mallopt(3)). The memory of a freed buffer then returns to the kernel only if no other allocation is above it
-    on the heap. Without this function, a process was observed to hold one and a half times its memory limit. With a
+    on the heap. Without this function, a process was observed to use one and a half times its memory limit. With a
     different C library, this function does nothing.
     """
     with suppress(AttributeError, OSError):

@@ -2,8 +2,8 @@
 fewer, larger reads.
 
 The kernel reports that a socket is readable when its low-water mark is reached (SO_RCVLOWAT, socket(7)), when the
-connection ends, or when the socket has no room for more data. With the default mark, the event loop wakes for about
-every 100 KB of a large response.
+connection ends, or when the socket has no room for more data. With the default mark, the event loop wakes about once
+for every 100 KB of a large response.
 """
 
 import socket

@@ -135,8 +135,8 @@ class FramePipe(FrameReceiver):
             self._transport.writelines(held)
 
     def close(self, reason: str = "closed by this side", cause: BaseException | None = None) -> None:
-        """Close the connection now. Unsent bytes are dropped, and the callbacks of all unanswered requests get a
-        ConnectionLost."""
+        """Close the connection now. Unsent bytes are dropped, and the callbacks of all unanswered requests receive a
+        ConnectionLost error."""
         self._lose(reason, cause)
         if self._transport is not None:
             self._transport.abort()

@@ -69,7 +69,7 @@ class TopicAdmin(Protocol):
         ...
 
     async def create(self, topics: Mapping[str, TopicShape], *, validate_only: bool = False) -> dict[str, str]:
-        """Create topics. Return the refused topics with the reasons. If `validate_only` is set, the cluster only
+        """Create topics. Return each refused topic with the reason. If `validate_only` is set, the cluster only
         validates the topics and creates none.
 
         The refused topics include topics that already exist, for example because another client has just created them.
@@ -77,8 +77,8 @@ class TopicAdmin(Protocol):
         ...
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
-        """Add partitions to topics, until each topic has the given number of partitions. Return the refused topics with
-        the reasons."""
+        """Add partitions to topics, until each topic has the given number of partitions. Return each refused topic with
+        the reason."""
         ...
 
     async def close(self) -> None:
@@ -129,7 +129,7 @@ class KafkaTopicAdmin:
         return seen
 
     async def create(self, topics: Mapping[str, TopicShape], *, validate_only: bool = False) -> dict[str, str]:
-        """Create topics. Return the refused topics with the reasons. If `validate_only` is set, the cluster only
+        """Create topics. Return each refused topic with the reason. If `validate_only` is set, the cluster only
         validates the topics and creates none."""
         wanted = [
             TopicToCreate(name, shape.partitions, shape.replication_factor, topic_configs=dict(shape.settings))
@@ -146,8 +146,8 @@ class KafkaTopicAdmin:
         return refused
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
-        """Add partitions to topics, until each topic has the given number of partitions. Return the refused topics with
-        the reasons."""
+        """Add partitions to topics, until each topic has the given number of partitions. Return each refused topic with
+        the reason."""
         refused: dict[str, str] = {}
         async with Admin(self._config, self._timeout_s) as admin:
             for name, partitions in topics.items():

@@ -2,8 +2,8 @@
 
 The key of each record begins with a number that identifies the kind of the record, and the value begins with the
 version of its layout (org.apache.kafka.coordinator.group.generated). The files `*Key.json` and `*Value.json` in Kafka's
-module group-coordinator define the layouts, and CoordinatorRecordType defines the kinds. A null value means that the
-committed offset no longer exists: it has expired or was deleted, or its topic was deleted.
+group-coordinator module define the layouts, and CoordinatorRecordType defines the kinds. A null value means that the
+committed offset no longer exists: it expired or was deleted, or its topic was deleted.
 
 Records of kinds 0 and 1 hold committed offsets of classic groups, of KIP-848 groups and of Kafka Streams groups
 (KIP-1071). Records of all other kinds describe groups and their members. In the keys of all kinds, the name of the

@@ -73,8 +73,8 @@ def records_crc(header_crc: int, head: Bytes, records_length: int) -> int:
 
 
 # The cache holds 1,024 operators of 40 KB each, one for each number of 4 KiB units up to 4 MiB. Larger batches are
-# rare, and take milliseconds anyway. One operator for each exact length would save 0.5 µs per batch if lengths repeat,
-# but would cost 200 µs for each new length. Compressed batches seldom have the same length.
+# rare, and take milliseconds anyway. One operator for each exact length would save 0.5 µs per batch if lengths
+# repeated, but would cost 200 µs for each new length. Compressed batches seldom have the same length.
 @lru_cache(maxsize=1024)
 def _operator(units: int) -> Operator:
     if units == 1:

@@ -38,7 +38,7 @@ class Group(NamedTuple):
     start: int
     end: int
     first: int
-    """The offset of the first message. It is -1 for a wrapper, because the offset is not known before the wrapper is
+    """The offset of the first message. It is -1 for a wrapper, because the offset is not known until the wrapper is
     decompressed."""
     last: int
 

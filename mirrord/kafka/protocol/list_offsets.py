@@ -54,8 +54,8 @@ class ListedOffset(msgspec.Struct, frozen=True):
 
 
 class EpochQuestion(msgspec.Struct, frozen=True):
-    """Asks for the offset at which the leader epoch `epoch` ends. `leader_epoch` is the current leader epoch that the
-    client knows. If the broker's current leader epoch differs, the broker refuses to answer (KIP-320)."""
+    """Asks for the offset at which the leader epoch `epoch` ends. `leader_epoch` is the current leader epoch, as known
+    to the client. If the broker's current leader epoch differs, the broker refuses to answer (KIP-320)."""
 
     topic: str
     partition: int

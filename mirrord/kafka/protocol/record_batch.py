@@ -5,7 +5,7 @@ length (of the bytes after this field), partition leader epoch, magic, CRC (of t
 last offset delta, base timestamp, max timestamp, producer id, producer epoch, base sequence, record count.
 
 A header is handled as the plain tuple that `HEADER.unpack_from` returns. That costs one allocation and no attribute
-look-ups per batch. `Header` gives names to the fields.
+lookups per batch. `Header` gives names to the fields.
 """
 
 from struct import Struct
