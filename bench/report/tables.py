@@ -356,7 +356,7 @@ def _phases(engine: str, results: Sequence[Result]) -> list[list[str]]:
 
 def discovery(results: Sequence[Result]) -> list[Table]:
     """Return the cost of single rounds, and of an idle flow."""
-    size = "".join(f"{each['topics']:,} topics with {each['partitions']} partitions each" for each in results[:1])
+    size = "".join(f"{each['topics']:,} topics of {each['partitions']} partitions each" for each in results[:1])
     costs = [
         [
             cost["what"],
@@ -381,7 +381,7 @@ def discovery(results: Sequence[Result]) -> list[Table]:
 
 def groups(results: Sequence[Result]) -> list[Table]:
     """Return the delay of groups at the target, and its cost."""
-    size = "".join(f"{each['groups']:,} groups with {each['partitions']} partitions each" for each in results[:1])
+    size = "".join(f"{each['groups']:,} groups of {each['partitions']} partitions each" for each in results[:1])
     rows = [
         [
             each["engine"],
