@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mirrord.kafka.protocol.sequence import nearest
-from mirrord.ledger.displaced import kept_from
+from mirrord.ledger.displaced import kept_from, within
 from mirrord.ledger.facts.core import Displaced, HoleFound, LaneFact, TargetRun
 from mirrord.model.intervals import Interval
 from mirrord.model.runs import Runs
@@ -87,7 +87,7 @@ def placed(
         not (lane.notes and is_first)
         and runs.offset_of(ordinal) == target_offset
         and all(run.offset - run.ordinal == target_offset - ordinal for run in inside)
-        and not any(each.first < ordinal + count and ordinal <= each.last for each in displaced)
+        and not within(displaced, ordinal, ordinal + count - 1)
     ):
         return ()
     runs.add(ordinal, target_offset)
