@@ -289,7 +289,6 @@ def test_more_displaced_ordinals_than_the_ledger_keeps_are_looked_up() -> None:
     assert set(gaps) <= again(judged(asked, {}))
 
 
-@open_fault
 def test_holes_that_touch_explain_a_gap_together() -> None:
     """FALSE HOLE. Ordinals 2 and 3 were lost in another leader epoch than 4: two holes, both mended as 12 to 14. The
     topic is no longer compacted. An election removes ordinals 18 and 19."""
