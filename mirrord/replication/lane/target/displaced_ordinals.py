@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
+from mirrord.ledger.displaced import DISPLACED_KEPT, within
 from mirrord.ledger.facts.core import Displaced, LaneFact, TargetRun
 from mirrord.model.intervals import uncovered
 from mirrord.replication.lane.state import Lane
@@ -32,7 +33,7 @@ def recorded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]]) -> tu
     `again` contains the ordinals (first, last) that are copied again.
     """
     left = [each for each in found.missing if each.last < found.next_ordinal and not each.has_room]
-    left = [each for each in left if (each.first, each.last) not in again]
+    left = [each for each in left if (each.first, each.last) not in again][-DISPLACED_KEPT:]
     facts: list[LaneFact] = []
     for fact in found.facts:
         if isinstance(fact, TargetRun):
@@ -54,7 +55,7 @@ def _is_recorded(lane: Lane, displaced: Displaced) -> bool:
         and displaced.last <= each.last
         and each.above <= displaced.above
         and each.leader_epoch <= displaced.leader_epoch
-        for each in known(lane)
+        for each in within(known(lane), displaced.first, displaced.last)
     )
 
 
@@ -122,10 +123,8 @@ def as_recorded(lane: Lane, missing: Missing) -> Iterator[Missing]:
     both the ledger and the new scan say which other records are newer. Both are right, so the wider condition
     applies."""
     first = missing.first
-    for each in known(lane):
+    for each in within(known(lane), missing.first, missing.last):
         begin, last = max(each.first, first), min(each.last, missing.last)
-        if begin > last:
-            continue
         if first < begin:
             yield replace(missing, first=first, last=begin - 1)
         epoch = each.leader_epoch if missing.leader_epoch < 0 else min(each.leader_epoch, missing.leader_epoch)
@@ -152,6 +151,7 @@ def unrecorded(lane: Lane, first: int) -> Iterator[tuple[int, int]]:
     others = [(hole.first, hole.last + 1) for hole in record.holes if not hole.is_open]
     others += [(each.first, each.last + 1) for each in record.displaced]
     for (ordinal, offset, _), (behind, place, _) in pairwise(record.target_runs.between(first, position.ordinal - 1)):
-        for start, end in uncovered((ordinal + place - offset, behind), others):
+        expected = ordinal + place - offset
+        for start, end in uncovered((expected, behind), others) if expected < behind else ():
             yield start, position.leader_epoch
             yield end, position.leader_epoch - 1

@@ -7,7 +7,9 @@ from mirrord.ledger.facts.core import Displaced, HoleFound, SourceRun, TargetRun
 from mirrord.model.runs import Run
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Append, Effects, OwnBatch, TargetMoved
+from mirrord.replication.lane.target.scan_result import Log
 from mirrord.replication.lane.target.superseded_records import AskSuperseded
+from mirrord.replication.lane.target.target_scan import walk
 from tests.unit.replication.lane.test_eighth_faults import bound, judged, read
 from tests.unit.replication.lane.test_fourth_faults import offsets, retake
 from tests.unit.replication.lane.test_ninth_faults import equal
@@ -138,3 +140,26 @@ def test_records_at_the_end_of_a_plain_log_are_copied_again_after_displaced_ordi
     play.bind_all(play.tell(judged(asked, {})))
     assert (play.lane.phase, play.lane.next_ordinal) == (Phase.COPYING, 199_999)
     assert offsets(play, 199_999, 200_003) == [2, 3, 4, 199_999, 200_000]
+
+
+@pytest.mark.parametrize(
+    ("holes", "found"),
+    [
+        ([(2, 3), (4, 4)], []),
+        ([(2, 4)], []),
+        ([(1, 6)], []),
+        ([(2, 2)], [(3, 4)]),
+        ([(3, 3)], [(2, 2), (4, 4)]),
+        ([(3, 2)], [(2, 4)]),
+        ([], [(2, 4)]),
+    ],
+)
+def test_only_ordinals_outside_the_holes_of_the_ledger_are_a_new_hole(
+    holes: list[tuple[int, int]], found: list[tuple[int, int]]
+) -> None:
+    """FALSE HOLE. The batches of a plain log lack ordinals 2 to 4."""
+    play = opened(*BEGUN)
+    play.fold(*(HoleFound(LANE, 1, *hole, 12, 15) for hole in holes))
+    retake(play, 20, 20, 17, epoch=3)
+    own = (OwnBatch(0, 2, 0, 0, 1), OwnBatch(5, 13, 5, 0, 3))
+    assert walk(play.lane, own, 0, Log(0, 18, ((2, 5),), compacts=False)).holes == tuple(found)

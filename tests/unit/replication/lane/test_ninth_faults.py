@@ -277,7 +277,6 @@ def test_displaced_ordinals_that_are_in_the_log_again_are_not_copied() -> None:
     assert {2, 3, 4}.isdisjoint(again(judged(asked, {}, *standing)))
 
 
-@open_fault
 def test_more_displaced_ordinals_than_the_ledger_keeps_are_looked_up() -> None:
     """LOSS. After many elections, 130 ordinals are displaced, each by a record of another writer and a late batch. The
     last record of the log is newer than all of them. An election removes it."""
@@ -290,7 +289,6 @@ def test_more_displaced_ordinals_than_the_ledger_keeps_are_looked_up() -> None:
     assert set(gaps) <= again(judged(asked, {}))
 
 
-@open_fault
 def test_holes_that_touch_explain_a_gap_together() -> None:
     """FALSE HOLE. Ordinals 2 and 3 were lost in another leader epoch than 4: two holes, both mended as 12 to 14. The
     topic is no longer compacted. An election removes ordinals 18 and 19."""
