@@ -111,6 +111,7 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (789375103257, "handed over, unclean + compacted copy, old records", "at-least-once", True),
     (931394525819, "compacted copy, beside others, old records + unclean, beside others", "at-least-once", False),
     (989423460929, "compacted copy, beside others, old records + source truncated twice", "at-least-once", False),
+    (918054170265, "compacted copy, unclean, beside others", "at-least-once", False),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""
 

@@ -195,4 +195,6 @@ def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Eff
         is_shorter = not lane.log.cleaned and found.next_ordinal < lane.resume_position.ordinal
         return went_back_to(lane, found) if is_shorter else judged(lane, found)
     # The records of the holes get the ordinals of lost records. The lost records must not be forgotten because of that.
-    return went_back_to(lane, found, again if holes or again != lane.log.lost_ordinals else None)
+    selects = bool(holes) or again != lane.log.lost_ordinals
+    selects = selects or (lane.record is not None and not missing_ordinals.are_in_order(lane.record, again))
+    return went_back_to(lane, found, again if selects else None)
