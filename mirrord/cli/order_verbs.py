@@ -19,8 +19,8 @@ from mirrord.supervision.daemon_http_client import give_order
 
 LONGEST_REASON = 500
 EPILOG = """The command is recorded in the flow's ledger, with its author and reason, so it stays in force after a
-restart of the daemon. Giving it again changes nothing. Use the names that `mirrord status`, `topics` and `lag` show. If
-several flows have a topic, partition or replicator of this name, write FLOW:NAME or use --flow.
+restart of the daemon. Repeating it changes nothing. Use the names that `mirrord status`, `topics` and `lag` show. If
+several flows have a topic, partition or replicator with this name, write FLOW:NAME or use --flow.
 
 Exit code 0: done, or nothing to do; 1: no daemon accepts the command; 2: the name does not exist, and nothing was
 changed; 3: with --dry-run, the command would change something."""

@@ -16,8 +16,8 @@ _HEAD = """\
 
 Generated from the help texts of `mirrord` (`python -m mirrord.cli.reference_page`). Do not edit this page.
 
-All commands have the same exit codes. 0: success. 1: failure. 2: wrong usage or configuration. 3: a difference was
-found. [Change a running mirror](../how-to/operator-commands.md) shows how the commands are used.
+All commands have the same exit codes. 0: success. 1: failure. 2: incorrect usage or invalid configuration. 3: a
+difference was found. [Change a running mirror](../how-to/operator-commands.md) shows how the commands are used.
 
 """
 

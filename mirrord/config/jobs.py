@@ -72,8 +72,8 @@ class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
         AuditLevel,
         Key(
             one_of(AuditLevel),
-            'What is compared. `"ledger"`: only the ledger with the ends of both logs. `"digest"`: the checksums of '
-            'the batches. `"records"`: every record.',
+            'What is compared. `"ledger"`: only the ledger and the ends of both logs. `"digest"`: the checksums of the '
+            'batches. `"records"`: every record.',
         ),
     ] = "digest"
     topics: Annotated[tuple[str, ...], Key(REGEXES, "Source topics to audit. An empty list means all.")] = ()
@@ -84,7 +84,7 @@ class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
     sample: Annotated[
         float, Key(_SHARE, "Share of the offset ranges that an audit compares. They are chosen at random.")
     ] = 1.0
-    again: Annotated[bool, Key(BOOLEAN, "Whether to compare ranges again that an earlier audit has proven.")] = False
+    again: Annotated[bool, Key(BOOLEAN, "Whether to compare ranges that an earlier audit has already proven.")] = False
     rate_bytes_per_s: Annotated[
         int | None,
         Key(RATE, "Maximum rate at which an audit reads, summed over both clusters.", name="rate", unset="unlimited"),

@@ -179,7 +179,7 @@ class Security(msgspec.Struct, frozen=True):
         ),
     ] = None
     certificate: Annotated[Secret | None, Key(SECRET, "Client certificate. Requires `key`.", unset="none")] = None
-    key: Annotated[Secret | None, Key(SECRET, "Private key of the certificate in `certificate`.", unset="none")] = None
+    key: Annotated[Secret | None, Key(SECRET, "Private key for the certificate in `certificate`.", unset="none")] = None
     key_password: Annotated[
         Secret | None,
         Key(
@@ -190,7 +190,11 @@ class Security(msgspec.Struct, frozen=True):
     ] = None
     truststore: Annotated[
         str | None,
-        Key(TEXT, "Path of a JKS or PKCS12 store with the certificate authorities, instead of `ca`.", unset="none"),
+        Key(
+            TEXT,
+            "Path of a JKS or PKCS12 store with the certificate authorities to trust, instead of `ca`.",
+            unset="none",
+        ),
     ] = None
     truststore_password: Annotated[Secret | None, Key(SECRET, "Password of `truststore`.", unset="none")] = None
     keystore: Annotated[
@@ -206,7 +210,10 @@ class Security(msgspec.Struct, frozen=True):
     ] = None
     check_hostname: Annotated[
         bool,
-        Key(BOOLEAN, "Whether the broker's certificate must be issued for the host name that mirrord connects to."),
+        Key(
+            BOOLEAN,
+            "Whether the broker's certificate must have been issued for the host name to which mirrord connects.",
+        ),
     ] = True
     token_url: Annotated[
         str | None,

@@ -43,7 +43,7 @@ def scanned(world: "World", question: AskScan) -> ScanAnswer:
     error = 0 if world.target.high_watermark >= question.end else 7
     found = world.target.read(question.start, question.end)
     own = tuple(
-        OwnBatch(stored.base, stored.count, stored.sequence, 0, stored.leader_epoch)
+        OwnBatch(stored.base, stored.count, stored.sequence, 0, stored.leader_epoch, stored.numbers.count(0))
         for stored in found
         if stored.producer == question.producer_id
     )
@@ -145,7 +145,7 @@ def _expect(world: "World", record: Any, judge: SupersededJudge, missing: Missin
             judge.gone(missing, ordinal, by_retention=False)
     elif number is not None and batch is not None:
         if not is_of_later_epoch(record, ordinal, batch.epoch):
-            judge.expect(missing, ordinal, world.target.key(number), batch.newest_ms)
+            judge.expect(missing, ordinal, offset, world.target.key(number), batch.newest_ms)
     elif offset < world.source.end:
         judge.gone(missing, ordinal, by_retention=offset < world.source.start)
 
@@ -167,4 +167,10 @@ def superseded(world: "World", record: Any, question: AskSuperseded) -> Supersed
                 sequence = (stored.sequence + at) % SEQUENCES if stored.producer == record.producer_id else -1
                 key = world.target.key(number)
                 judge.see(stored.base + at, key, stored.newest_ms, stored.leader_epoch, sequence)
+    pieces = (piece for each in question.appended for piece in standing_pieces(record, *each)) if judge.is_open else ()
+    for first, start, length in pieces:
+        for at in range(length):
+            number = world.source.at(start + at)
+            if number is not None and not is_of_later_epoch(record, first + at, world.source.epoch_of(start + at)):
+                judge.see_appended(world.target.key(number), start + at)
     return judge.answer()

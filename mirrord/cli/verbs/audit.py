@@ -31,14 +31,14 @@ from mirrord.ledger.store.job_lease import JobLease, JobNotRecorded
 from mirrord.model.errors import ConfigError
 
 LEVELS = ("ledger", "digest", "records")
-_EPILOG = """The level `ledger` compares the ledger with the ends of both logs, and reads no record. `digest` compares
+_EPILOG = """The level `ledger` compares the ledger with the ends of both logs, and reads no records. `digest` compares
 batches by their checksums, and record by record where checksums prove nothing. `records` decodes every record. The
-audit compares what is copied according to the ledger, and can run while records are being copied. A deviation that is
-explained by retention, compaction or a verdict in the ledger is not a difference. `digest` and `records` run on Spark,
-on this machine or on the cluster that --spark spark.master=... names.
+audit compares what, according to the ledger, has been copied, and can run while records are being copied. A deviation
+that is explained by retention, compaction or a verdict in the ledger is not a difference. `digest` and `records` run on
+Spark, on this machine or on the cluster that --spark spark.master=... names.
 
-All partitions that the configuration selects are audited. If nothing of a partition is copied, this is a difference. If
---sample or --since leads to only a part of a partition being compared, the result says so.
+All partitions that the configuration selects are audited. If none of a partition's records have been copied, this is a
+difference. If only part of a partition is compared because of --sample or --since, the result says so.
 
 Exit code 3: there is a difference or a loss (mirrord gaps), or a flow has no ledger.
 

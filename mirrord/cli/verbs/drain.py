@@ -6,7 +6,7 @@ from mirrord.cli.arguments import Verbs, add_verb
 from mirrord.cli.order_verbs import EPILOG, add_order, give
 
 _EPILOG = f"""The partitions move a few at a time, and no other partition pauses. The replicator gets no partitions
-until `mirrord resume` is given for it, or until another replicator has replaced it. If no other replicator can take its
+until `mirrord resume` is run for it, or until another replicator has replaced it. If no other replicator can take its
 partitions, one more replicator is started.
 
 {EPILOG}"""

@@ -24,14 +24,14 @@ from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId
 
 _EPILOG = """Each line shows one fact: ledger offset, time, lease epoch, kind, and content. A fact that did not take
-effect changed nothing: either it came from a previous holder, or another fact was recorded before it. No daemon needs
-to be running."""
+effect changed nothing: either it came from a previous holder, or a different fact was recorded before it. No daemon
+needs to be running."""
 _TAIL_FACTS = 10
 
 
 def register(verbs: Verbs) -> None:
     """Add the parsers of `mirrord ledger` and its subcommands."""
-    parser = add_verb(verbs, "ledger", "Show the facts that the ledger of a flow records.", _EPILOG)
+    parser = add_verb(verbs, "ledger", "Show the facts that a flow's ledger records.", _EPILOG)
     steps: Verbs = parser.add_subparsers(dest="ledger_verb", metavar="VERB", required=True, title="verbs")
     for step in (
         add_verb(steps, "show", "Print the facts in the ledger."),

@@ -5,8 +5,8 @@ import argparse
 from mirrord.cli.arguments import Verbs, add_verb
 from mirrord.cli.order_verbs import EPILOG, add_kind, add_order, give
 
-_EPILOG = f"""Batches that are in flight are acknowledged first. `mirrord resume` continues after them. Partitions that
-are added to a paused topic later are paused as well. Topics, configs, ACLs and groups are still synced while copying is
+_EPILOG = f"""Batches in flight are acknowledged first, and `mirrord resume` continues after them. Partitions that are
+added to a paused topic later are paused as well. Topics, configs, ACLs and groups are still synced while copying is
 paused.
 
 {EPILOG}"""

@@ -17,16 +17,16 @@ from mirrord.cli.status_watch import console
 from mirrord.config.schema import Config
 from mirrord.model.errors import ConfigError
 
-_EPILOG = """Use this command if the topics of a ledger were deleted, or have lost some of their content. It finds the
-records of each target partition again in the source: by batch headers, or one by one where batches were split, rebuilt
-or recompressed. Afterwards the offset map is as it was, and partitions resume where they were, so that each record is
+_EPILOG = """Use this command if the topics of a ledger have been deleted, or have lost some of their content. It finds
+the source of each record in the target partitions: by batch headers, or one by one where batches were split, rebuilt or
+recompressed. Afterwards, the offset map is as it was, and partitions resume where they were, so that each record is
 copied once. Without --apply, the command only shows what it would do. With --apply it takes at least lease_ttl +
 request_timeout. Stop the daemon first.
 
-The position of a partition is never guessed. If it cannot be determined for certain, the partition is paused, and its
-line says why. After `mirrord resume`, such a partition begins like a new one. Everything else in the old ledger is
-lost: operator commands, decisions on single records, what audits have proven, and which ACLs and configs mirrord had
-synced. See docs/how-to/rebuild-a-ledger.md.
+The position of a partition is never guessed. If it cannot be determined with certainty, the partition is paused, and
+its line says why. After `mirrord resume`, such a partition begins like a new one. Everything else in the old ledger is
+lost: operator commands, decisions on individual records, what audits have proven, and which ACLs and configs mirrord
+had synced. See docs/how-to/rebuild-a-ledger.md.
 
 Exit code 3: a partition is refused.
 

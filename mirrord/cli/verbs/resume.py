@@ -5,8 +5,8 @@ import argparse
 from mirrord.cli.arguments import Verbs, add_verb
 from mirrord.cli.order_verbs import EPILOG, add_kind, add_order, give
 
-_EPILOG = f"""This revokes the `pause` or `drain` of the same name. If another pause also applies, for example that of
-the whole flow, the partitions concerned stay paused, and the answer says so.
+_EPILOG = f"""This revokes the `pause` or `drain` of the same name. If another pause also applies, for example one of
+the whole flow, the affected partitions stay paused, and the answer says so.
 
 {EPILOG}"""
 

@@ -43,8 +43,8 @@ LOOK_SHARE = 0.01
 takes longer, so it is gathered less often."""
 PROGRESS_S = 10.0
 """Interval in seconds between two progress lines in the log if the output is not a terminal."""
-_EPILOG = """Ctrl-C or SIGTERM drains and ends the daemon within 10 seconds. A second Ctrl-C or SIGTERM ends it at once.
-The next start resumes after the last record in the target cluster. On SIGHUP the daemon reads its file again and
+_EPILOG = """Ctrl-C or SIGTERM drains and stops the daemon within 10 seconds. A second Ctrl-C or SIGTERM stops it at
+once. The next start resumes after the last record on the target cluster. On SIGHUP, the daemon rereads its file and
 applies it, as `mirrord apply` does."""
 
 log = structlog.get_logger()
@@ -92,7 +92,7 @@ def register(verbs: Verbs) -> None:
     parser.add_argument(
         "--until-caught-up",
         action="store_true",
-        help="end when every partition is copied up to its end; exit code 3: there is a loss or a difference",
+        help="end when every partition has been copied to its end; exit code 3: there is a loss or a difference",
     )
     parser.add_argument(
         "--dry-run",

@@ -6,8 +6,7 @@ from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_output, add_ver
 from mirrord.cli.status_tables import status_table
 from mirrord.cli.status_watch import show
 
-_EPILOG = """The running daemon gives the answer. If no daemon is running, the answer comes from the target cluster
-alone."""
+_EPILOG = """The answer comes from the running daemon or, if no daemon is running, from the target cluster alone."""
 
 
 def register(verbs: Verbs) -> None:

@@ -5,15 +5,20 @@ from collections.abc import Callable
 import pytest
 
 from mirrord.kafka.client.range_reader import ReadBatch
-from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL
+from mirrord.kafka.protocol.record import DecodedRecord
+from mirrord.kafka.protocol.record_batch import CONTROL, HEADER, TRANSACTIONAL, Header
 from mirrord.ledger.facts.core import SourceRun
 from mirrord.model.runs import Run
 from mirrord.replication.host import superseded_lookup
+from mirrord.replication.host.own_batch_scan import own_batches
 from mirrord.replication.host.superseded_lookup import SupersededLookup
+from mirrord.replication.lane.signals import AskScan
 from mirrord.replication.lane.target import superseded_records
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded
-from tests.fixtures.superseded_logs import FakeLog, lookup, written
+from tests.fixtures.fake_pipe import as_any
+from tests.fixtures.superseded_logs import PARTITION, FakeLog, lookup, written
+from tests.unit.replication.host.test_batch_rebuild import BASE, batch
 from tests.unit.replication.lane.test_rebuilding import LANE, Play
 
 pytestmark = pytest.mark.usefixtures("known_ends")
@@ -84,3 +89,47 @@ async def test_a_lookup_that_the_lane_no_longer_waits_for_ends_after_the_current
     open_for = iter((True, True, False))
     answer = await of_eight(is_open=lambda _: next(open_for)).run(LOST)
     assert (answer.error, answer.again) == (13, ())
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("appended", "again"),
+    [((), ((0, 1),)), (((2, 3),), ((1, 1),)), (((3, 3),), ((0, 1),)), (((4, 9),), ((0, 1),))],
+    ids=["unknown", "one of its key", "another key", "beyond the end of the source"],
+)
+async def test_a_copied_record_that_the_cleaner_removed_supersedes_older_ones(
+    appended: tuple[tuple[int, int], ...], again: tuple[tuple[int, int], ...]
+) -> None:
+    """STALE VALUE. The source has key a at offsets 0 and 2. The target had another writer's newer record of that key,
+    the cleaner removed both copied ones, and an election removed the newer record."""
+    source, target = FakeLog([written(0, "ab"), written(2, "ac")], 4, 4), FakeLog([written(3, "c")], 4, 4)
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),)))
+    missing = Missing("between", 0, 1, 0, has_room=True)
+    answer = await lookup(source, target, play.record).run(AskSuperseded(1, (missing,), 4, appended))
+    assert (answer.trouble, answer.again) == ("", again)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("first", "last"), [(3, 3), (4, 4), (5, 5), (3, 4), (3, 5)])
+async def test_copied_records_are_found_whatever_the_order_of_their_runs(first: int, last: int) -> None:
+    """Ordinals 3 to 5 are source offsets 8, 4 and 10. Offset 9 was not copied."""
+    source = FakeLog([written(0, "abcd"), written(4, "b"), written(8, "cd"), written(10, "a")], 11, 11)
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0), Run(3, 8), Run(4, 4), Run(5, 10))))
+    missing = Missing("between", 0, 2, 0, has_room=True)
+    asked = AskSuperseded(1, (missing,), 1, ((first, last),))
+    (*again,) = (await lookup(source, FakeLog([], 1, 1), play.record).run(asked)).again
+    superseded = {3: 2, 4: 1, 5: 0}
+    left = {0, 1, 2} - {superseded[each] for each in range(first, last + 1)}
+    assert {each for begin, end in again for each in range(begin, end + 1)} == left
+
+
+@pytest.mark.asyncio
+async def test_a_scan_tells_how_many_records_the_cleaner_has_removed_from_a_batch() -> None:
+    rows = [DecodedRecord(BASE + at, 1_000, b"key", b"value", ()) for at in (0, 3)]
+    data = batch(rows, base_offset=5, last_offset_delta=4, producer_id=7, base_sequence=2)
+    log = FakeLog([ReadBatch(Header(*HEADER.unpack_from(data)), data, 0, len(data), False), written(10, "a")], 11, 11)
+    own, others = await own_batches(as_any(log), PARTITION, AskScan(1, "resume", 7, 0, 11))
+    assert [(each.base_offset, each.count, each.removed) for each in own] == [(5, 5, 3)]
+    assert others == ((10, 11),)
