@@ -1,4 +1,4 @@
-"""Describes the facts of a ledger in words, one line for each fact."""
+"""Describes a ledger's facts in words, one line for each fact."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -278,7 +278,8 @@ def _describe_found(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarant
 
 
 def describe_inherited(fact: CopyInherited) -> str:
-    """Return a text with the position that a lane inherited from MirrorMaker 2, and the result of checking it."""
+    """Return a text with the position that a lane inherited from MirrorMaker 2, and the result of checking this
+    position."""
     words = {
         "verified": f"the target's last {fact.looked_at:,} records agree",
         "behind": f"but the target ends before that, according to its last {fact.looked_at:,} records",
@@ -313,7 +314,7 @@ def _epochs(fact: SourceRun) -> str:
 
 
 def _verdicts(verdicts: Iterable[Verdict]) -> str:
-    """Describe the ranges of source offsets that were not copied, with their reasons."""
+    """Describe the ranges of source offsets that were not copied, with the reasons."""
     ranges: dict[str, list[str]] = {}
     for verdict in verdicts:
         ranges.setdefault(verdict.reason, []).append(f"[{verdict.start}, {verdict.end})")

@@ -27,15 +27,15 @@ changed; 3: with --dry-run, the command would change something."""
 
 
 def add_order(parser: argparse.ArgumentParser, name: str, what: str) -> None:
-    """Add the arguments of an operator command that applies to a single named object. `name` is the metavar of that
-    argument, and `what` its help text."""
+    """Add the arguments of an operator command that applies to a single named object. `name` is the metavar of the
+    argument that names the object, and `what` is its help text."""
     parser.add_argument("name", metavar=name, help=what)
     add_order_options(parser)
 
 
 def add_order_options(parser: argparse.ArgumentParser, *, reason: str = "--reason", required: bool = False) -> None:
-    """Add the options that all operator commands accept. `reason` is the name of the option that takes the reason for
-    the command."""
+    """Add the options that all operator commands accept. `reason` is the name of the option that specifies the reason
+    for the command."""
     add_conf(parser)
     parser.add_argument("--flow", metavar="NAME", help="only in this flow")
     why = "the reason, which is recorded and shown"
@@ -45,7 +45,7 @@ def add_order_options(parser: argparse.ArgumentParser, *, reason: str = "--reaso
 
 
 def add_kind(parser: argparse.ArgumentParser, *kinds: ObjectKind) -> None:
-    """Add `--kind`, which says what kind of object a name refers to."""
+    """Add `--kind`, which specifies what kind of object a name refers to."""
     parser.add_argument("--kind", choices=kinds, help="what the name refers to, if it is ambiguous")
 
 

@@ -23,8 +23,8 @@ difference was found. [Change a running mirror](../how-to/operator-commands.md) 
 
 
 def page(texts: Mapping[str, str]) -> str:
-    """Return the text of docs/reference/cli.md. `texts` maps verbs to help texts, in order; the empty name is `mirrord`
-    itself."""
+    """Return the text of docs/reference/cli.md. `texts` maps verbs to help texts, in order; an empty name means
+    `mirrord` itself."""
     names = {verb: f"mirrord {verb}".strip() for verb in texts}
     contents = ", ".join(f"[{verb}](#{name.replace(' ', '-')})" for verb, name in names.items() if verb)
     parts = [f"## {names[verb]}\n\n```text\n{text.rstrip()}\n```\n" for verb, text in texts.items()]

@@ -1,8 +1,8 @@
 """The settings of a flow that go beyond copying records unchanged.
 
-A flow can sync consumer groups, topic configs and ACLs. It can write heartbeats, and records for the clients of
-MirrorMaker 2. It can continue the copies that MirrorMaker 2 made, and it can filter or change records. Each struct is
-one table of a flow in conf.toml. Regexes match whole names.
+A flow can sync consumer groups, topic configs and ACLs. It can write heartbeats, and records for MirrorMaker 2 clients.
+It can continue the copies that MirrorMaker 2 has made, and it can filter or change records. Each struct declares one
+table of a flow in conf.toml. Regexes must match whole names.
 """
 
 import re
@@ -221,7 +221,7 @@ class Mm2RecordsConfig(msgspec.Struct, frozen=True):
 class FromMm2Config(msgspec.Struct, frozen=True):
     """How mirrord takes over copies that MirrorMaker 2 has made.
 
-    These keys apply to partitions that mirrord has not copied yet and that already hold records on the target.
+    These keys apply to partitions that mirrord has not copied yet and whose target partitions already hold records.
     """
 
     takeover: Annotated[

@@ -1,5 +1,5 @@
-"""The configuration of the scheduled jobs, which run alongside the daemon: `[audit]` and `[compact]`. Both tables apply
-to all flows in the file."""
+"""The configuration of scheduled jobs, which run alongside the daemon: `[audit]` and `[compact]`. Both tables apply to
+all flows in the file."""
 
 import re
 from collections.abc import Iterator
@@ -21,10 +21,11 @@ _NO_SCHEDULE = "only when the command is called"
 
 
 def spark_settings(found: object) -> dict[str, str]:
-    """Return the Spark properties that are set in a table `spark` of conf.toml, by their full names (`spark.master`).
+    """Return the Spark properties that are set in a `spark` table of a conf.toml, keyed by their full names, such as
+    `spark.master`.
 
-    To TOML, the line `spark.master = "local[2]"` is the key `master` of the table `spark`. This function adds the
-    prefix `spark.` again.
+    To TOML, the line `spark.master = "local[2]"` is the key `master` of the table `spark`. This function restores the
+    prefix `spark.`.
     """
     if not isinstance(found, dict):
         raise ValueError(_SPARK_RULE)

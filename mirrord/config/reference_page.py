@@ -31,8 +31,8 @@ number and the allowed values. Instead of a conf.toml, mirrord also accepts a Mi
 - A policy is either built in or a Python class: see [Policies](policies.md).
 - A relative path is relative to the folder that contains the conf.toml.
 
-[Apply another configuration](../how-to/operator-commands.md#apply-another-configuration) describes how a running daemon
-applies a changed file.
+[Apply a changed configuration](../how-to/operator-commands.md#apply-a-changed-configuration) describes how a running
+daemon applies a changed file.
 """
 
 

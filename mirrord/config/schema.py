@@ -48,7 +48,7 @@ NamingSetting = str
 """`prefix`, `identity`, a template such as `dr-{topic}`, or a third-party policy (`mirrord.config.policy_names`)."""
 Isolation = Literal["read_committed", "read_uncommitted"]
 OnLoss = Literal["continue", "halt"]
-"""What a lane does if the source no longer holds records that were not copied: continue after them, or halt."""
+"""What a lane does if the source no longer holds records that have not been copied: continue after them, or halt."""
 OnReject = Literal["halt", "skip", "skip-unparked"]
 OnDeletedCopy = Literal["create", "halt"]
 OnRecreated = Literal["keep", "fresh"]
@@ -280,11 +280,11 @@ class FlowConfig(msgspec.Struct, frozen=True):
 
     @property
     def default_name(self) -> str:
-        """The name of the flow if the file does not name it."""
+        """The name of the flow if the file does not set one."""
         return f"{self.source}-{self.target}"
 
     def start_at(self, topic: str) -> StartPoint:
-        """Return where copying begins in a partition of this source topic that was never copied before."""
+        """Return where copying begins in a partition of this source topic that has never been copied before."""
         for pattern, start in self.start_of.items():
             if re.fullmatch(pattern, topic):
                 return start
@@ -292,7 +292,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
 
     @property
     def follows_groups(self) -> bool:
-        """Whether positions of groups are translated, either to commit them or to write MirrorMaker 2's checkpoints."""
+        """Whether positions of groups are translated, either to commit them or to write MirrorMaker 2 checkpoints."""
         return self.groups.mode != "off" or self.groups.reverse or self.mm2_records.checkpoints
 
 
@@ -437,9 +437,9 @@ class Config(msgspec.Struct, frozen=True):
 
     def only_targets(self, names: Sequence[str]) -> "Config":
         """Return the configuration with only the flows into these clusters. Their heartbeats to other clusters are
-        switched off, so the flows write only to these clusters.
+        switched off, so that they write only to these clusters.
 
-        A name may be a comma-separated list. Raises ConfigError if there is no such cluster, or if no flow is left.
+        A name may be a comma-separated list. Raises ConfigError if a cluster does not exist, or if no flow is left.
         """
         wanted = [alias.strip() for name in names for alias in name.split(",") if alias.strip()]
         for alias in wanted:

@@ -33,7 +33,7 @@ _STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord apply`."""
+    """Add the parser for `mirrord apply`."""
     parser = add_verb(verbs, "apply", "Apply a changed configuration to the running daemon.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)

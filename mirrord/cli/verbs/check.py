@@ -29,7 +29,7 @@ then deletes the topic. The first start of a flow does the same."""
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord check`."""
+    """Add the parser for `mirrord check`."""
     parser = add_verb(verbs, "check", "Find problems that a start would encounter, without changing anything.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)

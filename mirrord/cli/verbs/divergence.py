@@ -34,7 +34,7 @@ With --out, the records themselves are kept in one Parquet file. Exit code 3: th
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord divergence`."""
+    """Add the parser for `mirrord divergence`."""
     parser = add_verb(verbs, "divergence", "Show records that exist on only one side.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
@@ -50,7 +50,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read both logs, and print the ranges that exist at the source only or at the target only. Raises ConfigError or
+    """Read both logs, and print the ranges that exist only at the source or only at the target. Raises ConfigError or
     EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
     check_topics(arguments)

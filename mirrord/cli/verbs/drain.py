@@ -13,7 +13,7 @@ partitions, one more replicator is started.
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord drain`."""
+    """Add the parser for `mirrord drain`."""
     parser = add_verb(verbs, "drain", "Move all partitions of a replicator to other replicators.", _EPILOG)
     add_order(
         parser, "HOST", "a replicator: its name in `mirrord status --json` and `lag`, or its number, as in replicator-1"

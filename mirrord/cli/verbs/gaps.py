@@ -62,7 +62,7 @@ class GapLine(msgspec.Struct, frozen=True):
     reason: Reason
     at_ms: int | None
     brought_back: tuple[Returned, ...] = ()
-    """The records of the range that `mirrord quarantine replay` has appended to the target, with their positions in the
+    """The records in the range that `mirrord quarantine replay` has appended to the target, with their positions in the
     target."""
 
 
@@ -77,7 +77,7 @@ class ForeignLine(msgspec.Struct, frozen=True):
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord gaps`."""
+    """Add the parser for `mirrord gaps`."""
     parser = add_verb(verbs, "gaps", "Show which source offsets were not copied, and why.", _EPILOG)
     add_conf(parser)
     add_flow(parser)

@@ -1,5 +1,5 @@
 """`mirrord groups`: shows the positions of consumer groups at the source and at the target, and their lag. With
-`--reverse`, it shows where consumer groups of the target would resume at the source."""
+`--reverse`, it shows where the target's consumer groups would resume at the source."""
 
 import argparse
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ _STYLES = {
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord groups`."""
+    """Add the parser for `mirrord groups`."""
     parser = add_verb(
         verbs, "groups", "Show the positions of consumer groups on the source and on the target.", _EPILOG
     )
@@ -63,8 +63,8 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the positions of the consumer groups. Raises ConfigError, and EnvironmentFault if no groups can be read for
-    any flow."""
+    """Print the positions of the consumer groups. Raises ConfigError. Raises EnvironmentFault if groups can be read for
+    none of the flows."""
     if (arguments.write or arguments.force) and not arguments.reverse:
         raise ConfigError("--write and --force need --reverse: the daemon itself commits at the target")
     config = load_conf(arguments)
@@ -83,8 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def groups_table(reports: Sequence[GroupsReport]) -> Group:
-    """Return a table with one line for each consumer group and partition. The remarks on the flows follow below the
-    table, one line each."""
+    """Return a table with one line for each consumer group and partition. Remarks about the flows follow the table, one
+    line each."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("flow", "group", "partition", "target topic"):
         table.add_column(title, overflow="fold")

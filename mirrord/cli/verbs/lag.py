@@ -10,7 +10,7 @@ _EPILOG = """The answer comes from the running daemon or, if no daemon is runnin
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord lag`."""
+    """Add the parser for `mirrord lag`."""
     parser = add_verb(verbs, "lag", "Show each partition's lag in records and seconds, the largest first.", _EPILOG)
     add_conf(parser)
     add_flow(parser)

@@ -1,4 +1,4 @@
-"""`mirrord pause`: stops copying a flow, a topic or a partition until `mirrord resume` is given for it."""
+"""`mirrord pause`: stops copying a flow, a topic or a partition until `mirrord resume` is run for it."""
 
 import argparse
 
@@ -13,7 +13,7 @@ paused.
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord pause`."""
+    """Add the parser for `mirrord pause`."""
     parser = add_verb(verbs, "pause", "Stop copying a flow, a topic or a partition until it is resumed.", _EPILOG)
     add_order(parser, "FLOW|TOPIC|LANE", "a flow, a topic of the source, or a partition such as orders-3")
     add_kind(parser, "flow", "topic", "lane")

@@ -38,7 +38,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord plan`."""
+    """Add the parser for `mirrord plan`."""
     parser = add_verb(verbs, "plan", "Show what a start would create and change on the target.", _EPILOG)
     add_conf(parser)
     add_flow(parser)

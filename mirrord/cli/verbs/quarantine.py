@@ -36,7 +36,7 @@ _LIST_EPILOG = "No daemon needs to be running. Exit code 3: a partition is waiti
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parsers of `mirrord quarantine` and its subcommands."""
+    """Add the parsers for `mirrord quarantine` and its subcommands."""
     parser = add_verb(
         verbs, "quarantine", "Show records that cannot be copied, and decide what happens to them.", _EPILOG
     )
@@ -96,8 +96,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _skip(config: Config, order: Order, arguments: argparse.Namespace) -> OrderAnswer:
-    """Park the records in the dead-letter topic, then send the operator command to skip them. Each record
-    that the source still holds is therefore stored before it is skipped. `--without-parking` omits the parking."""
+    """Park the records in the dead-letter topic, then send the operator command to skip them. Each record that the
+    source still holds is therefore stored before it is skipped. With `--without-parking`, the records are not
+    parked."""
     would = await send(config, order, dry_run=True)
     if not would.done:
         return would

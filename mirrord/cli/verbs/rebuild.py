@@ -1,4 +1,4 @@
-"""`mirrord rebuild`: rebuilds a lost ledger from the records of both clusters."""
+"""`mirrord rebuild`: rebuilds a lost ledger from the records on both clusters."""
 
 import argparse
 import asyncio
@@ -46,8 +46,8 @@ class LaneLine(msgspec.Struct, frozen=True, kw_only=True):
     expired: int = 0
     left_out: int = 0
     again: int = 0
-    """Number of records that the target refused and never accepted afterwards. The next start of the daemon copies them
-    again."""
+    """Number of records that the target refused and never accepted afterwards. The daemon copies them again after its
+    next start."""
     source_offset: int | None = None
     target_offset: int | None = None
     producer_id: int | None = None
@@ -55,7 +55,7 @@ class LaneLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord rebuild`."""
+    """Add the parser for `mirrord rebuild`."""
     parser = add_verb(verbs, "rebuild", "Rebuild a lost ledger from the records of both clusters.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
@@ -66,7 +66,8 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the content of the rebuilt ledger and, with `--apply`, write it. Raises ConfigError or EnvironmentFault."""
+    """Print the contents of the rebuilt ledger and, with `--apply`, write it. Raises ConfigError or
+    EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
     found = asyncio.run(_find_positions(config))
     lines = [line for each in found for line in _lines(each)]

@@ -41,7 +41,7 @@ Exit code 0: all records are in the repair topic; 3: some are not.
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord repair`."""
+    """Add the parser for `mirrord repair`."""
     parser = add_verb(
         verbs, "repair", "Copy records that an audit found missing or altered into a separate topic.", _EPILOG
     )

@@ -12,7 +12,7 @@ the whole flow, the affected partitions stay paused, and the answer says so.
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord resume`."""
+    """Add the parser for `mirrord resume`."""
     parser = add_verb(verbs, "resume", "Resume what was paused, or let a drained replicator host lanes again.", _EPILOG)
     what = "a flow, a topic of the source, a partition such as orders-3, or a replicator"
     add_order(parser, "FLOW|TOPIC|LANE|HOST", what)

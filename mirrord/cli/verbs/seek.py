@@ -1,4 +1,4 @@
-"""`mirrord seek`: moves a partition forward to a higher source offset. The records between its old and its new position
+"""`mirrord seek`: moves a partition forward to a higher source offset. The records between its old and new positions
 are skipped."""
 
 import argparse
@@ -26,7 +26,7 @@ _TIME_RULE = "a time with its zone, such as 2026-01-31T12:00:00Z, or epoch milli
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord seek`."""
+    """Add the parser for `mirrord seek`."""
     parser = add_verb(
         verbs, "seek", "Move a partition forward in the source, and skip the records in between.", _EPILOG
     )

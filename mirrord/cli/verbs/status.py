@@ -10,7 +10,7 @@ _EPILOG = """The answer comes from the running daemon or, if no daemon is runnin
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord status`."""
+    """Add the parser for `mirrord status`."""
     parser = add_verb(verbs, "status", "Show flows, clusters, rates, lag, and what needs attention.", _EPILOG)
     add_conf(parser)
     add_flow(parser)

@@ -1,4 +1,4 @@
-"""`mirrord stop`: drains and ends the daemons of a configuration, on whatever machines they run."""
+"""`mirrord stop`: drains and ends the daemons of a configuration, on whichever machines they are running."""
 
 import argparse
 import asyncio
@@ -20,7 +20,7 @@ the flows."""
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord stop`."""
+    """Add the parser for `mirrord stop`."""
     add_conf(add_verb(verbs, "stop", "Drain a daemon's lanes and stop it.", _EPILOG))
 
 

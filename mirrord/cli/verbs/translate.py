@@ -24,7 +24,7 @@ _TIME_RULE = "@ and a time with its zone, such as @2026-01-31T12:00:00Z, or @ an
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord translate`."""
+    """Add the parser for `mirrord translate`."""
     parser = add_verb(verbs, "translate", "Show where a reader would resume on the other cluster.", _EPILOG)
     what = "the configuration: conf.toml, or a file for MirrorMaker 2 that ends in .properties"
     parser.add_argument("conf", metavar="CONF", help=what)
