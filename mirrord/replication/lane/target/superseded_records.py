@@ -47,6 +47,9 @@ class AskSuperseded(msgspec.Struct, frozen=True):
     """Whether lost records are copied again even if newer records of their keys exist. This is the case if the topic is
     no longer compacted, and the records are missing because the target log has lost its end, not because of the
     cleaner."""
+    epochs: tuple[tuple[int, int], ...] | None = None
+    """Pairs (ordinal, leader epoch of the source), ascending, with which the missing records were copied. None if these
+    are the epochs in the ledger."""
 
 
 class SupersededAnswer(msgspec.Struct, frozen=True):
