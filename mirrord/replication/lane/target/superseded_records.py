@@ -28,8 +28,8 @@ MOST_AT_ONCE = 500_000
 MOST_LAST = 100_000
 """Maximum number of records of the kind `last` that are looked up by their keys (`Missing.kind`)."""
 MOST_RANGES = 250_000
-"""Maximum number of separate ranges that are copied again. It is limited because a single ledger entry contains all
-ranges."""
+"""Maximum number of separate ranges that are copied again, of verdicts in one ledger entry, and of runs that are
+recorded again in one entry. The ledger topic refuses entries that are too large."""
 
 
 class AskSuperseded(msgspec.Struct, frozen=True):

@@ -31,8 +31,6 @@ from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, o
 
 OTHERS = ((0, 1), (3, 4))
 
-open_fault = pytest.mark.xfail(reason="open: issue 17, ninth reading", strict=True)
-
 
 def equal(play: Faulty, effects: Effects, until: int) -> Effects:
     check = one(effects, AskCheck)
@@ -198,7 +196,6 @@ def many_gaps(count: int) -> Faulty:
     return play
 
 
-@open_fault
 @pytest.mark.parametrize("again", [((0, MOST_RANGES + 999),), ()], ids=["nothing is superseded", "all is superseded"])
 def test_an_entry_has_a_limited_number_of_runs_and_verdicts(again: tuple[tuple[int, int], ...]) -> None:
     """The lane waits for ever: from about 2 million runs or verdicts on, the ledger topic refuses the entry, even
