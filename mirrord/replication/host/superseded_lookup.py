@@ -23,7 +23,7 @@ from mirrord.replication.host.record_policies import RecordPolicies
 from mirrord.replication.host.retried_reads import read_and_tell
 from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.replication.lane.signals import LaneRecord
-from mirrord.replication.lane.source.source_epochs import UNKNOWN, is_of_later_epoch, mapped, truncations_within
+from mirrord.replication.lane.source.source_epochs import UNKNOWN, Epochs, is_of_later_epoch, mapped, truncations_within
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import (
     MOST_RANGES,
@@ -122,7 +122,7 @@ class SupersededLookup:
                 return SupersededAnswer(asked.question, ErrorCode.NETWORK_EXCEPTION)  # the lane ignores it
             judge = SupersededJudge(part)
             try:
-                await self._expect(judge, part.missing)
+                await self._expect(judge, part.missing, self._record.epochs if part.epochs is None else part.epochs)
                 await self._see(judge, part)
                 await self._see_appended(judge, part)
             except PolicyFault as fault:
@@ -137,24 +137,24 @@ class SupersededLookup:
                 return SupersededAnswer(asked.question, 0, trouble=trouble)
         return SupersededAnswer(asked.question, 0, tuple(again), until)
 
-    async def _expect(self, judge: SupersededJudge, missing: Sequence[Missing]) -> None:
+    async def _expect(self, judge: SupersededJudge, missing: Sequence[Missing], epochs: Epochs) -> None:
         end, begin = await bounds(self._source_asks, self._source_partition)
         stable = end
         if self._read_committed:
             stable = await last_stable_offset(self._source_asks, self._source_partition)
         wanted = self._wanted(judge, missing, (begin, end))
         below = {offset: places for offset, places in wanted.items() if offset < stable}
-        await self._find(judge, below, committed=self._read_committed)
+        await self._find(judge, below, epochs, committed=self._read_committed)
         # The lane copies nothing from here on, but it may have: with another `isolation`.
         copied = {
             offset: lost
             for offset, places in wanted.items()
             if offset >= stable and (lost := [each for each in places if each[0].kind != "last"])
         }
-        await self._find(judge, copied, committed=False)
+        await self._find(judge, copied, epochs, committed=False)
 
     async def _find(
-        self, judge: SupersededJudge, wanted: dict[int, list[tuple[Missing, int]]], *, committed: bool
+        self, judge: SupersededJudge, wanted: dict[int, list[tuple[Missing, int]]], epochs: Epochs, *, committed: bool
     ) -> None:
         """Read missing records from the source. If `committed` is set, records of aborted transactions count as never
         copied."""
@@ -166,7 +166,7 @@ class SupersededLookup:
                 epoch = UNKNOWN if batch.is_old else batch.header.leader_epoch
                 for record in await _decoded(batch):
                     for each, ordinal in wanted.pop(record.offset, ()):
-                        if is_of_later_epoch(self._record, ordinal, epoch):
+                        if is_of_later_epoch(epochs, ordinal, epoch):
                             continue  # another record, which was not copied
                         changed = record if self._changing is None else self._changing(record)
                         judge.expect(each, ordinal, record.offset, changed.key, record.time_ms)

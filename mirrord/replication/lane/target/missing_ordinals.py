@@ -120,7 +120,23 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
         # A cleaner may have caused the gaps between the lane's batches when the topic was still compacted.
         went_back = bool(lost) and all(each.first >= lost[0][0] for each in missing)
     keeps_all = log.compacts is False and went_back
-    return [AskSuperseded(ask(lane), asked, log.end, found.appended, keeps_all)]
+    return [AskSuperseded(ask(lane), asked, log.end, found.appended, keeps_all, _epochs_lost_earlier(lane))]
+
+
+def _epochs_lost_earlier(lane: Lane) -> source_epochs.Epochs | None:
+    """Return the leader epochs of the source by ordinal, with those of acknowledged records that were lost earlier and
+    are not copied again yet. When the lane resumed in front of these, the ledger revoked their epochs. Return None if
+    there are no such records."""
+    begin, end, former = max(lane.resume_position.ordinal, lane.acked), known_until(lane), lane.history
+    if begin >= end or not former.acknowledged_epochs or lane.record is None:
+        return None
+    recorded, copied = lane.record.epochs, former.acknowledged_epochs
+    below = [each for each in recorded if each[0] < begin]
+    lost = [each for each in copied if begin < each[0] < end]
+    above = [each for each in recorded if each[0] > end]
+    at_begin = (begin, source_epochs.recorded_at(copied, begin))
+    at_end = (end, source_epochs.recorded_at(recorded, end))
+    return (*below, at_begin, *lost, at_end, *above)
 
 
 def _planned_apart(first: int, last: int, known: int) -> list[tuple[int, int]]:

@@ -34,8 +34,8 @@ MOST_AT_ONCE = 500_000
 MOST_LAST = 100_000
 """Maximum number of records of the kind `last` that are looked up by their keys (`Missing.kind`)."""
 MOST_RANGES = 250_000
-"""Maximum number of separate ranges that are copied again. It is limited because a single ledger entry contains all
-ranges."""
+"""Maximum number of separate ranges that are copied again, of verdicts in one ledger entry, and of runs that are
+recorded again in one entry. The ledger topic refuses entries that are too large."""
 
 
 class AskSuperseded(msgspec.Struct, frozen=True):
@@ -56,6 +56,9 @@ class AskSuperseded(msgspec.Struct, frozen=True):
     """Whether lost records are copied again even if newer records of their keys exist. This is the case if the topic is
     no longer compacted, and the records are missing because the target log has lost its end, not because of the
     cleaner."""
+    epochs: tuple[tuple[int, int], ...] | None = None
+    """Pairs (ordinal, leader epoch of the source), ascending, with which the missing records were copied. None if these
+    are the epochs in the ledger."""
 
 
 class SupersededAnswer(msgspec.Struct, frozen=True):

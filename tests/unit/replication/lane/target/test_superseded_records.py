@@ -196,11 +196,11 @@ def test_nothing_of_an_epoch_that_the_ledger_does_not_know_was_appended(
     """Otherwise the lane would continue at an offset of a later epoch, and conclude that the source has lost
     records."""
     play.fold(SourceRun(LANE, 2, (Run(0, 0),), (), ((0, 3), (6, 4))))
-    assert is_of_later_epoch(play.record, ordinal, epoch) is is_later
+    assert is_of_later_epoch(play.record.epochs, ordinal, epoch) is is_later
 
 
 def test_a_ledger_without_epochs_bounds_nothing(play: Play) -> None:
-    assert not is_of_later_epoch(play.record, 4, 9)
+    assert not is_of_later_epoch(play.record.epochs, 4, 9)
 
 
 def follows(play: Play, first: int) -> int | None:
