@@ -175,8 +175,7 @@ class TargetLog:
     """Target offset up to which the log is still the same as when the resume position was recorded. -1: not known. -2:
     not asked yet."""
     epoch_end: int = -1
-    """Target offset at which the leader epoch of the resume position, or else the highest lower one, ends in the
-    leader's log. -1: not known."""
+    """Where the resume position's leader epoch, or the highest lower one, ends in the leader's log. -1: not known."""
     scan: Reading | None = None
     """The result of the last scan, kept while the ordinals that are missing from the log are looked up."""
     lost_ordinals: tuple[tuple[int, int], ...] = ()
