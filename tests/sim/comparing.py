@@ -178,6 +178,8 @@ def superseded(world: "World", record: Any, question: AskSuperseded) -> Supersed
     for first, start, length in pieces:
         for at in range(length):
             number = world.source.at(start + at)
-            if number is not None and not is_of_later_epoch(record, first + at, world.source.epoch_of(start + at)):
+            if number is not None and not is_of_later_epoch(
+                record.epochs, first + at, world.source.epoch_of(start + at)
+            ):
                 judge.see_appended(world.target.key(number), start + at)
     return judge.answer()

@@ -226,7 +226,7 @@ class SupersededLookup:
                 for record in await _decoded(batch):
                     ordinal, offset, length = stretch[max(bisect_right(begins, record.offset) - 1, 0)]
                     at = record.offset - offset
-                    if 0 <= at < length and not is_of_later_epoch(self._record, ordinal + at, epoch):
+                    if 0 <= at < length and not is_of_later_epoch(self._record.epochs, ordinal + at, epoch):
                         changed = record if self._changing is None else self._changing(record)
                         judge.see_appended(changed.key, record.offset)
 
