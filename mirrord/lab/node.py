@@ -24,7 +24,7 @@ _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lab-starter")
 class Node:
     """A Kafka process that can be killed, paused and started again. A node's folder and ports never change.
 
-    A detached node outlives the process that starts it. Any other node ends when that process ends, whatever the
+    A detached node outlives the process that starts it. Any other node ends when that process ends, for whatever
     reason.
     """
 
