@@ -28,7 +28,7 @@ _COMMON: dict[str, Any] = {
 SUPERVISOR: dict[str, Any] = _COMMON | {
     # All state of the supervisor is also in the ledger, so a new process can resume from the ledger.
     "max_restarts": -1,
-    # The supervisor may run on a node that offers no cores to actors. The head node of a cluster is often one.
+    # The supervisor may run on a node that offers no cores to actors. The head node of a cluster is often such a node.
     "num_cpus": 0,
 }
 

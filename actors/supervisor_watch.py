@@ -171,7 +171,7 @@ class RayDaemon:
                 if address := await call(self._actor.address.remote(), CALL_S):
                     return address
             except ReplicatorUnsure as fault:
-                self._unsure = str(fault)  # the supervisor is still starting, or is retrying its start
+                self._unsure = str(fault)  # the supervisor is still starting, or is trying again to start
             except ReplicatorDead as fault:
                 raise EnvironmentFault(f"the supervisor does not start: {fault}") from fault
             await asyncio.sleep(POLL_S)

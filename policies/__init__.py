@@ -7,5 +7,5 @@ ACLs are synced.
 
 The input is a policy name from conf.toml and the values that the policy needs. The output is an object that always
 returns the same result for the same name. For an unknown policy name, ConfigError is raised. The message lists the
-allowed names and points out the closest one.
+allowed names and suggests the closest one.
 """

@@ -26,7 +26,7 @@ class PolicyRequirements(NamedTuple):
     """What is required of a class that a user names under one configuration key."""
 
     key: str
-    """The configuration key below the flow, such as `records.filter`."""
+    """The configuration key within the flow, such as `records.filter`."""
     group: str
     """The entry point group in which packages can provide such classes."""
     methods: tuple[str, ...]

@@ -135,7 +135,7 @@ NAMINGS: dict[str, Callable[[Alias, str], Naming]] = {"prefix": PrefixNaming, "i
 
 
 def naming(name: str, source: Alias, separator: str = SEPARATOR) -> Naming:
-    """Return the naming of a flow that copies from `source`. `name` is the name of a built-in naming, or a template.
+    """Return the naming for a flow that copies from `source`. `name` is the name of a built-in naming, or a template.
 
     Raises ConfigError if `name` is neither a built-in naming nor a template.
     """

@@ -251,7 +251,7 @@ def _read(bootstrap: str, topic: str, partition: int, *, isolation: str) -> _Rec
 
 
 def _consumer(bootstrap: str, isolation: str, wait_ms: int = _WAIT_MS) -> Any:
-    from confluent_kafka import Consumer  # noqa: PLC0415 - a development dependency; the rest of the lab has none
+    from confluent_kafka import Consumer  # noqa: PLC0415 - a development dependency; the lab otherwise needs none
 
     return Consumer(
         {

@@ -79,8 +79,8 @@ class Node:
         """Send SIGSTOP. The node hangs, and its connections stay open. Return when all of its threads have stopped
         running.
 
-        Threads on other cores receive the signal only when they next enter the kernel. Without waiting for this, a
-        broker could still answer a request that is sent right after the signal.
+        Threads on other cores receive the signal only when they next enter the kernel. Without this wait, a broker
+        could still answer a request that is sent right after the signal.
         """
         os.kill(self.pid, signal.SIGSTOP)
         deadline = time.monotonic() + _STOP_SECONDS

@@ -39,7 +39,7 @@ def widest_gap(first: int, last: int) -> tuple[int, int]:
     its highest port."""
     below, above = (LOWEST, first - 1), (last + 1, HIGHEST)
     low, high = max(below, above, key=lambda gap: gap[1] - gap[0])
-    # If the kernel uses nearly all ports for outgoing connections, the range consists of all ports.
+    # If the kernel uses nearly all ports for outgoing connections, all ports from `LOWEST` to `HIGHEST` are used.
     return (low, high) if high - low >= _TRIES else (LOWEST, HIGHEST)
 
 

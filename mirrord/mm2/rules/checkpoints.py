@@ -40,7 +40,7 @@ class CheckpointBook:
     def record(self, position: TranslatedPosition) -> None:
         """Add a group's current position. The position at the target must not be beyond the end of the target log.
 
-        This position replaces an earlier position that has not been written yet.
+        The new position replaces an earlier position that has not been written yet.
         """
         if position.upstream < 0 or position.downstream < 0:
             return
