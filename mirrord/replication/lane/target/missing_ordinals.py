@@ -14,8 +14,10 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from mirrord.kafka.protocol.sequence import nearest
+from mirrord.ledger.displaced import within
 from mirrord.ledger.facts.core import Verdict
-from mirrord.model.intervals import Interval, uncovered, within
+from mirrord.model import intervals
+from mirrord.model.intervals import Interval, uncovered
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Stage
@@ -117,8 +119,10 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
     lane.log.scan, lane.log.lost_ordinals, lane.stage = replace(found, missing=asked), tuple(lost), Stage.MISSING
     went_back = 0 <= lane.log.shared < lane.resume_position.target_offset
     if lane.log.shared == NOT_KNOWN:
-        # A cleaner may have caused the gaps between the lane's batches when the topic was still compacted.
-        went_back = bool(lost) and all(each.first >= lost[0][0] for each in missing)
+        # A cleaner may have caused the gaps between the lane's batches when the topic was still compacted. It has not
+        # caused displaced ordinals.
+        gaps = [each for each in asked if not within(displaced_ordinals.known(lane), each.first, each.last)]
+        went_back = bool(lost) and all(each.first >= lost[0][0] for each in gaps)
     keeps_all = log.compacts is False and went_back
     return [AskSuperseded(ask(lane), asked, log.end, found.appended, keeps_all, _epochs_lost_earlier(lane))]
 
@@ -238,7 +242,7 @@ def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) 
     for first, last in lane.log.lost_ordinals:
         for ordinal, offset, length in source_epochs.mapped(record, first, last):
             piece = (ordinal, ordinal + length)
-            for begin, behind in uncovered(piece, within(piece, kept)):
+            for begin, behind in uncovered(piece, intervals.within(piece, kept)):
                 start, end = offset + begin - ordinal, offset + behind - ordinal
                 if verdicts and verdicts[-1].end == start:
                     verdicts[-1] = replace(verdicts[-1], end=end)
@@ -420,8 +424,8 @@ def _still_to_copy(record: LaneRecord, first: int, end: int) -> list[Interval]:
     found: list[Interval] = []
     had: list[Interval] = []
     for ordinal, offset, length in void:
-        parts = within((offset, offset + length), planned)
-        for start, behind in [part for each in parts for part in uncovered(each, within(each, had))]:
+        parts = intervals.within((offset, offset + length), planned)
+        for start, behind in [part for each in parts for part in uncovered(each, intervals.within(each, had))]:
             insort(had, (start, behind))
             found.append((ordinal + start - offset, ordinal + behind - offset))
     return found

@@ -181,3 +181,23 @@ def test_lost_records_are_looked_up_with_the_source_epochs_with_which_they_were_
     assert asked.epochs is not None
     assert [recorded_at(asked.epochs, ordinal) for ordinal in (0, 4, 5, 11, 12, 13)] == [0, 0, 0, 0, 1, 1]
     assert recorded_at(asked.epochs, 14) == recorded_at(play.record.epochs, 14)
+
+
+@pytest.mark.parametrize(
+    ("last", "keeps_all"), [(OwnBatch(199_992, 2, 199_990, 0, 3), True), (OwnBatch(199_990, 4, 199_991, 0, 3), False)]
+)
+def test_lost_records_of_a_plain_topic_are_all_copied_again_although_displaced_ordinals_are_looked_up(
+    last: OwnBatch, *, keeps_all: bool
+) -> None:
+    """LOSS. The topic is no longer compacted, but its log still has empty offsets. An election removes the lane's last
+    records, and the leader's log has no record of the resume position's epoch. Only if the cleaner has removed ordinal
+    199990, which is not certain, are the lost records compared with newer ones."""
+    play = far(200_000, epoch=5)
+    play.tell(TargetMoved(7))
+    own = (*FAR[:-2], last)
+    effects = read(
+        play, play.ask_target(199_994, epoch=7), (3, 199_994), own=own, others=FAR_OTHERS[:2], compacts=False
+    )
+    asked = one(effects, AskSuperseded)
+    assert (asked.missing[0].first, asked.missing[-1].last) == (2, 199_999)
+    assert asked.keeps_all is keeps_all
