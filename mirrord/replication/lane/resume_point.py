@@ -141,8 +141,9 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
         lane.comparison.later_pending, lane.comparison.later_from = False, None
     if answer.outcome == "different" or not difference.settles(lane, answer):
         return difference.differ(lane, now, answer)
-    if waiting and missing_ordinals.is_last_by_look_up(lane, answer) and _ends_short(lane, answer, _continues_at(lane)):
-        return lane.retry()  # the source has lost these records since the look-up
+    is_outdated = waiting and missing_ordinals.is_look_up_outdated(lane, answer.source_end)
+    if is_outdated and _ends_short(lane, answer, _continues_at(lane)):
+        return lane.retry()
     ends = (
         lane.comparison.later_pending,
         is_later and lane.late_writes.end_read_at >= lane.late_writes.until,

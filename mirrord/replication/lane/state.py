@@ -184,6 +184,8 @@ class TargetLog:
     """The lost ordinals that are copied again, or None if all of them are copied again. For the others, the target has
     a newer record of the same key."""
     copied_again_until: int = 0
+    last_by_look_up: bool = False
+    """Whether only a look-up of this round shows that the last ordinals were in the target log."""
     went_back: WentBack | None = None
     """Set after the target log has lost records, until the ledger records which of them are copied again."""
     forgotten: Forgotten | None = None

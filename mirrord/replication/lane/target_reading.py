@@ -184,6 +184,7 @@ def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Eff
     holes = sorted([*found.holes, *(each for each in answer.again if each[0] < found.next_ordinal)])
     again = tuple(each for each in answer.again if each[0] >= found.next_ordinal)
     ordinal = max(found.next_ordinal, answer.until)
+    lane.log.last_by_look_up = ordinal > found.next_ordinal
     facts = displaced_ordinals.recorded(lane, found, answer.again)
     found = replace(found, holes=tuple(holes), facts=facts, missing=(), next_ordinal=ordinal)
     lane.log.scan = None

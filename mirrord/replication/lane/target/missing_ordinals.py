@@ -21,7 +21,7 @@ from mirrord.model.intervals import Interval, uncovered
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Stage
-from mirrord.replication.lane.signals import CheckAnswer, Effects, LaneRecord, OwnBatch, ScanAnswer
+from mirrord.replication.lane.signals import Effects, LaneRecord, OwnBatch, ScanAnswer
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.source.declared_runs import rest
@@ -227,11 +227,12 @@ def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
     return [Missing("last", found.next_ordinal, last, above, has_room=True)]
 
 
-def is_last_by_look_up(lane: Lane, answer: CheckAnswer) -> bool:
-    """Return whether only a look-up shows that the lane's last ordinals were in the target log (`_last`). The
-    comparison found no record of these ordinals there."""
-    is_above = lane.log.entry is None and lane.resume_ordinal > known_until(lane)
-    return is_above and answer.outcome == "equal" and answer.equal_until < 0
+def is_look_up_outdated(lane: Lane, source_end: int) -> bool:
+    """Return whether the source has lost the last record that a look-up found superseded (`_last`). `source_end` is the
+    end of the source log, or -1. A new look-up does not include this record, so it ends at a lower ordinal."""
+    record = lane.record
+    offset = record.source_runs.offset_of(lane.resume_ordinal - 1) if record is not None else None
+    return lane.log.last_by_look_up and offset is not None and 0 <= source_end <= offset
 
 
 def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> list[Verdict]:
@@ -302,6 +303,7 @@ def forget(lane: Lane) -> None:
     lane.log.forgotten = lane.log.forgotten if lane.intents else None
     lane.log.shared, lane.log.scan, lane.log.lost_ordinals, lane.log.copied_again = NOT_ASKED, None, (), None
     lane.log.epoch_end = -1
+    lane.log.last_by_look_up = False
     _note_acknowledged(lane)
 
 
