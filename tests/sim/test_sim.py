@@ -97,6 +97,7 @@ ONCE_FAILED = (
     (1002474382818, "unclean, beside others, handed over"),
     (735249253777, "compacted copy, unclean + source truncated, old records"),
     (342369829833, "views of old records"),
+    (1082283915987, "compacted copy, unclean, beside others + retention of old records"),
     (632500515326, "compacted copy, unclean, beside others"),
     (232797378541, "compacted copy, unclean, beside others + source truncated twice"),
     (1080832167512, "compacted copy, unclean, beside others"),

@@ -165,17 +165,17 @@ class TargetLog:
     must_read_log: bool = False
     """Whether the log must be read, for example because a batch was accepted after an earlier one had failed."""
     holes: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Ordinals (first, last) that are missing between batches of the target log, found by the last scan and not yet in
-    the ledger."""
+    """Ordinals (first, last) that the last scan found missing between batches, and that are not in the ledger yet."""
     facts_with_holes: tuple[LaneFact, ...] = ()
     """Facts from the scan that found the holes. They are recorded in the same entry as the holes."""
     cleaned: bool = False
     """Whether the log cleaner may have removed records from the part of the target log that was read last."""
     shared: int = -2
-    """Target offset up to which the log is still the same as when the resume position was recorded. -1: not known. -2:
-    not asked yet."""
+    """Offset up to which the log is unchanged since the resume position was saved. -1: not known. -2: not asked yet."""
     epoch_end: int = -1
     """Target offset where the epoch of the resume position, or else the highest lower one, ends. -1: not known."""
+    epoch_ends: tuple[tuple[int, int, int], ...] = ()
+    """What is known about earlier leader epochs in the log (`mirrord.replication.lane.target.epoch_ends`)."""
     scan: Reading | None = None
     """The result of the last scan, kept while the ordinals that are missing from the log are looked up."""
     lost_ordinals: tuple[tuple[int, int], ...] = ()

@@ -24,10 +24,10 @@ from mirrord.replication.lane.signals import (
     ScanAnswer,
 )
 from mirrord.replication.lane.state import Lane, ResumePosition
-from mirrord.replication.lane.target import displaced_ordinals, look_back, missing_ordinals, target_scan
+from mirrord.replication.lane.target import displaced_ordinals, epoch_ends, look_back, missing_ordinals, target_scan
 from mirrord.replication.lane.target.evidence import has_lost_records, known_until, next_by_entry, went_back
 from mirrord.replication.lane.target.scan_result import Log, Reading
-from mirrord.replication.lane.target.superseded_records import SharedAnswer, SupersededAnswer
+from mirrord.replication.lane.target.superseded_records import AskShared, SharedAnswer, SupersededAnswer
 
 
 def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
@@ -158,11 +158,16 @@ def shared_answered(lane: Lane, answer: SharedAnswer) -> Effects:
         return []
     if answer.error != NONE:
         return lane.retry()
-    lane.log.epoch_end = answer.end
-    is_same = answer.epoch == lane.resume_position.leader_epoch and answer.end >= 0
-    lane.log.shared = min(answer.end, lane.resume_position.target_offset) if is_same else missing_ordinals.NOT_KNOWN
-    if lane.log.shared == missing_ordinals.NOT_KNOWN:
+    lane.log.epoch_end = max(lane.log.epoch_end, answer.end)
+    known = epoch_ends.known(lane)
+    if answer.epoch not in known or answer.end < 0:
+        lower = max((each for each in known if 0 <= each < answer.epoch), default=-1)
+        if lower >= 0:
+            return [AskShared(ask(lane), lower)]
+        lane.log.shared = missing_ordinals.NOT_KNOWN
         return look_back.begin(lane)
+    lane.log.shared = min(answer.end, known[answer.epoch], lane.resume_position.target_offset)
+    epoch_ends.note_shared(lane, answer.epoch)
     is_whole = lane.log.shared == lane.resume_position.target_offset
     if is_whole and lane.comparison.differs is not None:
         return rebuilding.search(lane)

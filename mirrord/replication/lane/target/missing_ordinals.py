@@ -4,7 +4,8 @@ them.
 The lane asks the leader where the leader epoch of the resume position ends in its log (KIP-101). If the epoch ends at
 or after the resume position, the log below this position is complete, and the cleaner removed all ordinals that are
 missing there. If the epoch ends earlier, the log has lost the lane's records that were stored at or after the end of
-the epoch. All other missing records are looked up by their keys (`mirrord.replication.lane.target.superseded_records`).
+the epoch. If the leader does not know this epoch, an earlier one may answer the question (`epoch_ends`). All other
+missing records are looked up by their keys (`mirrord.replication.lane.target.superseded_records`).
 """
 
 from bisect import insort
@@ -26,7 +27,7 @@ from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.state import Forgotten, Lane, WentBack
-from mirrord.replication.lane.target import displaced_ordinals
+from mirrord.replication.lane.target import displaced_ordinals, epoch_ends
 from mirrord.replication.lane.target.evidence import is_plan_unrecorded, known_until, next_by_entry
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 from mirrord.replication.lane.target.superseded_records import (
@@ -46,6 +47,7 @@ def read(lane: Lane, answer: ScanAnswer) -> Log:
     is_bare = Log(answer.start, answer.end, tuple(stretches), None).bare(answer.start, answer.end)[0] > 0
     lane.log.cleaned = is_bare or bool(answer.compacts)
     _note_appended_later(lane, answer.own)
+    epoch_ends.note_batches(lane, answer.own)
     return log
 
 
