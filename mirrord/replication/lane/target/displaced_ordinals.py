@@ -33,7 +33,8 @@ def recorded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]]) -> tu
     `again` contains the ordinals (first, last) that are copied again.
     """
     left = [each for each in found.missing if each.last < found.next_ordinal and not each.has_room]
-    left = [each for each in left if (each.first, each.last) not in again][-DISPLACED_KEPT:]
+    copied = set(again)
+    left = [each for each in left if (each.first, each.last) not in copied][-DISPLACED_KEPT:]
     facts: list[LaneFact] = []
     for fact in found.facts:
         if isinstance(fact, TargetRun):
