@@ -314,6 +314,7 @@ def _an_order_is_not_told_as_carried_out(patch: pytest.MonkeyPatch) -> None:
 
 def _a_key_further_on_counts_for_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SupersededJudge, "see", lambda *_: None)
+    patch.setattr(SupersededJudge, "see_copied", lambda *_: None)
 
 
 def _what_is_missing_was_cleaned(patch: pytest.MonkeyPatch) -> None:

@@ -97,6 +97,7 @@ ONCE_FAILED = (
     (1002474382818, "unclean, beside others, handed over"),
     (735249253777, "compacted copy, unclean + source truncated, old records"),
     (342369829833, "views of old records"),
+    (54790464083, "compacted copy, beside others, old records + unclean, beside others"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (

@@ -6,6 +6,11 @@ the record must not be appended after a newer record of its key, no matter who w
 same rule applies: a missing record whose key occurs later in the log is not appended again. A missing record whose key
 does not occur later was not removed by the cleaner, and is appended again.
 
+A batch of the lane in the log shows that all records that were copied with it have been in the log, even those that the
+cleaner has removed from the batch since. A missing record is therefore not appended again if a later record of its key
+was copied with such a batch. Otherwise, its value would follow the later one. If the later record was a tombstone, the
+key would have a value again.
+
 There are two exceptions. First, the cleaner removes a tombstone `delete.retention.ms` after it was appended, even if no
 record of its key follows. The tombstone may be appended again, because the key has no value before and after that.
 Second, records that follow all of the lane's own batches may never have been appended. For these, the record with the
@@ -133,6 +138,31 @@ class SupersededJudge:
                 self._superseded.add(ordinal)
             else:
                 left.append(each)
+        self._keep(key, left)
+
+    def lowest_left(self) -> int:
+        """Return the lowest ordinal of the missing records for which no newer record of the same key was found so far.
+        Records without a key do not count."""
+        return min((ordinal for wanted in self._wanted.values() for _, ordinal, _ in wanted), default=NEVER)
+
+    def see_copied(self, ordinal: int, key: Hashable) -> None:
+        """Process a record of the source that has been in the target log: a batch of the lane there was written with
+        it. The cleaner may have removed the record from the batch. Missing records of the same key with lower ordinals
+        are superseded."""
+        wanted = self._wanted.get(key)
+        if wanted is None:
+            return
+        left: list[tuple[Missing, int, int]] = []
+        for each in wanted:
+            missing, its_ordinal, _ = each
+            is_kept = missing.kind == "lost" and self._asked.keeps_all
+            if its_ordinal < ordinal and not is_kept:
+                self._superseded.add(its_ordinal)
+            else:
+                left.append(each)
+        self._keep(key, left)
+
+    def _keep(self, key: Hashable, left: list[tuple[Missing, int, int]]) -> None:
         if left:
             self._wanted[key] = left
         else:

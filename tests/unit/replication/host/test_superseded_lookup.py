@@ -84,3 +84,36 @@ async def test_a_lookup_that_the_lane_no_longer_waits_for_ends_after_the_current
     open_for = iter((True, True, False))
     answer = await of_eight(is_open=lambda _: next(open_for)).run(LOST)
     assert (answer.error, answer.again) == (13, ())
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("stands", "again"),
+    [("--cd", ()), ("a-cd", ()), ("-xcd", ((1, 1),)), ("xycd", ((0, 1),))],
+)
+async def test_a_record_is_not_copied_again_if_a_later_one_of_its_key_was_in_a_batch_of_the_lane(
+    stands: str, again: tuple[tuple[int, int], ...]
+) -> None:
+    """STALE VALUE. The lane copied keys a and b, and then a batch with the tombstones of some of them, c, and d. The
+    cleaner removed the first batch, and the tombstones from the second one. No record in the log has these keys, but
+    if the first values were copied again, they would come after the tombstones."""
+    keys = {"--cd": "abcd", "a-cd": "abcd", "-xcd": "axcd", "xycd": "xycd"}[stands]
+    source = FakeLog([written(0, "ab"), written(2, keys)], 6, 6)
+    target = FakeLog([written(2, stands, producer=(7, 2))], 6, 6)
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),)))
+    missing = Missing("between", 0, 1, 0, has_room=True)
+    answer = await lookup(source, target, play.record).run(AskSuperseded(1, (missing,), 6))
+    assert (answer.error, answer.trouble, answer.again) == (0, "", again)
+
+
+@pytest.mark.asyncio
+async def test_a_later_record_that_was_not_copied_yet_does_not_supersede_a_missing_one() -> None:
+    """Ordinal 0 is missing, ordinal 1 is the lane's last one, and the source has a newer record of the key after it."""
+    source = FakeLog([written(0, "aba")], 3, 3)
+    target = FakeLog([written(1, "b", producer=(7, 1))], 2, 2)
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),)))
+    missing = Missing("between", 0, 0, 0, has_room=True)
+    answer = await lookup(source, target, play.record).run(AskSuperseded(1, (missing,), 2))
+    assert answer.again == ((0, 0),)
