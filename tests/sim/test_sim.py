@@ -104,6 +104,7 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (909850281923, "compacted copy, unclean, beside others + retention of old records", "at-least-once", False),
     (422675082005, "compacted copy, beside others, old records + unclean, beside others", "sequence", True),
     (789375103257, "handed over, unclean + compacted copy, old records", "at-least-once", True),
+    (738846466023, "handed over, unclean + compacted copy, old records", "sequence", True),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""
 

@@ -186,6 +186,8 @@ class TargetLog:
     """Set after the target log has lost records, until the ledger records which of them are copied again."""
     forgotten: Forgotten | None = None
     """Set after ordinals were reassigned and `acknowledged` was lowered, until the outcome in the ledger is known."""
+    unproven: tuple[int, int] = (-1, 0)
+    """The ordinal up to which a former holder may have saved a position, and the number of `Rewound` notes then."""
     appended_later: tuple[int, int, int] = (-1, -1, -1)
     """(first, end, leader epoch): the ordinals [first, end) were acknowledged after the last resume, and appended in
     this leader epoch or a later one. (-1, -1, -1) if no such ordinals are known."""

@@ -85,6 +85,7 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
     missing = [part for each in found.missing for part in _parted(each, known_until(lane))]
     behind = found.next_ordinal if lane.log.entry is None or not lane.log.cleaned else next_by_entry(lane)
     room, above = log.bare(max(found.behind, log.start), log.end)
+    _note_unproven(lane, found.next_ordinal + room if lane.log.cleaned and lane.log.entry is None and room else -1)
     if behind > found.next_ordinal and not (lost and lost[0][0] < behind):
         # The broker remembered these records, and they were removed before the log was read.
         missing.append(Missing("between", found.next_ordinal, behind - 1, above, room >= behind - found.next_ordinal))
@@ -201,6 +202,25 @@ def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
     if last < found.next_ordinal:
         return []
     return [Missing("last", found.next_ordinal, last, above, has_room=True)]
+
+
+def _note_unproven(lane: Lane, until: int) -> None:
+    """Note that a former holder may have saved a resume position up to this ordinal.
+
+    The cleaner may have removed all of the lane's last records from the log, and an election may have removed the newer
+    ones of their keys. The lane copies the records again in this case, and cannot know that they were copied before.
+    """
+    if not lane.takeover.knows_sent:
+        lane.log.unproven = (until, len(lane.record.rewinds) if lane.record is not None else 0)
+
+
+def unproven_until(lane: Lane) -> int:
+    """Return the ordinal up to which a former holder may have saved a resume position. Return -1 if it is not above the
+    position at which the lane has resumed, or if the ledger revokes such positions."""
+    until, rewinds = lane.log.unproven
+    known = lane.record.rewinds[rewinds:] if lane.record is not None else ()
+    is_revoked = any(rewound.ordinal < until for _, rewound in known)
+    return -1 if is_revoked or until <= lane.acked else until
 
 
 def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> list[Verdict]:
