@@ -147,6 +147,7 @@ class Copying:
     def supersede(self, count: int, which: int) -> None:
         """The log goes back, and others have newer values of every third record that it lost."""
         known, ordinal, lane, record = self.next, self.shortened(count), self.play.lane, self.play.record
+        known = max(known - which // 3, ordinal)  # the holder may not know of the last acknowledgements
         lane.record, lane.resume_ordinal, lane.log.holes, lane.acknowledged = record, ordinal, [], ()
         lane.acked, lane.resume_position = known, ResumePosition(known, known, 1)
         lost = missing_ordinals.lost_ordinals(lane, ordinal)
@@ -160,7 +161,8 @@ class Copying:
         }
         if left_out:
             kept = ranges(at for first, last in lost for at in range(first, last + 1) if at not in left_out)
-            missing_ordinals.go_back(lane, tuple((start, end - 1) for start, end in kept), ordinal)
+            lane.log.lost_ordinals = lost
+            missing_ordinals.go_back(lane, tuple((start, end - 1) for start, end in kept))
             lane.acked, lane.resume_position = ordinal, ResumePosition(ordinal, ordinal, 2)
             lane.position = continues_at(record, ordinal) or 0
             self.play.fold(*hole_repair.repair(lane, record))

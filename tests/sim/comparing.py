@@ -145,7 +145,7 @@ def _expect(world: "World", record: Any, judge: SupersededJudge, missing: Missin
             judge.gone(missing, ordinal, by_retention=False)
     elif number is not None and batch is not None:
         if not is_of_later_epoch(record, ordinal, batch.epoch):
-            judge.expect(missing, ordinal, world.target.key(number), batch.newest_ms)
+            judge.expect(missing, ordinal, offset, world.target.key(number), batch.newest_ms)
     elif offset < world.source.end:
         judge.gone(missing, ordinal, by_retention=offset < world.source.start)
 
@@ -167,19 +167,10 @@ def superseded(world: "World", record: Any, question: AskSuperseded) -> Supersed
                 sequence = (stored.sequence + at) % SEQUENCES if stored.producer == record.producer_id else -1
                 key = world.target.key(number)
                 judge.see(stored.base + at, key, stored.newest_ms, stored.leader_epoch, sequence)
-    _see_copied(world, record, judge)
+    lowest = judge.lowest_left()
+    for first, start, length in (piece for each in question.appended for piece in standing_pieces(record, *each)):
+        for at in range(max(lowest + 1 - start, 0), length):
+            number = world.source.at(start + at)
+            if number is not None and not is_of_later_epoch(record, first + at, world.source.epoch_of(start + at)):
+                judge.see_appended(world.target.key(number), start + at)
     return judge.answer()
-
-
-def _see_copied(world: "World", record: Any, judge: SupersededJudge) -> None:
-    """Look up in the source with which records the lane's batches in the target were written."""
-    after, source = judge.lowest_left() + 1, world.source
-    for stored in world.target.read(0, world.target.high_watermark):
-        if stored.producer != record.producer_id:
-            continue
-        ordinals = max(stored.sequence, after), stored.sequence + stored.count - 1
-        for first, start, length in standing_pieces(record, *ordinals):
-            for at in range(length):
-                number, ordinal = source.at(start + at), first + at
-                if number is not None and not is_of_later_epoch(record, ordinal, source.epoch_of(start + at)):
-                    judge.see_copied(ordinal, world.target.key(number))

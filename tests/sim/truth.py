@@ -64,7 +64,7 @@ def check(world: World, *, final: bool = False) -> None:
             numbers.append(number)
     _order(world, numbers, holes, excused=(views or bool(late)) and (halted or not final))
     if shape.cleans:
-        _stale(world)
+        check_order_of_keys(world)
     if final:
         _complete(world, numbers)
 
@@ -406,10 +406,11 @@ def _was_hidden(world: World, number: int) -> bool:
     return number in world.target.cleaned and not could_be_known
 
 
-def _stale(world: World) -> None:
+def check_order_of_keys(world: World) -> None:
     """No record comes after a newer one of its key: a later one of the source, or a foreign one that was written after
     the lane knew that the first one was there. What the source lost (its offsets have been used again), and late bytes
-    accepted by a broker that forgot the producer, are not compared."""
+    accepted by a broker that forgot the producer, are not compared. Nor are foreign records that late bytes followed:
+    they are no longer the last ones of their key, and if the cleaner runs, it removes them."""
     own: dict[int, int] = {}
     number_at: dict[int, int] = {}
     theirs: dict[int, list[int]] = {}
@@ -420,6 +421,8 @@ def _stale(world: World) -> None:
             continue
         if number in world.source.cut or number in world.excused:
             continue
+        if number in world.late:
+            theirs.pop(key, None)
         offset = world.source.offset_of[number]
         if own.get(key, -1) >= offset and not _was_hidden(world, number_at[key]):
             raise Violation(f"key {key} is stale: source offset {offset} stands after {own[key]}")

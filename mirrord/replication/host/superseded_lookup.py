@@ -14,14 +14,15 @@ from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL, Header
-from mirrord.kafka.protocol.sequence import SEQUENCES, nearest
+from mirrord.kafka.protocol.sequence import SEQUENCES
 from mirrord.model.errors import PolicyFault
-from mirrord.model.intervals import Interval, joined
+from mirrord.model.intervals import Interval
 from mirrord.replication.host.cleanup_policy import Begin, TargetCleanup
 from mirrord.replication.host.hosted_lane import HostedLane
 from mirrord.replication.host.record_policies import RecordPolicies
 from mirrord.replication.host.retried_reads import read_and_tell
 from mirrord.replication.lane.assignment import FlowSetup
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.source_epochs import UNKNOWN, is_of_later_epoch, mapped, truncations_within
 from mirrord.replication.lane.target.scan_result import Missing
@@ -37,9 +38,12 @@ from mirrord.replication.lane.target.superseded_records import (
 
 NEAR = 10_000
 """Ranges of source offsets that are at most this number of offsets apart are read as one range."""
-
+MOST_PIECES = 100_000
+"""Maximum number of pieces of the offset map whose source offsets are read as one range."""
 
 LogReaders = tuple[Asks, Stretches]
+Piece = tuple[int, int, int]
+"""A piece of the offset map: first ordinal, source offset, number of ordinals."""
 
 
 class Lookups:
@@ -118,8 +122,8 @@ class SupersededLookup:
             judge = SupersededJudge(part)
             try:
                 await self._expect(judge, part.missing)
-                written = await self._see(judge, part)
-                await self._see_copied(judge, written)
+                await self._see(judge, part)
+                await self._see_appended(judge, part)
             except PolicyFault as fault:
                 return SupersededAnswer(asked.question, 0, trouble=str(fault))
             except ValueError as error:
@@ -153,7 +157,7 @@ class SupersededLookup:
     ) -> None:
         """Read missing records from the source. If `committed` is set, records of aborted transactions count as never
         copied."""
-        for first, last in _near((offset, offset + 1) for offset in sorted(wanted)):
+        for first, last in _stretches(sorted(wanted)):
             async for batch in self._source.read(self._source_partition, first, last, committed=committed):
                 if batch.aborted or batch.header.attributes & CONTROL:
                     _never_copied(judge, wanted, batch.header)
@@ -164,7 +168,7 @@ class SupersededLookup:
                         if is_of_later_epoch(self._record, ordinal, epoch):
                             continue  # another record, which was not copied
                         changed = record if self._changing is None else self._changing(record)
-                        judge.expect(each, ordinal, changed.key, record.time_ms)
+                        judge.expect(each, ordinal, record.offset, changed.key, record.time_ms)
         for places in wanted.values():
             for each, ordinal in places:
                 judge.gone(each, ordinal, by_retention=False)
@@ -187,11 +191,7 @@ class SupersededLookup:
                         wanted.setdefault(offset + at, []).append((each, ordinal + at))
         return wanted
 
-    async def _see(self, judge: SupersededJudge, asked: AskSuperseded) -> list[Interval]:
-        """Read the target log. Return the ordinals with which the lane's batches there were written, as ranges [start,
-        end)."""
-        written: list[Interval] = []
-        lowest = min(each.first for each in asked.missing)
+    async def _see(self, judge: SupersededJudge, asked: AskSuperseded) -> None:
         # A record that a later leader accepted supersedes a lost one, and may be anywhere in the log.
         is_lost = any(each.kind == "lost" for each in asked.missing)
         start = 0 if is_lost else min(each.above for each in asked.missing)
@@ -204,35 +204,33 @@ class SupersededLookup:
             async for batch in self._committed_ones(start, min(stable, end), end):
                 header = batch.header
                 is_own = header.producer_id == self._record.producer_id and header.base_sequence >= 0
-                if is_own:
-                    _add_ordinals(written, nearest(header.base_sequence, lowest), header.last_offset_delta + 1)
                 for record in await _decoded(batch):
                     at = (header.base_sequence + record.offset - header.base_offset) % SEQUENCES if is_own else -1
                     judge.see(record.offset, record.key, record.time_ms, header.leader_epoch, at)
             start = end
             end, _ = await bounds(self._target_asks, self._target_partition)
-        return written
 
-    async def _see_copied(self, judge: SupersededJudge, written: list[Interval]) -> None:
-        """Read from the source the records with which the lane's batches in the target log were written. Only records
-        that may be newer than one that is to be copied again are read."""
+    async def _see_appended(self, judge: SupersededJudge, asked: AskSuperseded) -> None:
+        """Read records from the source that were appended, because the target's cleaner may have removed them. Only
+        records that are newer than one that would be copied again are read."""
         lowest = judge.lowest_left()
-        after = [(max(start, lowest + 1), end) for start, end in joined(written) if end > lowest + 1]
-        pieces = sorted(_by_offset(self._record, after))
-        if not pieces:
+        if not asked.appended or lowest == NEVER:
             return
         end, begin = await bounds(self._source_asks, self._source_partition)
-        for first, behind in _near((offset, offset + length) for offset, length, _ in pieces):
-            async for batch in self._source.read(self._source_partition, max(first, begin), min(behind, end)):
+        pieces = (piece for each in asked.appended for piece in mapped(self._record, *each))
+        for stretch in _read_together(piece for piece in pieces if piece[1] + piece[2] > lowest + 1):
+            begins = [offset for _, offset, _ in stretch]
+            start, behind = max(begins[0], begin, lowest + 1), min(stretch[-1][1] + stretch[-1][2], end)
+            async for batch in self._source.read(self._source_partition, start, behind):
                 if batch.header.attributes & CONTROL:
                     continue
                 epoch = UNKNOWN if batch.is_old else batch.header.leader_epoch
                 for record in await _decoded(batch):
-                    ordinal = _ordinal_at(pieces, record.offset)
-                    if ordinal is None or is_of_later_epoch(self._record, ordinal, epoch):
-                        continue
-                    changed = record if self._changing is None else self._changing(record)
-                    judge.see_copied(ordinal, changed.key)
+                    ordinal, offset, length = stretch[max(bisect_right(begins, record.offset) - 1, 0)]
+                    at = record.offset - offset
+                    if 0 <= at < length and not is_of_later_epoch(self._record, ordinal + at, epoch):
+                        changed = record if self._changing is None else self._changing(record)
+                        judge.see_appended(changed.key, record.offset)
 
     async def _committed_ones(self, start: int, stable: int, end: int) -> AsyncIterator[ReadBatch]:
         """Yield the batches with committed records, without batches of aborted or open transactions."""
@@ -272,31 +270,26 @@ async def _decoded(batch: ReadBatch) -> list[DecodedRecord]:
     return decode(batch.buffer, batch.start, batch.end)
 
 
-def _add_ordinals(written: list[Interval], first: int, count: int) -> None:
-    """Add the ordinals of a batch of the lane. The batches of a log usually follow each other."""
-    begin = written.pop()[0] if written and written[-1][1] == first else first
-    written.append((begin, first + count))
+def _read_together(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    """Group pieces whose source offsets are in ascending order and near each other, so that one read finds them all.
+    The number of pieces in a group is limited, because a group is kept in memory."""
+    group: list[Piece] = []
+    for piece in pieces:
+        behind = group[-1][1] + group[-1][2] if group else piece[1]
+        if group and not (behind <= piece[1] <= behind + NEAR and len(group) < MOST_PIECES):
+            yield group
+            group = []
+        group.append(piece)
+    if group:
+        yield group
 
 
-def _by_offset(record: LaneRecord, ordinals: Iterable[Interval]) -> Iterator[tuple[int, int, int]]:
-    """Yield the source offsets of ranges of ordinals, as pieces (source offset, length, first ordinal)."""
-    for start, end in ordinals:
-        for ordinal, offset, length in mapped(record, start, end - 1):
-            yield offset, length, ordinal
-
-
-def _ordinal_at(pieces: Sequence[tuple[int, int, int]], offset: int) -> int | None:
-    at = bisect_right(pieces, offset, key=lambda piece: piece[0]) - 1
-    start, length, ordinal = pieces[max(at, 0)]
-    return ordinal + offset - start if start <= offset < start + length else None
-
-
-def _near(parts: Iterable[Interval]) -> list[Interval]:
-    """Return ranges [start, end) that contain all of the given ranges of offsets, which must be in ascending order."""
-    found: list[Interval] = []
-    for start, end in parts:
-        if found and start - found[-1][1] < NEAR:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+def _stretches(offsets: list[int]) -> list[tuple[int, int]]:
+    """Return ranges [start, end) that contain all of the given offsets. The offsets must be in ascending order."""
+    found: list[tuple[int, int]] = []
+    for offset in offsets:
+        if found and offset - found[-1][1] <= NEAR:
+            found[-1] = (found[-1][0], offset + 1)
         else:
-            found.append((start, end))
+            found.append((offset, offset + 1))
     return found

@@ -239,10 +239,13 @@ def _facts(
         at = max(at, verdict.end)
     verdicts += [*_open_verdicts(lane, located), *_expired_verdicts(lane, first, own, read.next_ordinal, located)]
     many = sum(end - start for start, end in located.doubled)
-    note = (
-        f"ordinals {first} to {read.next_ordinal - 1} were written from another view of the source: "
-        f"{many} records stand twice, {ordinal - read.next_ordinal} follow"
-    )
+    if first < read.next_ordinal:
+        note = (
+            f"ordinals {first} to {read.next_ordinal - 1} were written from another view of the source: "
+            f"{many} records stand twice, {ordinal - read.next_ordinal} follow"
+        )
+    else:
+        note = f"the target has no records from ordinal {first} on: {ordinal - read.next_ordinal} follow"
     if left := sum(end - start for start, end in located.open):
         note += f"; the source no longer has {left}, and nothing tells which these are"
     stands = ResumePosition(read.next_ordinal, lane.log.end, lane.log.end_epoch)

@@ -24,6 +24,7 @@ from mirrord.replication.lane.source.declared_runs import RestOfPlan, decided, j
 from mirrord.replication.lane.source.next_declared import declare
 from mirrord.replication.lane.state import NO_VERDICTS, Lane, ResumePosition
 from mirrord.replication.lane.target import hole_repair, in_doubt, missing_ordinals, position_rewind, target_scan
+from mirrord.replication.lane.target.evidence import known_until
 from mirrord.replication.lane.target.scan_result import Reading
 
 
@@ -88,7 +89,7 @@ def _acknowledged_runs(lane: Lane, ordinal: int) -> list[Run]:
     is_other = is_other or any(hole.first >= ordinal for hole in record.holes)
     if is_other or any(first > ordinal for first, _ in record.truncations):
         return []
-    until = max(missing_ordinals.known_until(lane), missing_ordinals.unproven_until(lane))
+    until = max(known_until(lane), missing_ordinals.unproven_until(lane))
     return list(record.source_runs.beginning_in(ordinal + 1, until - 1))
 
 
@@ -133,6 +134,8 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
         lane.comparison.later_pending, lane.comparison.later_from = False, None
     if answer.outcome == "different" or not difference.settles(lane, answer):
         return difference.differ(lane, now, answer)
+    if waiting and missing_ordinals.is_last_by_look_up(lane, answer) and _ends_short(lane, answer, _continues_at(lane)):
+        return lane.retry()  # the source has lost these records since the look-up
     ends = (
         lane.comparison.later_pending,
         is_later and lane.late_writes.end_read_at >= lane.late_writes.until,
@@ -141,9 +144,7 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
     effects = note(lane, (fact,))
     if waiting:
         position = _continues_at(lane)
-        if source_epochs.ends_short(lane, answer, position) or (
-            lane.on_loss == "halt" and 0 <= answer.source_end < position
-        ):
+        if _ends_short(lane, answer, position):
             line = f"the source log ends at offset {answer.source_end}, below the position {position}"
             return effects + halt(lane, "truncated", line, answer.source_end, position)
         lane.trusted = lane.resume_ordinal
@@ -153,6 +154,12 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
         lane.history.found_equal = answer.outcome == "equal" and is_next and answer.equal_until == lane.resume_ordinal
         return effects + _bind_holes(lane)
     return effects + (intake.want_more(lane) if lane.phase is Phase.COPYING else [])
+
+
+def _ends_short(lane: Lane, answer: CheckAnswer, position: int) -> bool:
+    """Return whether the lane cannot continue because the source log ends below its position."""
+    is_short = 0 <= answer.source_end < position
+    return source_epochs.ends_short(lane, answer, position) or (lane.on_loss == "halt" and is_short)
 
 
 def _bind_holes(lane: Lane) -> Effects:

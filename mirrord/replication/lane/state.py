@@ -165,15 +165,15 @@ class TargetLog:
     must_read_log: bool = False
     """Whether the log must be read, for example because a batch was accepted after an earlier one had failed."""
     holes: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Ordinals (first, last) that are missing between batches of the target log, found by the last scan and not yet in
-    the ledger."""
+    """Ordinals (first, last) that the last scan found missing between batches, and that are not yet in the ledger."""
     facts_with_holes: tuple[LaneFact, ...] = ()
     """Facts from the scan that found the holes. They are recorded in the same entry as the holes."""
     cleaned: bool = False
     """Whether the log cleaner may have removed records from the part of the target log that was read last."""
     shared: int = -2
-    """Target offset up to which the log is still the same as when the resume position was recorded. -1: not known. -2:
-    not asked yet."""
+    """Target offset up to which the log is as it was with the resume position. -1: not known. -2: not asked yet."""
+    epoch_end: int = -1
+    """Target offset where the epoch of the resume position, or else the highest lower one, ends. -1: not known."""
     scan: Reading | None = None
     """The result of the last scan, kept while the ordinals that are missing from the log are looked up."""
     lost_ordinals: tuple[tuple[int, int], ...] = ()
@@ -207,8 +207,7 @@ class ComparisonState:
     """Whether the rebuilt offset map was appended to the ledger and the outcome of the append is unknown."""
     first_ack_pending: bool = False
     later_pending: bool = False
-    """Whether the records that were written since the takeover must be compared again once the former holder can no
-    longer write."""
+    """Whether records since the takeover must be compared again once the former holder can no longer write."""
     later_from: ResumePosition | None = None
     """Where the later comparison (`later_pending`) starts. Until then, no higher resume position is saved, because
     acknowledgements above it may be for batches of another holder."""
@@ -232,7 +231,7 @@ class SourceHistory:
     recorded_epoch_since: int = 0
     """The ordinal from which `recorded_epoch` applies."""
     epochs_recorded: bool = False
-    """Whether the holder that saved the position recorded every later change of epoch in the ledger."""
+    """Whether the epoch of the saved position is recorded, and the ledger contains every later change of epoch."""
     new_epochs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """Pairs (ordinal, epoch) that must be recorded in the ledger with the next runs."""
     epochs_again: tuple[tuple[int, int], ...] = ()
@@ -376,8 +375,7 @@ class Lane:
     """Whether the broker remembers the lane's producer, so that it refuses batches that are out of order."""
     resume_ordinal: int = 0
     confirm_end: bool = False
-    """Whether to ask for the log end again before the first produce request, because the broker cannot refuse a
-    repeated batch."""
+    """Whether to ask for the log end again before the first request: the broker cannot refuse a repeated batch."""
     confirming: bool = False
     """Whether the question for the log end before the first produce request is open."""
     sent: bool = False

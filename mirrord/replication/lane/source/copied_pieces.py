@@ -1,11 +1,14 @@
 """Determines to which source offsets ordinals map. Holes of the target log are not included, nor are records that the
 source has lost after they were copied."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from mirrord.model.intervals import Interval
+from msgspec.structs import replace
+
+from mirrord.ledger.facts.core import HoleFound
+from mirrord.model.intervals import Interval, uncovered
 from mirrord.model.runs import Runs
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
@@ -53,11 +56,14 @@ def ascending_parts(record: LaneRecord, first: int, end: int) -> list[AscendingP
 
 
 class HeldOffsets:
-    """The source offsets of records that are known to be in the target under ordinals below a given one."""
+    """The source offsets of records that are known to be in the target under ordinals below a given one.
 
-    def __init__(self, record: LaneRecord, below: int) -> None:
+    `looked_up` are ordinals (first, last) whose records count as if they were in the target, even if the ordinals are
+    in holes: it is known which of these records are copied again."""
+
+    def __init__(self, record: LaneRecord, below: int, looked_up: Sequence[tuple[int, int]] = ()) -> None:
         self._runs = runs = record.source_runs
-        self._holes = [hole for hole in record.holes if hole.first <= hole.last]
+        self._holes = _without(record.holes, looked_up)
         self._ascending = [
             (each, min((runs.offset_of(each.end - 1) or 0) + 1, each.limit))
             for each in ascending_parts(record, 0, below)
@@ -96,6 +102,18 @@ class HeldOffsets:
         return but_not_void([each for each in self._holes if each.first <= last and first <= each.last], first, last)
 
 
+def _without(holes: Sequence[HoleFound], looked_up: Sequence[tuple[int, int]]) -> list[HoleFound]:
+    """Return the parts of the holes that are outside of the ordinals (first, last) in `looked_up`."""
+    taken = [(first, last + 1) for first, last in looked_up]
+    if not taken:
+        return [hole for hole in holes if hole.first <= hole.last]
+    return [
+        replace(hole, first=start, last=end - 1)
+        for hole in holes
+        for start, end in uncovered((hole.first, hole.last + 1), taken)
+    ]
+
+
 def highest_copied(record: LaneRecord, first: int, end: int, below: int = NEVER) -> tuple[int, int] | None:
     """Return the highest source offset below `below` to which one of the ordinals [first, end) maps, and that ordinal.
     Offsets that the source has lost are ignored."""
@@ -114,15 +132,6 @@ def ordinal_of(record: LaneRecord, first: int, end: int, offset: int) -> int | N
             if found is not None and found[0] == offset:
                 return found[1]
     return None
-
-
-def maps_to(record: LaneRecord, first: int, end: int, offset: int, behind: int) -> bool:
-    """Return whether any of the ordinals [first, end) maps to one of the source offsets [offset, behind) that the
-    source has not lost."""
-    found = (
-        _last(record.source_runs, *each[:2], min(each.limit, behind)) for each in ascending_parts(record, first, end)
-    )
-    return any(each is not None and each[0] >= offset for each in found)
 
 
 def _last(runs: Runs, first: int, end: int, limit: int) -> tuple[int, int] | None:

@@ -25,7 +25,6 @@ from mirrord.replication.lane.source.copied_pieces import (
     HeldOffsets,
     ascending_parts,
     mapped,
-    maps_to,
 )
 
 Pieces = list[tuple[int, int, int]]
@@ -51,13 +50,14 @@ def jumps(record: LaneRecord, ordinal: int, left: RestOfPlan | None) -> list[Run
     return [] if left is None else list(record.source_runs.beginning_in(ordinal + 1, left.until))
 
 
-def rest(record: LaneRecord, ordinal: int) -> RestOfPlan | None:
+def rest(record: LaneRecord, ordinal: int, looked_up: Sequence[tuple[int, int]] = ()) -> RestOfPlan | None:
     """Return the records that are still to be copied again from an ordinal on. Return None if there are none, so that
-    the lane continues in the order of the source."""
+    the lane continues in the order of the source. The records of the ordinals (first, last) in `looked_up` are
+    omitted."""
     if not any(hole.first < ordinal for hole in record.holes):
         return None
     least = max([ordinal, *(hole.until for hole in _leaving_out(record) if hole.first < ordinal)])
-    held = HeldOffsets(record, ordinal)
+    held = HeldOffsets(record, ordinal, looked_up)
     if least == ordinal and _is_in_order(record, ordinal, held):
         return None
     found = _rest(record, ordinal, least, held)
@@ -129,24 +129,6 @@ def _lost_from(record: LaneRecord, ordinal: int) -> int:
     """Return the lowest offset at which the source log was truncated since the record of this ordinal was copied, or
     `NEVER`. If the ordinal maps to that offset or a higher one, the source has lost the record."""
     return min((start for beyond, start in record.truncations if ordinal < beyond), default=NEVER)
-
-
-def ahead(record: LaneRecord, ordinal: int) -> Iterator[tuple[Run, int, int]]:
-    """Yield the records that the ledger's runs contain from an ordinal on, up to the ordinal from which the runs are in
-    the order of the source. Yield nothing if the runs are in order from the given ordinal on.
-
-    Each item is (run, former ordinal, length). Each record occurs once, and records that the target already holds are
-    omitted.
-    """
-    yield from _Parts(record, ordinal, -1, HeldOffsets(record, ordinal))
-
-
-def is_named_later(record: LaneRecord, ordinal: int, later: int, offsets: Sequence[Interval]) -> bool:
-    """Return whether `ahead` yields any of these source offsets at or above the ordinal `later`, and not already below
-    it."""
-    held = HeldOffsets(record, ordinal)
-    lacking = [part for each in offsets for part in uncovered(each, held.within(*each))]
-    return any(maps_to(record, later, _in_order_from(record), *each) for each in lacking)
 
 
 class _Parts:

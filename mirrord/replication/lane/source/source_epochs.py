@@ -237,6 +237,9 @@ def recall(lane: Lane) -> None:
       the ledger. If the ledger has no change, the epoch is still the same.
     - The epoch that any other comparison read from the source. It comes last, because the source may have replaced the
       copied records with others.
+
+    An epoch that only a comparison has read is neither in the ledger nor in a progress record. So it is recorded with
+    the next record, even if this record has the same epoch.
     """
     record = lane.record
     epochs = record.epochs if record is not None else ()
@@ -244,9 +247,10 @@ def recall(lane: Lane) -> None:
     lane.history.recorded_epoch_since = lane.resume_ordinal
     if known == UNRECORDED and lane.resume_ordinal == 0:
         lane.seen.begin(0, UNKNOWN)  # what was fetched earlier was not copied, and the fact about its epoch was lost
+    is_saved = known == UNRECORDED and lane.history.epochs_recorded and lane.seen.last >= 0
     if known >= 0:
         _seed(lane, epochs)
-    elif known == UNRECORDED and lane.history.epochs_recorded and lane.seen.last >= 0:
+    elif is_saved:
         lane.seen.reach(lane.position)
         lane.history.recorded_epoch_since = 0  # a change would be in the ledger
     lane.epoch = lane.seen.go_to(lane.position)
@@ -257,9 +261,10 @@ def recall(lane: Lane) -> None:
     if counts and lane.history.found_epoch[0] == lane.position and lane.epoch != lane.history.found_epoch[1]:
         lane.epoch = lane.history.found_epoch[1]
         lane.seen.begin(*lane.history.found_epoch)
+        is_saved = False
     known = recorded_at(epochs, lane.resume_ordinal)
-    lane.history.recorded_epoch = known if known != UNRECORDED else lane.epoch if lane.epoch >= 0 else UNRECORDED
-    lane.history.epochs_recorded = True
+    lane.history.recorded_epoch = lane.epoch if known == UNRECORDED and is_saved else known
+    lane.history.epochs_recorded = lane.history.recorded_epoch != UNRECORDED
     lane.history.new_epochs.clear()
     lane.history.epochs_again = ()
     lane.history.found_equal = False

@@ -35,7 +35,8 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
         ordinal += length
     goes_on = begin_at if lane.log.copied_again is None else lane.log.copied_again_until
     # An older hole may be only partly mended. The rest of its plan then follows this one.
-    if (older := rest(record, goes_on)) is not None:
+    looked_up = () if lane.log.copied_again is None else lane.log.lost_ordinals
+    if (older := rest(record, goes_on, looked_up)) is not None:
         moved = ordinal - goes_on
         runs += [Run(run.ordinal + moved, run.offset) for run in older.runs]
         pieces += [(at + moved, former, length) for at, former, length in older.pieces]

@@ -7,6 +7,7 @@ missing there. If the epoch ends earlier, the log has lost the lane's records th
 the epoch. All other missing records are looked up by their keys (`mirrord.replication.lane.target.superseded_records`).
 """
 
+from bisect import insort
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -18,13 +19,13 @@ from mirrord.model.intervals import Interval, uncovered, within
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Stage
-from mirrord.replication.lane.signals import Effects, LaneRecord, OwnBatch, ScanAnswer
+from mirrord.replication.lane.signals import CheckAnswer, Effects, LaneRecord, OwnBatch, ScanAnswer
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.copied_pieces import mapped
-from mirrord.replication.lane.source.declared_runs import ahead, is_named_later, rest
+from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.state import Forgotten, Lane, WentBack
 from mirrord.replication.lane.target import displaced_ordinals
-from mirrord.replication.lane.target.evidence import is_plan_unrecorded, next_by_entry
+from mirrord.replication.lane.target.evidence import is_plan_unrecorded, known_until, next_by_entry
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 from mirrord.replication.lane.target.superseded_records import (
     MOST_LAST,
@@ -101,10 +102,7 @@ def look_up_between(lane: Lane, found: Reading, log: Log) -> Effects:
     """Request that the ordinals that are missing between the lane's own batches are looked up. Return no effect if no
     ordinals are missing. If the log lost their records, target and source differ. If a cleaner removed the records,
     they do not."""
-    differs = lane.comparison.differs
-    limit = (
-        NEVER if differs is None else differs.first
-    )  # what is missing from there on belongs to the difference anyway
+    limit = _first_different(lane)  # what is missing from there on belongs to the difference anyway
     between = [replace(each, last=min(each.last, limit - 1)) for each in found.missing if each.first < limit]
     missing = [part for each in between for part in _parted(each, known_until(lane))]
     return _ask(lane, found, log, missing, ())
@@ -120,7 +118,24 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
         # A cleaner may have caused the gaps between the lane's batches when the topic was still compacted.
         went_back = bool(lost) and all(each.first >= lost[0][0] for each in missing)
     keeps_all = log.compacts is False and went_back
-    return [AskSuperseded(ask(lane), asked, log.end, keeps_all)]
+    return [AskSuperseded(ask(lane), asked, log.end, _appended(lane, found, missing), keeps_all)]
+
+
+def _first_different(lane: Lane) -> int:
+    differs = lane.comparison.differs
+    return NEVER if differs is None else differs.first
+
+
+def _appended(lane: Lane, found: Reading, missing: Sequence[Missing]) -> tuple[tuple[int, int], ...]:
+    """Return the ordinals (first, last) after the first missing one whose records were appended. These are all ordinals
+    up to the last one in the log that are neither missing nor in a hole. Ordinals at which target and source differ are
+    left out."""
+    holes = lane.record.holes if lane.record is not None else ()
+    lacking = [(each.first, each.last + 1) for each in (*missing, *found.missing, *displaced_ordinals.known(lane))]
+    lacking += [(first, last + 1) for first, last in found.holes]
+    lacking += [(hole.first, hole.last + 1) for hole in holes if hole.first <= hole.last]
+    whole = min(each.first for each in missing), min(found.next_ordinal, _first_different(lane))
+    return tuple((start, end - 1) for start, end in uncovered(whole, lacking))
 
 
 def _planned_apart(first: int, last: int, known: int) -> list[tuple[int, int]]:
@@ -188,17 +203,20 @@ def _as_appended(lane: Lane, missing: Missing) -> Iterator[Missing]:
 
 def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
     """Return the ordinals of records that may have been appended after all of the lane's own batches and then removed
-    by the cleaner. There are at most as many such ordinals as there are empty offsets in that part of the log.
+    by the cleaner. There are at most as many such ordinals as there are empty offsets in that part of the log, plus
+    displaced ordinals: these have no offsets of their own.
 
     If the broker remembers the producer, these ordinals need not be looked up: the broker knows the producer's last
     ordinal, and the cleaner keeps the producer's last batch.
     """
     limit = lane.sent_below if lane.takeover.knows_sent else NEVER
-    # Resuming in a hole, or after one that is still to be mended, would copy its records under two ordinals.
+    # Resuming in a hole, or after one that is still to be mended, would copy its records under two ordinals. Nothing is
+    # copied again for an open hole: its ordinals were appended.
     recorded = lane.record.holes if lane.record is not None else ()
-    holes = [hole for hole in recorded if hole.last >= max(hole.first, found.next_ordinal)]
+    holes = [hole for hole in recorded if not hole.is_open and hole.last >= max(hole.first, found.next_ordinal)]
     limit = min([limit, *(max(hole.first, found.next_ordinal) for hole in holes)])
-    last = min(found.next_ordinal + min(room, MOST_LAST), limit) - 1
+    reached = displaced_ordinals.reached(lane, found.next_ordinal, room)
+    last = min(reached, found.next_ordinal + MOST_LAST, limit) - 1
     if last < found.next_ordinal:
         return []
     return [Missing("last", found.next_ordinal, last, above, has_room=True)]
@@ -223,6 +241,13 @@ def unproven_until(lane: Lane) -> int:
     return -1 if is_revoked or until <= lane.acked else until
 
 
+def is_last_by_look_up(lane: Lane, answer: CheckAnswer) -> bool:
+    """Return whether only a look-up shows that the lane's last ordinals were in the target log (`_last`). The
+    comparison found no record of these ordinals there."""
+    is_above = lane.log.entry is None and lane.resume_ordinal > known_until(lane)
+    return is_above and answer.outcome == "equal" and answer.equal_until < 0
+
+
 def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> list[Verdict]:
     """Return `compacted` verdicts on the source offsets of lost records that are not copied again, because the target
     has newer records of the same keys. `again` are the ranges (first, last) of ordinals that are copied again."""
@@ -240,23 +265,37 @@ def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) 
     return verdicts
 
 
-def pieces_copied_again(lane: Lane, record: LaneRecord) -> Iterator[tuple[int, int, int]]:
-    """Yield the lost records that are copied again, as pieces (ordinal, source offset, length). Yield nothing if all
-    lost records are copied again, because then they do not have to be selected."""
-    for first, last in lane.log.copied_again or ():
-        yield from source_epochs.mapped(record, first, last)
+def pieces_copied_again(lane: Lane, record: LaneRecord) -> list[tuple[int, int, int]]:
+    """Return the lost records that are copied again, as pieces (ordinal, source offset, length) in the order of the
+    source. Return none if all lost records are copied again in their former order, because then they do not have to be
+    selected.
+
+    The order of ordinals may differ from it: some records of holes had been copied again under later ordinals before
+    they were lost, and others, which had not, get their former ordinals. An older record could follow a newer one.
+    """
+    pieces = (piece for each in lane.log.copied_again or () for piece in source_epochs.mapped(record, *each))
+    return sorted(pieces, key=_source_offset)
 
 
-def go_back(lane: Lane, kept: tuple[tuple[int, int], ...], ordinal: int) -> None:
-    """Note that of the lost records, only those with the ordinals in `kept` are copied again. Their new ordinals begin
-    at `ordinal`.
+def are_in_order(record: LaneRecord, ordinals: Sequence[tuple[int, int]]) -> bool:
+    """Return whether the source offsets of these ranges (first, last) of ordinals are in ascending order."""
+    offsets = [offset for each in ordinals for _, offset, _ in source_epochs.mapped(record, *each)]
+    return offsets == sorted(offsets)
+
+
+def _source_offset(piece: tuple[int, int, int]) -> int:
+    return piece[1]
+
+
+def go_back(lane: Lane, kept: tuple[tuple[int, int], ...]) -> None:
+    """Note that of the lost records, only those with the ordinals in `kept` are copied again.
 
     The lane keeps its former position until the ledger contains this plan. The fact with the plan also revokes saved
     resume positions that are too high (`position_rewind`). If the fact does not take effect, the lane looks up the
     missing ordinals again.
     """
     remember_position(lane)
-    lane.log.copied_again, lane.log.copied_again_until = kept, copied_again_until(lane, ordinal)
+    lane.log.copied_again, lane.log.copied_again_until = kept, planned_until(lane)
 
 
 def remember_position(lane: Lane) -> None:
@@ -276,6 +315,7 @@ def forget(lane: Lane) -> None:
     lane.log.went_back = None
     lane.log.forgotten = lane.log.forgotten if lane.intents else None
     lane.log.shared, lane.log.scan, lane.log.lost_ordinals, lane.log.copied_again = NOT_ASKED, None, (), None
+    lane.log.epoch_end = -1
     _note_acknowledged(lane)
 
 
@@ -350,18 +390,13 @@ def _lower(lane: Lane, ordinal: int) -> None:
 
 
 def lost_ordinals(lane: Lane, first: int) -> tuple[tuple[int, int], ...]:
-    """Return the acknowledged ordinals at or above `first`, as ranges (first, last). Ordinals are omitted if their
-    records were acknowledged again under later ordinals."""
-    holes = lane.record.holes if lane.record is not None else ()
-    refused, _ = _refused(lane, first)
-    void = [part for hole in holes for part in uncovered((hole.first, hole.last + 1), refused)]
-    return tuple((start, end - 1) for start, end in uncovered((first, planned_until(lane)), void))
-
-
-def copied_again_until(lane: Lane, first: int) -> int:
-    """Return the ordinal that follows the lost records. The lane continues there after it has copied them again. The
-    lost records begin at the ordinal `first`, and include records of holes that had not been copied again yet."""
-    return max(planned_until(lane), _refused(lane, first)[1])
+    """Return the acknowledged ordinals at or above `first`, as ranges (first, last). Ordinals of a hole are omitted,
+    except for those whose records are still to be copied again: the log lacks these records like the others."""
+    end, record = planned_until(lane), lane.record
+    holes = record.holes if record is not None else ()
+    lacking = _still_to_copy(record, first, end) if record is not None and holes else []
+    void = [part for hole in holes for part in uncovered((hole.first, hole.last + 1), lacking)]
+    return tuple((start, behind - 1) for start, behind in uncovered((first, end), void))
 
 
 def planned_until(lane: Lane) -> int:
@@ -392,38 +427,35 @@ def _lost_until(record: LaneRecord, ordinal: int) -> int:
     return until
 
 
-def _refused(lane: Lane, first: int) -> tuple[list[Interval], int]:
-    """Return the ordinals of holes whose records had not been copied again yet, as ranges [start, end), and the ordinal
-    at which the lane continues after these records. Ordinals below `first` are ignored.
-
-    If other records, too, had not been copied again yet, return no ordinals. The records of the holes are then appended
-    together with the others, in their former order.
-
-    The result is derived from the runs. It cannot be derived from the number of ordinals that were used since the hole
-    was found. Some records of the hole may have been omitted or may have become part of another hole, and the remaining
-    records then have other ordinals than planned.
-    """
-    record, known = lane.record, known_until(lane)
-    if record is None or _copies_lost_records(record, known):
-        return [], -1
-    void = list(_void(record, first, known))
+def _still_to_copy(record: LaneRecord, first: int, end: int) -> list[Interval]:
+    """Return the ordinals [first, end) that are in holes, and whose records are to be copied again under ordinals at or
+    above `end`. They are returned as ranges [start, end). If several of them have the same record, only the first one
+    is returned."""
+    void = list(_void(record, first, end))
+    if not void:
+        return []
+    planned = sorted(_planned_from(record, end, max(offset + length for _, offset, length in void)))
     found: list[Interval] = []
-    copied: list[Interval] = []
-    until = -1
-    for run, former, length in ahead(record, known) if void else ():
-        parts = list(_ordinals_of(void, run.offset, length))
-        if parts and sum(end - start for start, end in parts) < length:
-            return [], -1
-        if not parts:
-            break  # no record of these holes may follow, even if the runs are not in order yet
-        found, until = [*found, *parts], former + length
-        copied.append((run.offset, run.offset + length))
-    if not found:
-        return [], -1
-    rests = [part for _, offset, length in void for part in uncovered((offset, offset + length), copied)]
-    left = rest(record, known)
-    is_all = not is_named_later(record, known, until, rests) and (left is None or until >= left.until)
-    return (found, until) if is_all else ([], -1)
+    had: list[Interval] = []
+    for ordinal, offset, length in void:
+        parts = within((offset, offset + length), planned)
+        for start, behind in [part for each in parts for part in uncovered(each, within(each, had))]:
+            insort(had, (start, behind))
+            found.append((ordinal + start - offset, ordinal + behind - offset))
+    return found
+
+
+def _planned_from(record: LaneRecord, ordinal: int, limit: int) -> Iterator[Interval]:
+    """Yield the source offsets of the records that are to be copied from an ordinal on, as ranges [start, end).
+    Records in the order of the source are omitted if their source offsets are at or above `limit`."""
+    left = rest(record, ordinal)
+    for _, former, length in left.pieces[:-1] if left is not None else ():
+        yield from ((offset, offset + count) for _, offset, count in mapped(record, former, former + length - 1))
+    position = ordinal if left is None else left.until
+    for _, offset, count in mapped(record, position, position + limit):
+        if offset >= limit:
+            return
+        yield offset, min(offset + count, limit)
 
 
 def _void(record: LaneRecord, first: int, end: int) -> Iterator[tuple[int, int, int]]:
@@ -432,23 +464,3 @@ def _void(record: LaneRecord, first: int, end: int) -> Iterator[tuple[int, int, 
     for hole in sorted(record.holes, key=lambda each: each.first):
         if not hole.is_open:
             yield from mapped(record, max(hole.first, first), min(hole.last, end - 1))
-
-
-def _ordinals_of(pieces: Sequence[tuple[int, int, int]], offset: int, length: int) -> Iterator[Interval]:
-    """Yield the ordinals that the pieces map to the source offsets [offset, offset + length), as ranges [start, end).
-    If several ordinals map to the same source offset, only the first one is used."""
-    wanted = [(offset, offset + length)]
-    for ordinal, begin, count in pieces:
-        for start, end in list(within((begin, begin + count), wanted)):
-            yield ordinal + start - begin, ordinal + end - begin
-            wanted = [part for each in wanted for part in uncovered(each, [(start, end)])]
-
-
-def known_until(lane: Lane) -> int:
-    """Return the ordinal after the last acknowledged one, even if the target log has lost the record of that ordinal.
-
-    Until a lost record is appended again, records of the same key that other clients write count as newer. The resume
-    position is not sufficient to determine this ordinal, because it does not advance while a comparison is pending.
-    """
-    reached = lane.acknowledged[-1][0] if lane.acknowledged else 0
-    return max(lane.resume_position.ordinal, lane.acked, reached)

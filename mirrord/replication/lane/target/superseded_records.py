@@ -6,18 +6,20 @@ the record must not be appended after a newer record of its key, no matter who w
 same rule applies: a missing record whose key occurs later in the log is not appended again. A missing record whose key
 does not occur later was not removed by the cleaner, and is appended again.
 
-A batch of the lane in the log shows that all records that were copied with it have been in the log, even those that the
-cleaner has removed from the batch since. A missing record is therefore not appended again if a later record of its key
-was copied with such a batch. Otherwise, its value would follow the later one. If the later record was a tombstone, the
-key would have a value again.
-
 There are two exceptions. First, the cleaner removes a tombstone `delete.retention.ms` after it was appended, even if no
 record of its key follows. The tombstone may be appended again, because the key has no value before and after that.
 Second, records that follow all of the lane's own batches may never have been appended. For these, the record with the
 later timestamp is the newer one.
+
+A newer record of the same key is not always in the log. The cleaner may have removed it as a tombstone. Or it
+superseded copied records, the cleaner removed these, and then an election removed the newer record itself. A missing
+record is therefore also superseded if a copied record of its key has a higher source offset, whether the log still has
+that record or not. Otherwise the key would return to an older value of the source, or a deleted key would have a value
+again.
 """
 
 from collections.abc import Hashable, Iterator
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -48,6 +50,9 @@ class AskSuperseded(msgspec.Struct, frozen=True):
     question: int
     missing: tuple[Missing, ...]
     end: int
+    appended: tuple[tuple[int, int], ...] = ()
+    """Ordinals (first, last) of records that were appended, even if the cleaner has removed them since. They supersede
+    missing records of their keys that have lower source offsets, so they are read from the source as well."""
     keeps_all: bool = False
     """Whether lost records are copied again even if newer records of their keys exist. This is the case if the topic is
     no longer compacted, and the records are missing because the target log has lost its end, not because of the
@@ -85,21 +90,37 @@ class SharedAnswer(msgspec.Struct, frozen=True):
     end: int = -1
 
 
+class Expected(NamedTuple):
+    """A missing record that the source still has."""
+
+    missing: Missing
+    ordinal: int
+    offset: int
+    """Its source offset."""
+    time_ms: int
+
+
 class SupersededJudge:
     """Decides for each missing record of one lookup whether it is superseded. It first receives the missing records, as
-    read from the source, and then the records of the target log."""
+    read from the source, and then the records of the target log. Copied records of the source follow last."""
 
     def __init__(self, asked: AskSuperseded) -> None:
         self._asked = asked
-        self._wanted: dict[Hashable, list[tuple[Missing, int, int]]] = {}
+        self._wanted: dict[Hashable, list[Expected]] = {}
         self._superseded: set[int] = set()
         self._gone: set[int] = set()
 
-    def expect(self, missing: Missing, ordinal: int, key: Hashable, time_ms: int) -> None:
-        """Add a missing record that the source still has."""
+    def lowest_left(self) -> int:
+        """Return the lowest source offset of the missing records that were not superseded so far. Only records of kinds
+        that copied records of the source can supersede count."""
+        left = (each for expected in self._wanted.values() for each in expected if self._follows(each.missing))
+        return min((each.offset for each in left), default=NEVER)
+
+    def expect(self, missing: Missing, ordinal: int, offset: int, key: Hashable, time_ms: int) -> None:
+        """Add a missing record that the source still has. `offset` is its source offset."""
         if key is None:
             return  # a record without a key is never superseded
-        self._wanted.setdefault(key, []).append((missing, ordinal, time_ms))
+        self._wanted.setdefault(key, []).append(Expected(missing, ordinal, offset, time_ms))
 
     def gone(self, missing: Missing, ordinal: int, *, by_retention: bool) -> None:
         """Note that the source no longer has a missing record.
@@ -120,12 +141,8 @@ class SupersededJudge:
         A record of the lane with the same ordinal and the same timestamp is the missing record itself. The log may have
         displaced ordinals again, if a replica whose log an election had discarded is the leader now.
         """
-        wanted = self._wanted.get(key)
-        if wanted is None:
-            return
-        left: list[tuple[Missing, int, int]] = []
-        for each in wanted:
-            missing, ordinal, its_time_ms = each
+        newest = -1
+        for missing, ordinal, source_offset, its_time_ms in self._wanted.get(key, ()):
             newer = offset >= missing.above
             if missing.kind == "lost":
                 newer = newer or leader_epoch > missing.leader_epoch >= 0
@@ -136,37 +153,26 @@ class SupersededJudge:
             is_itself = its_ordinal == ordinal and time_ms == its_time_ms
             if is_itself or (newer and its_ordinal >= ordinal):
                 self._superseded.add(ordinal)
-            else:
-                left.append(each)
-        self._keep(key, left)
+                newest = max(newest, source_offset)
+        if newest >= 0:
+            self.see_appended(key, newest)
 
-    def lowest_left(self) -> int:
-        """Return the lowest ordinal of the missing records for which no newer record of the same key was found so far.
-        Records without a key do not count."""
-        return min((ordinal for wanted in self._wanted.values() for _, ordinal, _ in wanted), default=NEVER)
-
-    def see_copied(self, ordinal: int, key: Hashable) -> None:
-        """Process a record of the source that has been in the target log: a batch of the lane there was written with
-        it. The cleaner may have removed the record from the batch. Missing records of the same key with lower ordinals
-        are superseded."""
+    def see_appended(self, key: Hashable, offset: int) -> None:
+        """Process a copied record of the source: missing records of its key with lower source offsets are superseded.
+        `offset` is its source offset."""
         wanted = self._wanted.get(key)
         if wanted is None:
             return
-        left: list[tuple[Missing, int, int]] = []
-        for each in wanted:
-            missing, its_ordinal, _ = each
-            is_kept = missing.kind == "lost" and self._asked.keeps_all
-            if its_ordinal < ordinal and not is_kept:
-                self._superseded.add(its_ordinal)
-            else:
-                left.append(each)
-        self._keep(key, left)
-
-    def _keep(self, key: Hashable, left: list[tuple[Missing, int, int]]) -> None:
+        self._superseded.update(each.ordinal for each in wanted if each.offset < offset and self._follows(each.missing))
+        left = [each for each in wanted if each.ordinal not in self._superseded]
         if left:
             self._wanted[key] = left
         else:
             del self._wanted[key]
+
+    def _follows(self, missing: Missing) -> bool:
+        """Return whether missing records of this kind are superseded if newer records of the source are."""
+        return missing.kind == "between" or (missing.kind == "lost" and not self._asked.keeps_all)
 
     def answer(self) -> SupersededAnswer:
         """Return which of the missing records are to be copied again."""

@@ -125,7 +125,7 @@ def not_superseded(asked: AskSuperseded, leader_epoch: int) -> set[int]:
     judge = SupersededJudge(asked)
     for missing in asked.missing:
         for ordinal in range(missing.first, missing.last + 1):
-            judge.expect(missing, ordinal, b"key", 100 + ordinal)
+            judge.expect(missing, ordinal, ordinal, b"key", 100 + ordinal)
     judge.see(1, b"key", 200, leader_epoch)
     return {ordinal for first, last in judge.answer().again for ordinal in range(first, last + 1)}
 
@@ -203,7 +203,7 @@ def test_what_a_log_has_lost_is_found_without_reading_all_runs(monkeypatch: pyte
     read = read_runs(monkeypatch)
     expected = [(4, 4), (6, known - 1)] if first == 4 else [(first, known - 1)]
     assert [*missing_ordinals.lost_ordinals(play.lane, first)] == expected
-    assert missing_ordinals.copied_again_until(play.lane, first) == known
+    assert missing_ordinals.planned_until(play.lane) == known
     assert len(read) < 100
 
 

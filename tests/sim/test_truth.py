@@ -1,0 +1,49 @@
+"""What the simulation counts as stale in a compacted target."""
+
+import pytest
+
+from tests.sim.scheduler import shape_named
+from tests.sim.target import Stored
+from tests.sim.truth import Violation, check_order_of_keys
+from tests.sim.world import World
+
+
+def overwritten(*numbers: int) -> World:
+    """Return a world whose target log has these records. Positive numbers are records of the source, of which the first
+    three have the same key. Negative ones are foreign. All source records were acknowledged when there were no foreign
+    ones yet."""
+    world = World(1, shape_named("compacted copy, beside others"))
+    world.target.keys = 1
+    world.source.append(3, 0)
+    first = min(world.source.offset_of)
+    for offset, number in enumerate(numbers):
+        producer = 7 if number > 0 else -1
+        there = first + number - 1 if number > 0 else number
+        world.target.brokers[0].append(Stored(offset, 1, producer, 0, max(number - 1, -1), 0, (there,), 1))
+        if number > 0:
+            world.known.taken[there], world.known.takers[there] = 0, ("r1", number - 1)
+    return world
+
+
+def test_a_record_of_the_source_after_a_newer_foreign_one_is_a_violation() -> None:
+    with pytest.raises(Violation, match="source offset 1 was put over a newer record"):
+        check_order_of_keys(overwritten(-1, 2))
+
+
+def test_a_record_of_the_source_may_follow_late_bytes_that_a_foreign_record_did_not_keep_out() -> None:
+    """The late bytes are the last value of the key, and are older than what follows. The cleaner removes the foreign
+    record, and then nothing shows that it was there."""
+    world = overwritten(-1, 1, 2)
+    late = min(world.source.offset_of)
+    world.late.add(late)
+    world.known.limits[late] = 0
+    check_order_of_keys(world)
+
+
+def test_a_foreign_record_after_late_bytes_counts() -> None:
+    world = overwritten(-1, 1, -2, 2)
+    late = min(world.source.offset_of)
+    world.late.add(late)
+    world.known.limits[late] = 0
+    with pytest.raises(Violation, match="source offset 1 was put over a newer record"):
+        check_order_of_keys(world)
