@@ -22,6 +22,7 @@ from mirrord.replication.host.hosted_lane import HostedLane
 from mirrord.replication.host.record_policies import RecordPolicies
 from mirrord.replication.host.retried_reads import read_and_tell
 from mirrord.replication.lane.assignment import FlowSetup
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.source_epochs import UNKNOWN, Epochs, is_of_later_epoch, mapped, truncations_within
 from mirrord.replication.lane.target.scan_result import Missing
@@ -37,8 +38,6 @@ from mirrord.replication.lane.target.superseded_records import (
 
 NEAR = 10_000
 """Ranges of source offsets that are at most this number of offsets apart are read as one range."""
-
-
 MOST_PIECES = 100_000
 """Maximum number of pieces of the offset map whose source offsets are read as one range."""
 
@@ -212,13 +211,16 @@ class SupersededLookup:
             end, _ = await bounds(self._target_asks, self._target_partition)
 
     async def _see_appended(self, judge: SupersededJudge, asked: AskSuperseded) -> None:
-        """Read records from the source that were appended and that the target's cleaner may have removed."""
-        if not asked.appended or not judge.is_open:
+        """Read records from the source that were appended, because the target's cleaner may have removed them. Only
+        records that are newer than one that would be copied again are read."""
+        lowest = judge.lowest_left()
+        if not asked.appended or lowest == NEVER:
             return
         end, begin = await bounds(self._source_asks, self._source_partition)
-        for stretch in _read_together(piece for each in asked.appended for piece in mapped(self._record, *each)):
+        pieces = (piece for each in asked.appended for piece in mapped(self._record, *each))
+        for stretch in _read_together(piece for piece in pieces if piece[1] + piece[2] > lowest + 1):
             begins = [offset for _, offset, _ in stretch]
-            start, behind = max(begins[0], begin), min(stretch[-1][1] + stretch[-1][2], end)
+            start, behind = max(begins[0], begin, lowest + 1), min(stretch[-1][1] + stretch[-1][2], end)
             async for batch in self._source.read(self._source_partition, start, behind):
                 if batch.header.attributes & CONTROL:
                     continue

@@ -190,6 +190,8 @@ class TargetLog:
     """Set after the target log has lost records, until the ledger records which of them are copied again."""
     forgotten: Forgotten | None = None
     """Set after ordinals were reassigned and `acknowledged` was lowered, until the outcome in the ledger is known."""
+    unproven: tuple[int, int] = (-1, 0)
+    """The ordinal up to which a former holder may have saved a position, and the number of `Rewound` notes then."""
     appended_later: tuple[int, int, int] = (-1, -1, -1)
     """(first, end, leader epoch): the ordinals [first, end) were acknowledged after the last resume, and appended in
     this leader epoch or a later one. (-1, -1, -1) if no such ordinals are known."""
@@ -209,8 +211,7 @@ class ComparisonState:
     """Whether the rebuilt offset map was appended to the ledger and the outcome of the append is unknown."""
     first_ack_pending: bool = False
     later_pending: bool = False
-    """Whether the records that were written since the takeover must be compared again once the former holder can no
-    longer write."""
+    """Whether records since the takeover must be compared again once the former holder can no longer write."""
     later_from: ResumePosition | None = None
     """Where the later comparison (`later_pending`) starts. Until then, no higher resume position is saved, because
     acknowledgements above it may be for batches of another holder."""
@@ -378,8 +379,7 @@ class Lane:
     """Whether the broker remembers the lane's producer, so that it refuses batches that are out of order."""
     resume_ordinal: int = 0
     confirm_end: bool = False
-    """Whether to ask for the log end again before the first produce request, because the broker cannot refuse a
-    repeated batch."""
+    """Whether to ask for the log end again before the first request: the broker cannot refuse a repeated batch."""
     confirming: bool = False
     """Whether the question for the log end before the first produce request is open."""
     sent: bool = False

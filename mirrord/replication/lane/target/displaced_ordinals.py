@@ -99,16 +99,6 @@ def below(lane: Lane, ordinal: int) -> tuple[Missing, ...]:
     )
 
 
-def appended_after(lane: Lane, missing: Sequence[Missing], ordinal: int) -> tuple[tuple[int, int], ...]:
-    """Return the ordinals (first, last) between the first of the given displaced ones and `ordinal` whose records were
-    appended. These records may be newer than those of the displaced ordinals, and the cleaner may have removed them."""
-    if not missing:
-        return ()
-    holes = lane.record.holes if lane.record is not None else ()
-    others = [(each.first, each.last + 1) for each in (*known(lane), *holes)]
-    return tuple((start, end - 1) for start, end in uncovered((missing[0].first, ordinal), others))
-
-
 def reached(lane: Lane, first: int, room: int) -> int:
     """Return the ordinal after the last one that may have been in the target log, if it had the ordinals from `first`
     on at `room` offsets. Displaced ordinals are skipped, because their offsets belong to later ordinals."""
