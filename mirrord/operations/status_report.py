@@ -56,7 +56,7 @@ class LedgerView(msgspec.Struct, frozen=True):
     def age_ms(self, now_ms: int) -> int:
         """Return the number of milliseconds since the lease was renewed.
 
-        The result compares the clocks of two machines, so it is only for display.
+        The result compares the clocks of two machines, so it is intended only for display.
         """
         return max(0, now_ms - self.renewal.at_ms) if self.renewal else 0
 
@@ -199,7 +199,7 @@ def _state(view: LedgerView, now_ms: int) -> FlowPhase:
 
 
 async def _source_ends(cluster: ClusterConfig, state: FlowState) -> tuple[dict[TopicPartition, int], str]:
-    """Return the high watermarks of the lanes' source partitions. If the source does not answer, return no offsets, and
+    """Return the high watermarks of the lanes' source partitions. If the source does not answer, return no offsets and
     the reason.
 
     If a topic was deleted and created again, lanes of the old topic do not get the high watermarks of the new topic.
