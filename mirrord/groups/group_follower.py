@@ -75,7 +75,7 @@ class GroupSync(LeasedWorker):
         self._parts: _Parts | None = None
 
     async def open(self) -> None:
-        """Read the ledger, and then start to follow the groups. Raises the same errors as `LedgerStore.open`."""
+        """Read the ledger, and then start following the groups. Raises the same errors as `LedgerStore.open`."""
         await self._join(self._setup.lease_epoch)
         self._parts = parts = _Parts(self._setup, self._chart, self._may_write, self._want, self._clock)
         self._store.on_record(self._see_progress)

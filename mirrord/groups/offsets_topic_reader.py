@@ -91,7 +91,7 @@ class GroupLog:
             await each.check_tail(view)
 
     async def open(self, view: ClusterView) -> None:
-        """Begin to read the topic. Raises MayNotRead or NoSuchTopic, or EnvironmentFault if no broker answers."""
+        """Start reading the topic. Raises MayNotRead or NoSuchTopic, or EnvironmentFault if no broker answers."""
         connection = await view.any_broker()
         version = connection.version(METADATA)
         body = metadata.encode(version, [TOPIC])

@@ -112,7 +112,7 @@ class GroupBack:
         """Ask the source which groups must not be changed: groups with members, and share groups. Return the groups
         that were added to or removed from this set since the previous call.
 
-        Raises EnvironmentFault, WireError.
+        Raises EnvironmentFault or WireError.
         """
         before = self._members
         listed = await self._source.listed()

@@ -120,7 +120,7 @@ class GroupRounds:
 
     async def read_members(self) -> None:
         """Ask the target which groups must not be changed: groups with members, and share groups. Raises
-        EnvironmentFault, WireError."""
+        EnvironmentFault or WireError."""
         listed = await self._target.listed()
         before = self._members
         self._members = kept(listed)
@@ -131,7 +131,7 @@ class GroupRounds:
     async def round(self) -> None:
         """Examine all groups that are due, and commit their translated positions.
 
-        Raises EnvironmentFault, WireError. After an error, the same groups are still due.
+        Raises EnvironmentFault or WireError. After an error, the same groups are still due.
         """
         groups, self._due = self._due, set()
         try:
@@ -158,7 +158,7 @@ class GroupRounds:
             )
 
     async def survey(self) -> None:
-        """Examine all groups that are due, without committing anything. Raises EnvironmentFault, WireError."""
+        """Examine all groups that are due, without committing anything. Raises EnvironmentFault or WireError."""
         groups, self._due = self._due, set()
         await self._plan(groups)
 
@@ -200,7 +200,7 @@ class GroupRounds:
         """Return the commits to make at the target for one group, and update the group's statuses.
 
         `there` holds the offsets committed at the target. `asked` holds the offsets committed at the source, if they
-        were requested from a broker. Otherwise it is None, and only the commits in `GroupBook` count.
+        were requested from a broker. Otherwise, it is None, and only the commits in `GroupBook` count.
         """
         self._waiting.discard(group)
         if there.error in LATER:
@@ -227,7 +227,7 @@ class GroupRounds:
                 writes.append(_Planned(place, course.newest, step, mapped))
                 hold = Hold("behind", step.why)
             else:
-                assert isinstance(step, Hold)  # noqa: S101 -- without a newest commit nothing is written
+                assert isinstance(step, Hold)  # noqa: S101 -- without a newest commit, nothing is written
                 hold = step
             statuses[place] = _status(group, place, lane.target_topic, course, mapped, present, hold)
             if hold.state == "unsure" and course.newest is not None and present is not None:

@@ -1,8 +1,8 @@
 """Gathers the status of flows outside the daemon. It asks the daemon, or reads the target cluster if no daemon answers.
 
 The lease of a flow contains the address of its daemon. If the ledger has lost facts, the configured address is used. If
-no daemon answers, the ledger and the progress records show up to which offset every lane has copied. The log ends of
-the source come from the source or, if it does not answer, from the last progress records. Nothing is written.
+no daemon answers, the ledger and the progress records show the offset up to which every lane has copied. The log ends
+of the source come from the source or, if it does not answer, from the last progress records. Nothing is written.
 """
 
 import asyncio

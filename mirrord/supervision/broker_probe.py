@@ -231,7 +231,7 @@ class _Probe:
                     return next(broker for broker in seen.brokers if broker.node == partition.leader), answer.end
             await asyncio.sleep(POLL_S)
 
-    # The requests of the probe.
+    # The probe's requests.
 
     async def _observe(self) -> Judgement:
         leader, start = await self._leader()

@@ -132,7 +132,7 @@ class FlowSupervisor:
         await asyncio.gather(self._source_admin.close(), self._target_admin.close(), self._upkeep.close())
 
     def stop(self) -> None:
-        """Begin to drain the flow. `run` returns when all its lanes have been drained."""
+        """Start draining the flow. `run` returns when all its lanes have been drained."""
         self._stopping.set()
 
     def change(self, flow: FlowConfig, lines: Sequence[str], *, drains: bool) -> None:
@@ -216,7 +216,7 @@ class FlowSupervisor:
     # The steps of one attempt to run the flow.
 
     async def _outcome(self, attempt: asyncio.Task[None]) -> float:
-        """Wait for the end of an attempt. Return the number of seconds to wait before the next attempt."""
+        """Wait for an attempt to end. Return the number of seconds to wait before the next attempt."""
         try:
             await attempt
         except asyncio.CancelledError:

@@ -61,8 +61,8 @@ class GroupKeeper:
     async def run(self, setup: FlowSetup, flow: Callable[[], FlowConfig], turn: int = 1) -> None:
         """Keep a follower running until cancelled. `flow` returns the current configuration, which may change.
 
-        `turn` counts the processes of this daemon that have held this lease. If it is above 1, the follower of the
-        previous process is kept if it has the same configuration.
+        `turn` counts the processes of this daemon that have held this lease. If it is above 1, the previous process's
+        follower is kept, provided that it has the same configuration.
         """
         loop = asyncio.get_running_loop()
         self._tenure = Tenure(setup.lease_epoch, turn)

@@ -127,8 +127,8 @@ def reported_lane(
 
 
 def _beside(foreign: int, lane: LaneStatus) -> LaneStatus:
-    """Return the lane's status with `foreign` added. This is the number of target offsets that other clients have
-    written between the lane's records."""
+    """Return the lane's status with `foreign` added: the number of target offsets that other clients have written
+    between the lane's records."""
     return msgspec.structs.replace(lane, foreign_offsets=foreign) if foreign else lane
 
 
@@ -141,7 +141,7 @@ def _as_known(lane: LaneStatus, ends: Mapping[TopicPartition, int]) -> LaneStatu
 
 
 def _ordered(lane: LaneStatus, orders: Orders, ledger: LaneState | None) -> LaneStatus:
-    """Return the lane's status with the operator commands that affect the lane added: a seek, a pause or a pin.
+    """Return the lane's status, including the operator commands that affect the lane: a seek, a pause or a pin.
 
     A paused lane that is halted or still draining keeps this state.
     """

@@ -45,8 +45,8 @@ class StandbyLook:
             await asyncio.sleep(EVERY_S if holders and None not in changes.values() else SOON_S)
 
     async def _ask(self, http: str) -> ConfigChanges | None:
-        """Return how the configuration of the daemon at this address differs from that of this daemon, or None if this
-        is unknown."""
+        """Return how the configuration of the daemon at this address differs from this daemon's own, or None if the
+        difference is unknown."""
         try:
             return await order_apply(http, self._config(), dry_run=True)
         except CommandRefused:

@@ -39,7 +39,7 @@ log = structlog.get_logger()
 
 
 class FirstLook:
-    """Resolves the start offsets of the topics that a configuration of a flow selects."""
+    """Resolves the start offsets of the topics that a flow's configuration selects."""
 
     def __init__(self, flow: FlowConfig, source: ClusterConfig) -> None:
         self._flow = flow

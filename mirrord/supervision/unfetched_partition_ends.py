@@ -35,7 +35,7 @@ class Uncovered(NamedTuple):
     """The source partitions whose log ends must be requested, and the lanes that replicators host."""
 
     wanted: list[SourcePartition]
-    """The partitions of selected topics without a recent fetch response."""
+    """The partitions of selected topics that have had no recent fetch response."""
     hosted: frozenset[LaneId]
 
 

@@ -36,7 +36,7 @@ log = structlog.get_logger()
 
 
 class DeletionSync:
-    """Propagates the topic deletions in one flow."""
+    """Propagates the topic deletions of one flow."""
 
     def __init__(
         self,

@@ -4,8 +4,8 @@ topics, and adds missing partitions.
 A fault with one topic is reported for that topic and does not affect other topics. A broker that has just started may
 not list all topics yet. Therefore, a topic counts as deleted only if two consecutive responses do not list it.
 
-When a broker has confirmed the creation of a topic, it may not list the topic yet. If many topics are created at once,
-it takes several seconds before all of them are listed. Each topic gets its lanes once it is listed. Until then,
+Even after a broker has confirmed the creation of a topic, it may not list the topic yet. If many topics are created at
+once, it takes several seconds before all of them are listed. Each topic gets its lanes once it is listed. Until then,
 discovery does not create the topic again.
 """
 

@@ -74,12 +74,12 @@ class Course(msgspec.Struct):
     newest: OffsetValue | None
     """The newest commit, or None if the committed offset was deleted."""
     peak: int
-    """The highest offset that was committed since the group's position at the target last matched its position at the
-    source."""
+    """The highest offset that has been committed since the group's position at the target last matched its position at
+    the source."""
 
 
 class GroupBook:
-    """Keeps the newest commit of each group and partition at the source. Also keeps the highest offset that was
+    """Keeps the newest commit of each group and partition at the source. Also keeps the highest offset that has been
     committed since the position at the target last matched the one at the source."""
 
     def __init__(self, passes: Callable[[str], bool]) -> None:

@@ -86,7 +86,8 @@ class Need(msgspec.Struct, frozen=True):
 
 
 class LeftByMm2(NamedTuple):
-    """The topic and the consumer group at the target that MirrorMaker 2 used if it ever copied this flow."""
+    """The topic and the consumer group at the target that MirrorMaker 2 used if it ever copied the topics of this
+    flow."""
 
     offsets_topic: str
     group: str

@@ -58,7 +58,7 @@ class Replicator(LeasedWorker):
         self._target: ClusterView | None = None
 
     async def open(self) -> None:
-        """Read the ledger and start to work under the flow's lease. Meanwhile, background tasks request the metadata of
+        """Read the ledger and start working under the flow's lease. Meanwhile, background tasks request the metadata of
         both clusters.
 
         Raises LedgerMissing, LedgerUnavailable, LedgerCorrupt or LedgerWentBack if the ledger cannot be opened.

@@ -54,7 +54,7 @@ async def greet(member: Member, setup: FlowSetup, state: FlowState) -> Greeted:
 
 def serves_as(answer: Greeting, setup: FlowSetup) -> bool:
     """Return whether a running replicator can be kept. Its setup must be the same as that of a replicator that would be
-    started now, except for settings of the flow that lanes do not use."""
+    started now, except for flow settings that lanes do not use."""
     known = msgspec.msgpack.decode(answer.setup, type=FlowSetup)
     return msgspec.structs.replace(known, flow=setup.flow) == setup and not restarts(known.flow, setup.flow)
 

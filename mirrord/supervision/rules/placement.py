@@ -13,8 +13,8 @@ from mirrord.config.schema import ReplicatorsConfig
 from mirrord.model.names import LaneId
 
 HYSTERESIS = 0.2
-"""Lanes move only if the difference between the highest and the lowest load exceeds this share of the mean load. It
-applies if loads are measured in bytes."""
+"""Lanes move only if the difference between the highest and the lowest load exceeds this share of the mean load. The
+limit applies if loads are measured in bytes."""
 _LARGEST = 0.9
 """Maximum weight of a lane that moves, as a share of the difference between two loads. A heavier lane would only
 reverse the difference."""

@@ -3,7 +3,7 @@
 The functions are called repeatedly with the current state of the replicators, and keep no state between calls. A lane
 is assigned to a replicator only while no other replicator has it. A replicator has a lane from the time the lane is
 assigned to it until the replicator has given the lane back, is known to be dead, or counts as lost. Therefore, two
-replicators of a flow never have the same lane, in whatever order the steps succeed or fail.
+replicators of a flow never have the same lane, regardless of the order in which the steps succeed or fail.
 
 The lanes of a crashed replicator do not wait for its replacement. They are assigned to the remaining replicators,
 preferably to an empty spare replicator. When the replacement has started, lanes move to it a few at a time until the

@@ -2,7 +2,7 @@
 must be altered later.
 
 A config that was set on a topic itself is the topic's own config. The values of all other configs are set on the
-brokers, or are Kafka's defaults. The own configs of a source topic are also set on its target topic.
+brokers, or are Kafka's defaults. A source topic's own configs are also set on its target topic.
 """
 
 from collections.abc import Collection, Iterable, Mapping

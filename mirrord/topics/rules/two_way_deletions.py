@@ -3,8 +3,8 @@
 On each of the two clusters, such a topic contains the records of both clusters. If it is deleted on one cluster, the
 deletion is not propagated, because that would also delete records that were written on the other cluster.
 
-Nor is the deleted topic created again. The flow to that cluster would copy only the records that were written on the
-other cluster, so the new topic would be incomplete.
+The deleted topic is not created again, either. The flow to that cluster would copy only the records that were written
+on the other cluster, so the new topic would be incomplete.
 """
 
 from collections.abc import Collection, Iterable, Mapping
