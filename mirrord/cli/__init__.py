@@ -2,6 +2,6 @@
 
 Each verb's module has two functions. `register(verbs)` adds the verb's parser. `run(arguments)` runs the verb and
 returns the exit code: 0 for success, 1 for a failure, 2 for incorrect usage or an invalid configuration, and 3 if a
-difference was found. The output consists of tables or of JSON. Other packages do the actual work. `main` turns every
-error into a single message.
+difference was found. The output is either tables or JSON. Other packages do the actual work. `main` turns every error
+into a single message.
 """

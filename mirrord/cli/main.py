@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception as error:  # noqa: BLE001 - a user never sees a traceback: it goes to a file
+    except Exception as error:  # noqa: BLE001 - users never see a traceback; it is written to a file
         return _fail(f"internal error: {type(error).__name__}: {error}; details in {_write_traceback()}", 1)
 
 

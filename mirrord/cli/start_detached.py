@@ -66,7 +66,7 @@ def start_detached(conf: str, options: Sequence[str]) -> int:
 
 async def report_to_parent(fd: int, http: str, status: Callable[[], Awaitable[Status | None]]) -> None:
     """Report the address of this daemon to the command that started it, over the pipe `fd`. The report is sent as soon
-    as all flows are running or on standby, and after `READY_S` at the latest. Then detach stderr from the command."""
+    as all flows are running or on standby, or after `READY_S` at the latest. Then detach stderr from the command."""
     deadline = time.monotonic() + READY_S
     waiting: dict[str, str] = {}
     while True:

@@ -3,17 +3,18 @@
 No two flows may have the same name or write to the same topic. A ring is a chain of flows that leads back to the
 cluster at which it begins. No ring may copy its own output.
 
-If two clusters copy topics to each other under the same names, a flow does not copy records that another flow wrote to
-its source (`mirrord.replication.lane.source.loop_detection`). Flows from two such clusters are therefore allowed to
-write to the same topic. Flows are also allowed to form a ring if every cluster in the ring exchanges topics in this way
-with all other clusters in the ring.
+If two clusters copy topics to each other under the same names, a flow between these clusters does not copy records that
+other flows have written to its source (`mirrord.replication.lane.source.loop_detection`). Flows from two such clusters
+are therefore allowed to write to the same topic. Flows are also allowed to form a ring if every cluster in the ring
+exchanges topics in this way with all other clusters in the ring.
 
 Whether two lists of regexes select a common topic cannot be decided from the regexes alone. Two flows into the same
 cluster are therefore tested with a few example topic names. They are refused if both flows select one of these names
 and would write to the same target topic. The daemon detects all other cases when it sees the actual topics.
 
 With `identity` naming or a template, topic names do not show where records come from. A ring of flows with such naming
-would copy its own output forever. It is refused unless the regexes prove that no record can travel around the ring.
+would copy its own output forever. Such a ring is refused unless the regexes prove that no record can travel around the
+ring.
 """
 
 import re

@@ -42,7 +42,7 @@ class Loaded(NamedTuple):
 def load_file(path: str, policies: PolicyCheck = BUILT_IN) -> Loaded:
     """Load a conf.toml or a `.properties` file. `policies` checks the third-party policies that a conf.toml names.
 
-    Raises ConfigError if the file cannot be read or has any fault.
+    Raises ConfigError if the file cannot be read or has faults.
     """
     if not path.endswith(".properties"):
         return Loaded(load(path, policies))
@@ -61,7 +61,7 @@ def load(path: str | Path, policies: PolicyCheck = BUILT_IN) -> Config:
     """Load a conf.toml. `policies` checks the third-party policies that it names.
 
     Relative paths in the file are resolved against the file's folder. Raises ConfigError if the file cannot be read or
-    has any fault.
+    has faults.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")

@@ -51,7 +51,8 @@ class Unjudged:
     """A `PolicyCheck` for commands that never call a policy. It does not report faults that only loading a policy could
     reveal.
 
-    With this class, a daemon can be inspected and stopped from a machine on which its policies are not installed.
+    With this class, a daemon can be inspected and stopped from a machine on which the daemon's policies are not
+    installed.
     """
 
     def faults(self, flow: FlowConfig) -> Iterator[tuple[str, str]]:

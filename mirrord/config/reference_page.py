@@ -66,7 +66,7 @@ def _section(title: str, text: str, struct: type[msgspec.Struct]) -> list[str]:
 
 
 def _applied() -> str:
-    """Return the paragraph that says for which changed keys the lanes of a running flow are restarted."""
+    """Return the paragraph that says which changed keys cause the lanes of a running flow to be restarted."""
     keys = [f"`{each.name}`" for each in keys_of(FlowConfig) if each.field in LIVE]
     tables = [f"`{table.name}`" for table in tables_of(FlowConfig) if table.name in LIVE]
     text = (

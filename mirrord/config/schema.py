@@ -1,4 +1,4 @@
-"""Declares the keys of a conf.toml as frozen structs. A key that the user does not set has its default."""
+"""Declares the keys of a conf.toml as frozen structs. A key that the user does not set has its default value."""
 
 import re
 from collections.abc import Sequence

@@ -105,6 +105,7 @@ ONCE_FAILED = (
     (1003097308593, "compacted copy, beside others, old records + unclean, beside others"),
     (8305784446, "compacted copy, beside others, old records + source truncated twice"),
     (950639449206, "compacted copy, unclean, beside others + handed over, unclean"),
+    (54790464083, "compacted copy, beside others, old records + unclean, beside others"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
@@ -114,6 +115,7 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (931394525819, "compacted copy, beside others, old records + unclean, beside others", "at-least-once", False),
     (989423460929, "compacted copy, beside others, old records + source truncated twice", "at-least-once", False),
     (918054170265, "compacted copy, unclean, beside others", "at-least-once", False),
+    (738846466023, "handed over, unclean + compacted copy, old records", "sequence", True),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""
 

@@ -32,7 +32,7 @@ class PropertiesFile:
     """One mm2.properties file. A method that detects a fault records it and continues with a placeholder value."""
 
     def __init__(self, text: str, file_name: str) -> None:
-        """Parse the text. Raises ConfigError if it is not a properties file."""
+        """Parse the text. Raises ConfigError if it is not a valid properties file."""
         self.file_name = file_name
         entries = parse(text, file_name)
         self.entries: Mapping[str, Property] = {entry.key: entry for entry in entries}

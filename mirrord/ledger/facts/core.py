@@ -341,11 +341,12 @@ class Rewound(msgspec.Struct, frozen=True, array_like=True):
     The ordinal `first` and the ordinals above it now belong to different source records than before.
 
     An older progress record may contain a higher resume position, which refers to the previous assignment. In this
-    case, the resume position in this note is used instead.
+    case, the resume position in this note is used instead. This also applies if a holder had to resume below a position
+    that a former one may have saved, although it reassigned no ordinal.
     """
 
     first: int
-    """Lowest ordinal that was reassigned."""
+    """Lowest ordinal that was reassigned, or may have been."""
     ordinal: int
     """Ordinal of the resume position."""
     target_offset: int
@@ -379,7 +380,7 @@ class SourceRun(Fact, frozen=True, tag="source_run"):
     longer expected to arrive. If one does arrive, it must not be mistaken for a record of these runs.
     """
     rewound: Rewound | None = None
-    """Set if these runs reassign ordinals, and a progress record with a higher resume position may exist."""
+    """Set if a progress record with a higher resume position may exist, and that position must not be used."""
 
 
 class Displaced(msgspec.Struct, frozen=True, array_like=True):

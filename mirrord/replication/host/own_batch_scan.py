@@ -26,8 +26,7 @@ async def own_batches(
         if header.producer_id == asked.producer_id:
             count = header.last_offset_delta + 1
             where = (header.base_offset, count, header.base_sequence)
-            removed = count - header.record_count
-            own.append(OwnBatch(*where, batch.records_crc, header.leader_epoch, removed))
+            own.append(OwnBatch(*where, batch.records_crc, header.leader_epoch))
         elif not batch.is_old:
             behind = header.base_offset + header.last_offset_delta + 1
             begun = others.pop()[0] if others and others[-1][1] == header.base_offset else header.base_offset

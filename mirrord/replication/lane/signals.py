@@ -68,8 +68,6 @@ class OwnBatch(msgspec.Struct, frozen=True, array_like=True):
     records_crc: int
     leader_epoch: int = -1
     """Epoch of the target leader that appended the batch."""
-    removed: int = 0
-    """Number of its records that a log cleaner has removed."""
 
 
 # --- inputs -----------------------------------------------------------------------------------------------------------

@@ -105,9 +105,7 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
         first = target_scan.ordinal_at(lane, answer.start) if late else first
         found = target_scan.walk(lane, own, first, log)
     if is_lost:
-        below = displaced_ordinals.below(lane, first)
-        appended = (*displaced_ordinals.appended_after(lane, below, first), *found.appended)
-        found = replace(found, missing=(*below, *found.missing), appended=appended)
+        found = replace(found, missing=(*displaced_ordinals.below(lane, first), *found.missing))
     if lane.comparison.differs is not None:
         return missing_ordinals.look_up_between(lane, found, log) or rebuilding.verified(lane, found)
     if found.doubled is not None or found.next_ordinal >= lane.resume_position.ordinal:
@@ -189,6 +187,7 @@ def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Eff
     holes = sorted([*found.holes, *(each for each in answer.again if each[0] < found.next_ordinal)])
     again = tuple(each for each in answer.again if each[0] >= found.next_ordinal)
     ordinal = max(found.next_ordinal, answer.until)
+    lane.log.last_by_look_up = ordinal > found.next_ordinal
     facts = displaced_ordinals.recorded(lane, found, answer.again)
     found = replace(found, holes=tuple(holes), facts=facts, missing=(), next_ordinal=ordinal)
     lane.log.scan = None

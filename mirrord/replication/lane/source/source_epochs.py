@@ -92,11 +92,10 @@ def is_truncated(record: LaneRecord, ordinal: int, offset: int) -> bool:
     return any(ordinal < first and offset >= start for first, start in record.truncations)
 
 
-def is_of_later_epoch(record: LaneRecord, ordinal: int, epoch: int) -> bool:
-    """Return whether a source record has a later leader epoch than the ledger has for its ordinal. If so, this record
-    has not been produced yet, because the ledger records a new epoch before the first record of that epoch is
-    produced."""
-    return epoch > recorded_at(record.epochs, ordinal) > UNKNOWN
+def is_of_later_epoch(epochs: Epochs, ordinal: int, epoch: int) -> bool:
+    """Return whether a source record has a later leader epoch than was recorded for its ordinal. If so, this record has
+    not been produced yet, because the ledger records a new epoch before the first record of that epoch is produced."""
+    return epoch > recorded_at(epochs, ordinal) > UNKNOWN
 
 
 def truncations_within(record: LaneRecord, first: int, last: int) -> Iterator[int]:

@@ -33,7 +33,8 @@ def recorded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]]) -> tu
     `again` contains the ordinals (first, last) that are copied again.
     """
     left = [each for each in found.missing if each.last < found.next_ordinal and not each.has_room]
-    left = [each for each in left if (each.first, each.last) not in again][-DISPLACED_KEPT:]
+    copied = set(again)
+    left = [each for each in left if (each.first, each.last) not in copied][-DISPLACED_KEPT:]
     facts: list[LaneFact] = []
     for fact in found.facts:
         if isinstance(fact, TargetRun):
@@ -96,16 +97,6 @@ def below(lane: Lane, ordinal: int) -> tuple[Missing, ...]:
         if each.above >= lane.log.log_start
         for first, last in but_not_void(holes, each.first, min(each.last, ordinal - 1))
     )
-
-
-def appended_after(lane: Lane, missing: Sequence[Missing], ordinal: int) -> tuple[tuple[int, int], ...]:
-    """Return the ordinals (first, last) between the first of the given displaced ones and `ordinal` whose records were
-    appended. These records may be newer than those of the displaced ordinals, and the cleaner may have removed them."""
-    if not missing:
-        return ()
-    holes = lane.record.holes if lane.record is not None else ()
-    others = [(each.first, each.last + 1) for each in (*known(lane), *holes)]
-    return tuple((start, end - 1) for start, end in uncovered((missing[0].first, ordinal), others))
 
 
 def reached(lane: Lane, first: int, room: int) -> int:

@@ -15,12 +15,14 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from mirrord.kafka.protocol.sequence import nearest
+from mirrord.ledger.displaced import within
 from mirrord.ledger.facts.core import Verdict
-from mirrord.model.intervals import Interval, uncovered, within
+from mirrord.model import intervals
+from mirrord.model.intervals import Interval, uncovered
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Stage
-from mirrord.replication.lane.signals import CheckAnswer, Effects, LaneRecord, OwnBatch, ScanAnswer
+from mirrord.replication.lane.signals import Effects, LaneRecord, OwnBatch, ScanAnswer
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.source.declared_runs import rest
@@ -88,6 +90,7 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
     missing = [part for each in found.missing for part in _parted(each, known_until(lane))]
     behind = found.next_ordinal if lane.log.entry is None or not lane.log.cleaned else next_by_entry(lane)
     room, above = log.bare(max(found.behind, log.start), log.end)
+    _note_unproven(lane, found.next_ordinal + room if lane.log.cleaned and lane.log.entry is None and room else -1)
     if behind > found.next_ordinal and not (lost and lost[0][0] < behind):
         # The broker remembered these records, and they were removed before the log was read.
         missing.append(Missing("between", found.next_ordinal, behind - 1, above, room >= behind - found.next_ordinal))
@@ -103,10 +106,7 @@ def look_up_between(lane: Lane, found: Reading, log: Log) -> Effects:
     """Request that the ordinals that are missing between the lane's own batches are looked up. Return no effect if no
     ordinals are missing. If the log lost their records, target and source differ. If a cleaner removed the records,
     they do not."""
-    differs = lane.comparison.differs
-    limit = (
-        NEVER if differs is None else differs.first
-    )  # what is missing from there on belongs to the difference anyway
+    limit = _first_different(lane)  # what is missing from there on belongs to the difference anyway
     between = [replace(each, last=min(each.last, limit - 1)) for each in found.missing if each.first < limit]
     missing = [part for each in between for part in _parted(each, known_until(lane))]
     return _ask(lane, found, log, missing, ())
@@ -119,10 +119,47 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
     lane.log.scan, lane.log.lost_ordinals, lane.stage = replace(found, missing=asked), tuple(lost), Stage.MISSING
     went_back = 0 <= lane.log.shared < lane.resume_position.target_offset
     if lane.log.shared == NOT_KNOWN:
-        # A cleaner may have caused the gaps between the lane's batches when the topic was still compacted.
-        went_back = bool(lost) and all(each.first >= lost[0][0] for each in missing)
+        # A cleaner may have caused the gaps between the lane's batches when the topic was still compacted. It has not
+        # caused displaced ordinals.
+        gaps = [each for each in asked if not within(displaced_ordinals.known(lane), each.first, each.last)]
+        went_back = bool(lost) and all(each.first >= lost[0][0] for each in gaps)
     keeps_all = log.compacts is False and went_back
-    return [AskSuperseded(ask(lane), asked, log.end, found.appended, keeps_all)]
+    return [
+        AskSuperseded(ask(lane), asked, log.end, _appended(lane, found, missing), keeps_all, _epochs_lost_earlier(lane))
+    ]
+
+
+def _epochs_lost_earlier(lane: Lane) -> source_epochs.Epochs | None:
+    """Return the leader epochs of the source by ordinal, with those of acknowledged records that were lost earlier and
+    are not copied again yet. When the lane resumed in front of these, the ledger revoked their epochs. Return None if
+    there are no such records."""
+    begin, end, former = max(lane.resume_position.ordinal, lane.acked), known_until(lane), lane.history
+    if begin >= end or not former.acknowledged_epochs or lane.record is None:
+        return None
+    recorded, copied = lane.record.epochs, former.acknowledged_epochs
+    below = [each for each in recorded if each[0] < begin]
+    lost = [each for each in copied if begin < each[0] < end]
+    above = [each for each in recorded if each[0] > end]
+    at_begin = (begin, source_epochs.recorded_at(copied, begin))
+    at_end = (end, source_epochs.recorded_at(recorded, end))
+    return (*below, at_begin, *lost, at_end, *above)
+
+
+def _first_different(lane: Lane) -> int:
+    differs = lane.comparison.differs
+    return NEVER if differs is None else differs.first
+
+
+def _appended(lane: Lane, found: Reading, missing: Sequence[Missing]) -> tuple[tuple[int, int], ...]:
+    """Return the ordinals (first, last) after the first missing one whose records were appended. These are all ordinals
+    up to the last one in the log that are neither missing nor in a hole. Ordinals at which target and source differ are
+    left out."""
+    holes = lane.record.holes if lane.record is not None else ()
+    lacking = [(each.first, each.last + 1) for each in (*missing, *found.missing, *displaced_ordinals.known(lane))]
+    lacking += [(first, last + 1) for first, last in found.holes]
+    lacking += [(hole.first, hole.last + 1) for hole in holes if hole.first <= hole.last]
+    whole = min(each.first for each in missing), min(found.next_ordinal, _first_different(lane))
+    return tuple((start, end - 1) for start, end in uncovered(whole, lacking))
 
 
 def _planned_apart(first: int, last: int, known: int) -> list[tuple[int, int]]:
@@ -209,11 +246,31 @@ def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
     return [Missing("last", found.next_ordinal, last, above, has_room=True)]
 
 
-def is_last_by_look_up(lane: Lane, answer: CheckAnswer) -> bool:
-    """Return whether only a look-up shows that the lane's last ordinals were in the target log (`_last`). The
-    comparison found no record of these ordinals there."""
-    is_above = lane.log.entry is None and lane.resume_ordinal > known_until(lane)
-    return is_above and answer.outcome == "equal" and answer.equal_until < 0
+def is_look_up_outdated(lane: Lane, source_end: int) -> bool:
+    """Return whether the source has lost the last record that a look-up found superseded (`_last`). `source_end` is the
+    end of the source log, or -1. A new look-up does not include this record, so it ends at a lower ordinal."""
+    record = lane.record
+    offset = record.source_runs.offset_of(lane.resume_ordinal - 1) if record is not None else None
+    return lane.log.last_by_look_up and offset is not None and 0 <= source_end <= offset
+
+
+def _note_unproven(lane: Lane, until: int) -> None:
+    """Note that a former holder may have saved a resume position up to this ordinal.
+
+    The cleaner may have removed all of the lane's last records from the log, and an election may have removed the newer
+    ones of their keys. The lane copies the records again in this case, and cannot know that they were copied before.
+    """
+    if not lane.takeover.knows_sent:
+        lane.log.unproven = (until, len(lane.record.rewinds) if lane.record is not None else 0)
+
+
+def unproven_until(lane: Lane) -> int:
+    """Return the ordinal up to which a former holder may have saved a resume position. Return -1 if it is not above the
+    position at which the lane has resumed, or if the ledger revokes such positions."""
+    until, rewinds = lane.log.unproven
+    known = lane.record.rewinds[rewinds:] if lane.record is not None else ()
+    is_revoked = any(rewound.ordinal < until for _, rewound in known)
+    return -1 if is_revoked or until <= lane.acked else until
 
 
 def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> list[Verdict]:
@@ -224,7 +281,7 @@ def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) 
     for first, last in lane.log.lost_ordinals:
         for ordinal, offset, length in source_epochs.mapped(record, first, last):
             piece = (ordinal, ordinal + length)
-            for begin, behind in uncovered(piece, within(piece, kept)):
+            for begin, behind in uncovered(piece, intervals.within(piece, kept)):
                 start, end = offset + begin - ordinal, offset + behind - ordinal
                 if verdicts and verdicts[-1].end == start:
                     verdicts[-1] = replace(verdicts[-1], end=end)
@@ -284,6 +341,7 @@ def forget(lane: Lane) -> None:
     lane.log.forgotten = lane.log.forgotten if lane.intents else None
     lane.log.shared, lane.log.scan, lane.log.lost_ordinals, lane.log.copied_again = NOT_ASKED, None, (), None
     lane.log.epoch_end = -1
+    lane.log.last_by_look_up = False
     _note_acknowledged(lane)
 
 
@@ -406,8 +464,8 @@ def _still_to_copy(record: LaneRecord, first: int, end: int) -> list[Interval]:
     found: list[Interval] = []
     had: list[Interval] = []
     for ordinal, offset, length in void:
-        parts = within((offset, offset + length), planned)
-        for start, behind in [part for each in parts for part in uncovered(each, within(each, had))]:
+        parts = intervals.within((offset, offset + length), planned)
+        for start, behind in [part for each in parts for part in uncovered(each, intervals.within(each, had))]:
             insort(had, (start, behind))
             found.append((ordinal + start - offset, ordinal + behind - offset))
     return found

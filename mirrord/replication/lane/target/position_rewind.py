@@ -49,6 +49,21 @@ def rewound_by(
     return Rewound(first, position.ordinal, position.target_offset, position.leader_epoch)
 
 
+def unproven(lane: Lane, runs: Sequence[Run]) -> Rewound | None:
+    """Return the `Rewound` that the fact with these runs has to contain if the lane resumes below a resume position
+    that a former holder may have saved (`missing_ordinals.unproven_until`). Return None if there can be no such
+    position.
+
+    Otherwise the next holder may begin at that position. The records that were copied again below it would then look
+    like records that were appended twice, and the next holder would halt.
+    """
+    until, position = missing_ordinals.unproven_until(lane), lane.resume_position
+    if lane.record is None or until < 0:
+        return None
+    first = min(until, _first_changed(lane.record.source_runs, runs))
+    return Rewound(first, position.ordinal, position.target_offset, position.leader_epoch)
+
+
 def _first_changed(known: Runs, runs: Sequence[Run]) -> int:
     """Return the lowest ordinal that `runs` and `known` map to different source offsets."""
     later, lowest = Runs(runs), runs[0].ordinal

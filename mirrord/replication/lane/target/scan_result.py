@@ -72,8 +72,5 @@ class Reading(msgspec.Struct, frozen=True):
     although the records of the hole were to be copied under later ordinals."""
     missing: tuple[Missing, ...] = ()
     """Ordinals that are missing in a compacted log. It is not known yet whether they are holes."""
-    appended: tuple[tuple[int, int], ...] = ()
-    """Ordinals (first, last) of records that were appended, and that a log cleaner may have removed since: the ordinals
-    of batches that have lost some of their records, and the ordinals between displaced ones and the scanned part."""
     behind: int = 0
     """The target offset after the last of the lane's own batches."""

@@ -28,7 +28,6 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
     runs = record.target_runs.copy() if record is not None else Runs()
     holes: list[tuple[int, int]] = []
     missing: list[Missing] = []
-    appended: list[tuple[int, int]] = []
     facts: list[LaneFact] = []
     begins = void = NEVER
     at = log.start if log is not None else 0
@@ -46,12 +45,10 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
             else:
                 holes += but_not_void(mended, expected, ordinal - 1)
         facts += placed(lane, runs, ordinal, batch.base_offset, batch.count, is_first=batch is own[0])
-        if batch.removed > 0:
-            appended += but_not_void(mended, ordinal, ordinal + batch.count - 1)
         expected, at = ordinal + batch.count, batch.base_offset + batch.count
         begins = min(begins, batch.base_offset) if expected > lane.trusted else begins
         void = min([void, *(hole.first for hole in again if hole.first < expected and ordinal <= hole.last)])
-    return Reading(expected, tuple(holes), tuple(facts), None, begins, void, tuple(missing), tuple(appended), at)
+    return Reading(expected, tuple(holes), tuple(facts), None, begins, void, tuple(missing), at)
 
 
 def _has_room(lane: Lane, runs: Runs, log: Log, gap: Interval, pieces: Sequence[tuple[int, int]]) -> bool:

@@ -7,8 +7,9 @@ from mirrord.ledger.facts.core import Displaced, HoleFound, SourceRun, TargetRun
 from mirrord.model.runs import Run
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Append, Effects, OwnBatch, TargetMoved
+from mirrord.replication.lane.source.source_epochs import recorded_at
 from mirrord.replication.lane.target.scan_result import Log
-from mirrord.replication.lane.target.superseded_records import AskSuperseded
+from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
 from mirrord.replication.lane.target.target_scan import walk
 from tests.unit.replication.lane.test_eighth_faults import bound, judged, read
 from tests.unit.replication.lane.test_fourth_faults import offsets, retake
@@ -163,3 +164,42 @@ def test_only_ordinals_outside_the_holes_of_the_ledger_are_a_new_hole(
     retake(play, 20, 20, 17, epoch=3)
     own = (OwnBatch(0, 2, 0, 0, 1), OwnBatch(5, 13, 5, 0, 3))
     assert walk(play.lane, own, 0, Log(0, 18, ((2, 5),), compacts=False)).holes == tuple(found)
+
+
+def test_lost_records_are_looked_up_with_the_source_epochs_with_which_they_were_acknowledged() -> None:
+    """STALE VALUE. Ordinals 5 to 13 are lost. Epoch 1 of the source begins with ordinal 12. The ledger has these epochs
+    when they are looked up first. The resume at 5 revokes them, so the second look-up says them itself."""
+    play = opened(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 0), (12, 1))), TargetRun(LANE, 1, 0, 1, 1))
+    retake(play, 14, 15, 14, epoch=1)
+    asked = one(read(play, play.ask_target(6, epoch=3), (1, 6), others=((0, 1),)), AskSuperseded)
+    assert (asked.epochs, play.record.epochs) == (None, ((0, 0), (12, 1)))
+    play.bind_all(play.tell(SupersededAnswer(asked.question, 0, ((5, 13),))))
+    assert (play.lane.phase, play.lane.next_ordinal) == (Phase.COPYING, 5)
+    assert (12, 1) not in play.record.epochs
+    play.tell(TargetMoved(4))
+    asked = one(read(play, play.ask_target(7, epoch=4), (3, 6)), AskSuperseded)
+    assert asked.epochs is not None
+    assert [recorded_at(asked.epochs, ordinal) for ordinal in (0, 4, 5, 11, 12, 13)] == [0, 0, 0, 0, 1, 1]
+    assert recorded_at(asked.epochs, 14) == recorded_at(play.record.epochs, 14)
+
+
+@pytest.mark.parametrize(
+    ("last", "keeps_all"), [(OwnBatch(199_992, 2, 199_990, 0, 3), True), (OwnBatch(199_990, 4, 199_991, 0, 3), False)]
+)
+def test_lost_records_of_a_plain_topic_are_all_copied_again_although_displaced_ordinals_are_looked_up(
+    last: OwnBatch, *, keeps_all: bool
+) -> None:
+    """LOSS. The topic is no longer compacted, but its log still has empty offsets. An election removes the lane's last
+    records, and the leader's log has no record of the resume position's epoch. Only if the cleaner has removed ordinal
+    199990, which is not certain, are the lost records compared with newer ones. The lane knows no earlier epoch that
+    would settle this (`epoch_ends`)."""
+    play = far(200_000, epoch=5)
+    play.lane.log.epoch_ends = ()
+    play.tell(TargetMoved(7))
+    own = (*FAR[:-2], last)
+    effects = read(
+        play, play.ask_target(199_994, epoch=7), (3, 199_994), own=own, others=FAR_OTHERS[:2], compacts=False
+    )
+    asked = one(effects, AskSuperseded)
+    assert (asked.missing[0].first, asked.missing[-1].last) == (2, 199_999)
+    assert asked.keeps_all is keeps_all

@@ -31,8 +31,6 @@ from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, o
 
 OTHERS = ((0, 1), (3, 4))
 
-open_fault = pytest.mark.xfail(reason="open: issue 17, ninth reading", strict=True)
-
 
 def equal(play: Faulty, effects: Effects, until: int) -> Effects:
     check = one(effects, AskCheck)
@@ -198,7 +196,6 @@ def many_gaps(count: int) -> Faulty:
     return play
 
 
-@open_fault
 @pytest.mark.parametrize("again", [((0, MOST_RANGES + 999),), ()], ids=["nothing is superseded", "all is superseded"])
 def test_an_entry_has_a_limited_number_of_runs_and_verdicts(again: tuple[tuple[int, int], ...]) -> None:
     """The lane waits for ever: from about 2 million runs or verdicts on, the ledger topic refuses the entry, even
@@ -320,7 +317,6 @@ def test_displaced_ordinals_are_copied_again_if_the_topic_is_no_longer_compacted
     assert {2, 3, 4} <= set(offsets(play, 200_000, 200_010))
 
 
-@open_fault
 @pytest.mark.usefixtures("known_ends")
 @pytest.mark.asyncio
 async def test_a_record_of_a_later_epoch_is_still_known_after_its_epoch_was_revoked() -> None:

@@ -12,6 +12,7 @@ from mirrord.replication.lane.signals import (
     AppendFailed,
     AskCheck,
     AskSuperseded,
+    Bound,
     CheckAnswer,
     Chunk,
     Effects,
@@ -50,7 +51,9 @@ def copies(play: Play) -> FetchFrom:
     """Resume at ordinal 7. In the source, the record before offset 7 has epoch 4."""
     check = compares(play)
     effects = play.tell(CheckAnswer(check.question, 0, 0, 6, "equal", source_epoch=4))
-    play.bind(effects)
+    for each in effects:
+        if isinstance(each, Append):
+            play.tell(Bound(each.tag, play.fold(*each.facts), play.record))
     return fetch_of(effects)
 
 
@@ -117,7 +120,11 @@ def test_what_the_source_has_lost_since_the_look_up_is_looked_up_again(play: Pla
     assert play.lane.phase is Phase.WAITING
 
 
-def test_a_lane_whose_records_were_in_the_target_halts_if_the_source_ends_below_its_position(play: Play) -> None:
+def test_a_position_above_the_source_end_is_not_looked_up_again_if_the_source_has_the_last_record(play: Play) -> None:
+    """Source offsets 7 to 15 were skipped. The source still has the records of ordinals 0 to 6, so another look-up
+    would end at the same ordinal."""
+    play.fold(SourceRun(LANE, 2, (Run(7, 16),)))
     check = compares(play)
-    play.tell(CheckAnswer(check.question, 0, 0, 6, "equal", source_end=3, equal_until=2))
+    assert check.position == 16
+    play.tell(CheckAnswer(check.question, 0, 0, 6, "equal", source_end=8))
     assert play.lane.phase is Phase.HALTED
