@@ -104,6 +104,7 @@ ONCE_FAILED = (
     (9264452567, "compacted copy, unclean, beside others"),
     (1003097308593, "compacted copy, beside others, old records + unclean, beside others"),
     (8305784446, "compacted copy, beside others, old records + source truncated twice"),
+    (102876385504, "compacted copy, unclean, beside others + retention of old records"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (

@@ -28,6 +28,7 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.source.epoch_cache import EpochCache
 from mirrord.replication.lane.source.loop_detection import Doubt, Origins
+from mirrord.replication.lane.target.acknowledged_records import Forgotten
 from mirrord.replication.lane.target.scan_result import Reading
 from mirrord.replication.lane.transitions import Resume, Transition
 
@@ -139,14 +140,6 @@ class WentBack:
     rewound: Rewound | None = None
     """The `Rewound` note that is recorded together with the plan, if any. If the outcome of the append is unknown, the
     lane looks for this note in the ledger."""
-
-
-class Forgotten(msgspec.Struct, frozen=True):
-    """What was acknowledged before ordinals were reassigned, kept until the ledger records the reassignment."""
-
-    acknowledged: tuple[tuple[int, int], ...]
-    rewinds: int
-    """Number of `Rewound` notes in the ledger before the reassignment."""
 
 
 @dataclass(slots=True)

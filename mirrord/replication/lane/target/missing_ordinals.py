@@ -26,8 +26,9 @@ from mirrord.replication.lane.signals import Effects, LaneRecord, OwnBatch, Scan
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.source.declared_runs import rest
-from mirrord.replication.lane.state import Forgotten, Lane, WentBack
+from mirrord.replication.lane.state import Lane, WentBack
 from mirrord.replication.lane.target import displaced_ordinals, epoch_ends
+from mirrord.replication.lane.target.acknowledged_records import Forgotten
 from mirrord.replication.lane.target.evidence import is_plan_unrecorded, known_until, next_by_entry
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 from mirrord.replication.lane.target.superseded_records import (
@@ -346,9 +347,13 @@ def other_records_from(lane: Lane, ordinal: int) -> None:
     """Note that this ordinal and higher ordinals are assigned to other records than those that were acknowledged. The
     former acknowledgements are kept, because the fact with the new assignment may not take effect. In this case,
     `return_to_acknowledged` restores them."""
-    if lane.log.forgotten is None:
-        lane.log.forgotten = Forgotten(lane.acknowledged, len(lane.record.rewinds) if lane.record is not None else 0)
-    _lower(lane, ordinal)
+    if (known := lane.log.forgotten) is None:
+        rewinds = len(lane.record.rewinds) if lane.record is not None else 0
+        epochs = lane.history.acknowledged_epochs
+        lane.log.forgotten = Forgotten(ordinal, lane.round, lane.acknowledged, epochs, rewinds)
+    elif ordinal < known.first:
+        lane.log.forgotten = replace(known, first=ordinal)
+    lower(lane, ordinal)
 
 
 def return_to_acknowledged(lane: Lane) -> None:
@@ -363,14 +368,17 @@ def return_to_acknowledged(lane: Lane) -> None:
     lane.log.forgotten = None
     if known is None or record is None:
         return
+    lower(lane, known.first)
+    lane.history.acknowledged_epochs = known.epochs
     reached = lane.acknowledged[-1][0] if lane.acknowledged else 0
     if source_epochs.recorded_at(record.epochs, reached) > source_epochs.UNKNOWN:
         lane.acknowledged += tuple(each for each in known.acknowledged if each[0] > reached)
     for _, rewound in record.rewinds[known.rewinds :]:
-        _lower(lane, rewound.first)
+        lower(lane, rewound.first)
 
 
-def _lower(lane: Lane, ordinal: int) -> None:
+def lower(lane: Lane, ordinal: int) -> None:
+    """Note that of the acknowledgements, only those below this ordinal still apply."""
     until = known_until(lane)
     kept = [each for each in lane.acknowledged if each[0] < ordinal]
     epoch = next(
