@@ -33,7 +33,7 @@ class LedgerUnavailable(EnvironmentFault):
 
 
 class ForeignFlow(EnvironmentFault):
-    """Raised when the ledger with this flow name belongs to a flow between different clusters."""
+    """Raised when the ledger with this flow name belongs to a flow with a different source or target cluster."""
 
 
 class AliasChanged(ForeignFlow):

@@ -465,8 +465,8 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
         lane.source_runs.add(run.ordinal, run.offset)
     if again := invalidated_decisions(lane.source_runs, fact.runs, lane.verdicts.decided):
         lane.verdicts.invalidate_decided(again)
-    # Ordinals that are assigned again no longer belong to a hole: the log lost its end below the hole and is growing
-    # again.
+    # Ordinals that are assigned again no longer belong to a hole: the log went back to a position below the hole and is
+    # growing again.
     if fact.runs:
         if fact.regiven:
             lane.regiven = min(lowest, lane.regiven if lane.regiven >= 0 else lowest)

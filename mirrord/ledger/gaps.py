@@ -21,8 +21,8 @@ _NEVER = 1 << 63
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """A range [start, end) of source offsets, with the verdict on them. The offsets were not copied, or the source lost
-    their records after the copy and uses the offsets again ("truncated")."""
+    """A range [start, end) of source offsets, with the verdict on them. The offsets were not copied, or ("truncated")
+    the source lost their records after they had been copied, and uses the offsets again."""
 
     lane: LaneId
     start: int
@@ -35,7 +35,8 @@ class Gap(msgspec.Struct, frozen=True):
 
 class Gaps:
     """The gaps in all lanes of one flow. Initially, the object contains the verdicts in the given state. If the ledger
-    was trimmed, its older verdicts exist only there. `take` then adds the verdicts of each fact, in ledger order.
+    was trimmed, its older verdicts exist only in this state. `take` then adds the verdicts of each fact, in ledger
+    order.
 
     The caller must fold each fact into the state before it passes the fact to `take`.
     """

@@ -7,9 +7,9 @@ record is also published if more than `mm2_records.offset_lag_max` records follo
 lane becomes idle. MirrorMaker 2 keeps 64 pairs for each partition (OffsetSyncStore). If there are many new runs, only
 the pairs of the latest runs are published.
 
-MirrorMaker 2 translates a group's position by means of the newest pair at or below the position. In each pair, both
-offsets must therefore be higher than in the previous pair. No pair is published for records that were copied out of
-order (`HoleFound`, `MapRebuilt`).
+MirrorMaker 2 translates a group's position using the newest pair at or below the position. In each pair, both offsets
+must therefore be higher than in the previous pair. No pair is published for records that were copied out of order
+(`HoleFound`, `MapRebuilt`).
 """
 
 import msgspec

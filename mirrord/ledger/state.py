@@ -46,7 +46,7 @@ class VerdictTally:
     all verdicts.
 
     A newer verdict replaces older ones: where it overlaps one of the kept ranges, the older verdict no longer counts.
-    This happens, for example, when a replicator takes over a lane and gives some verdicts again. If a record was not
+    This happens, for example, when a replicator takes over a lane and records some verdicts again. If a record was not
     copied because of a decision, such as that of a filter, and is copied later, the verdict on it no longer counts
     either. A `truncated` verdict always counts, because the source uses its offsets again for different records.
     """

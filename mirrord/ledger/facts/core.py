@@ -103,7 +103,7 @@ class Holder(msgspec.Struct, frozen=True, array_like=True):
     keeper_ticks: int = 0
     """Start time of the process `keeper_pid`, in the same unit as `started_ticks`."""
     program: str = ""
-    """Version and commit of mirrord that the daemon is running."""
+    """The mirrord version and commit that the daemon is running."""
 
 
 class FlowOpened(Fact, frozen=True, tag="flow_opened"):

@@ -33,7 +33,7 @@ class ClusterLedgers:
         self._stores: dict[str, LedgerStore] = {}
         self._alone: set[str] = set()
         """Flows whose state topic does not exist. Their lanes are read from the ledger topic alone. The ledger topic is
-        complete only if no entries have been trimmed."""
+        complete if no entries have been trimmed."""
         self._known: dict[str, LedgerEnd | None] = {}
         """For each flow, how far the ledger was known to extend when its store was closed."""
 

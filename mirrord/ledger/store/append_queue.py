@@ -178,8 +178,9 @@ class Outbox:
                     self._enqueue(append)
 
     def skipped(self, number: int) -> None:
-        """Give up this store's entries up to this number that have not been read back. They are among the entries that
-        were trimmed before this store read them. Raise an error in their callers, because the results are unknown."""
+        """Give up this store's entries with numbers up to `number` that have not been read back. They are among the
+        entries that were trimmed before this store read them. Raise an error in their callers, because the results are
+        unknown."""
         lost = [self._sent.pop(sent) for sent in list(self._sent) if sent <= number]
         self._standing = {offset: sent for offset, sent in self._standing.items() if sent in self._sent}
         self.fail(lost, LedgerUnavailable("the ledger was trimmed before an append was read back"))
@@ -199,7 +200,7 @@ class Outbox:
         """Drop outcomes that are kept for callers that have given up. An outcome is dropped if one of its facts is
         about the same lane as one of `facts`, or, for facts that are not about a lane, is of the same kind.
 
-        If a caller appends the same facts again after `facts` have been folded, this is a new append, not a retry of
+        If a caller appends the same facts again after `facts` have been folded, that is a new append, not a retry of
         the earlier one.
         """
         if not self._in_doubt:

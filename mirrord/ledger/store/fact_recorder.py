@@ -75,7 +75,7 @@ class Recorder:
 
     async def remove(self, records: Sequence[LaneId]) -> None:
         """Remove records about the ends of source partitions from the state topic. If that fails, a later call has to
-        remove them."""
+        remove the records."""
         with suppress(LedgerUnavailable):
             if records and self._keeper.is_valid:
                 await self._store.remove(records)

@@ -43,8 +43,8 @@ class LedgerReading:
         snapshots if earlier entries were trimmed."""
 
     async def entries(self, *, follow: bool) -> AsyncGenerator[ReadEntry]:
-        """Yield all entries. If `follow` is true, then wait for new entries and yield them as well. In this case, the
-        iteration never ends.
+        """Yield all entries. If `follow` is true, wait for new entries after that, and yield them as well, without ever
+        ending.
 
         Raises LedgerMissing and LedgerUnavailable. Raises LogTrimmed if the ledger is trimmed faster than it is read.
         If the ledger has lost entries, raises LedgerWentBack after the last entry.

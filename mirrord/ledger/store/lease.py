@@ -8,8 +8,8 @@ A renewal may be acknowledged even if another daemon has taken the lease in the 
 therefore reads the ledger to its end. The renewal takes effect only if no other lease has been taken.
 
 Each new lease begins with the fact `LeaseTaken` and has a higher epoch than the previous lease. A former holder may
-have renewed its lease just before this fact. It then considers its lease valid until the renewed lease has expired. The
-new holder therefore stores in `settled_from` the time after which no writer under an older lease can write. After this
+have renewed its lease just before this fact. It then considers its lease valid until this renewal expires. The new
+holder therefore stores in `settled_from` the time after which no writer under an older lease can write. After this
 time, `LeaseRenewed.settled` is true in its renewals.
 
 If a lane's previous replicator has not left the lane cleanly, the lane waits until that replicator can no longer write.
@@ -232,8 +232,7 @@ class LeaseKeeper:
             return False
         self.epoch, self.turn, self._took = epoch, 1, True
         self.valid_until = sent + self._ttl_ms / 1000
-        # A renewal that was sent before the lease was taken remains valid for its sender until the renewed lease has
-        # expired.
+        # A renewal that was sent before the lease was taken remains valid for its sender until the renewal expires.
         over = self._clock.monotonic() + former_ttl_ms / 1000
         self.former_ended = ended
         self.settled_from = NEVER if first or ended else over

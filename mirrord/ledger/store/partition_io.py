@@ -152,8 +152,8 @@ class PartitionReader:
     """Reads the records of a partition in order, starting at any offset.
 
     In a compacted log, records may have been removed, even all records between the position and the high watermark. The
-    reader skips the removed records. In any other log, every record must exist, and the reader skips none. An empty
-    answer below the high watermark is then an error, and the reader retries.
+    reader skips the removed records. In any other log, every record must exist. The reader then skips none, treats an
+    empty answer below the high watermark as an error, and retries.
     """
 
     def __init__(self, topics: LedgerTopics, topic: str, *, compacted: bool) -> None:
