@@ -155,7 +155,7 @@ class LaneReport(msgspec.Struct, frozen=True, kw_only=True):
     in_flight_bytes: int
     """Number of bytes that have been fetched or produced but not yet acknowledged."""
     note: str
-    """One line for the operator that says why the lane makes no progress, or an empty string."""
+    """One line for the operator that says why the lane is making no progress, or an empty string."""
     source_end_age_s: float = 0.0
     """Age of `source_end`, in seconds."""
     source_start: int = -1

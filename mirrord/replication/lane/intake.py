@@ -156,7 +156,7 @@ class _Aborts(NamedTuple):
 def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost more than it would clarify
     lane: Lane, chunk: Chunk, at: int, runs: list[Run], aborts: _Aborts
 ) -> int:
-    """Process the complete batches before the first message of an old format. Return the buffer position after them."""
+    """Process the complete batches before the first old-format message. Return the buffer position after them."""
     buffer, end, unpack = chunk.buffer, chunk.end, HEADER.unpack_from
     (aborted_ahead, aborted), traced = aborts, lane.origins is not None
     stop, whole_until, largest, strange = batch_splitting.bounds(lane)
@@ -328,7 +328,8 @@ def _skip(lane: Lane, start: int, end: int, reason: Reason) -> None:
 
 
 def _passes(lane: Lane, start: int, end: int) -> bool:
-    """Skip the offsets [start, end) if it is known why the source has no batch for them. Return whether it is known."""
+    """Skip the offsets [start, end) if it is known why the source has no batch for them. Return whether the reason is
+    known."""
     reason = offset_gaps.reason_of(lane, start, end)
     if reason is not None:
         _skip(lane, start, end, reason)

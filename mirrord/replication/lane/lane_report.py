@@ -92,8 +92,8 @@ def _is_settled(lane: Lane, known: ResumePosition) -> bool:
 
 
 def differs(lane: Lane, lease_epoch: int, saved: Progress | None) -> bool | None:
-    """Return whether the progress record must be saved, because it differs from `saved` in more than its time. Return
-    None if there is no progress record now."""
+    """Return whether the progress record must be saved, because it differs from `saved` in more than its timestamp.
+    Return None if there is no progress record now."""
     if lane.phase in {Phase.GONE, Phase.DRAINED}:
         return False
     now = progress_record(lane, lease_epoch, 0 if saved is None else saved.at_ms)
@@ -121,8 +121,8 @@ def _trouble(lane: Lane) -> str:
 
 
 def describe(lane: Lane, source: SourceBounds, at_ms: int) -> LaneReport:
-    """Return a report of the lane's current state. `source` has the bounds of the source partition as the `LaneHost`
-    knows them, and `at_ms` is the wall-clock time."""
+    """Return a report of the lane's current state. `source` contains the bounds of the source partition as the
+    `LaneHost` knows them, and `at_ms` is the wall-clock time."""
     known = resume_position(lane)
     return LaneReport(
         lane=lane.id,

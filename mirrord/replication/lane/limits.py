@@ -20,7 +20,7 @@ FAR = Reach(1_024, 24 << 20)
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of one lane. Times are in seconds of the monotonic clock of its `LaneHost`."""
+    """The limits of one lane. Times are in seconds on its `LaneHost`'s monotonic clock."""
 
     near: Reach = NEAR
     far: Reach = FAR

@@ -52,8 +52,8 @@ class Tail:
     """
 
     def __init__(self, said: int, target: Sequence[OffsetRow], *, whole: bool = True) -> None:
-        """`target` has the last records of the target. `whole` says that no record between the first and the last of
-        them was removed. In this case, a source record that is missing from them was never copied."""
+        """`target` contains the last records of the target. `whole` says that no record between the first and the last
+        of them was removed. In this case, a source record that is missing from them was never copied."""
         self._said = said
         self._whole = whole
         self._target = [row.content for row in target]

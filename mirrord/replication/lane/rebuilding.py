@@ -51,7 +51,7 @@ from mirrord.replication.lane.transitions import RebuildMap, Resume
 
 
 def enter(lane: Lane, now: float, wanted: RebuildMap) -> Effects:
-    """Begin to rebuild the map, in a new round. All batches in memory have already been dropped."""
+    """Begin rebuilding the map, in a new round. All batches in memory have already been dropped."""
     lane.phase = Phase.REBUILDING
     if not is_recorded(lane):
         return _record(lane)

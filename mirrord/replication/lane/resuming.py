@@ -1,4 +1,4 @@
-"""Determines where a lane resumes, from the answers of the target and from the content of the target log itself.
+"""Determines where a lane resumes, from the target's answers and from the contents of the target log itself.
 
 The lane asks the leader of the target partition four questions, in this order. The first three are the resume sandwich:
 
@@ -175,7 +175,7 @@ def decide(lane: Lane) -> Effects:
         lane.phase = Phase.WAITING
         return [Wake(ask(lane), barrier_until(lane))]
     if lane.takeover.opened_here and not lane.sent:
-        # No other attempt has ever used the producer id, and this one has sent nothing.
+        # No other attempt has ever used the producer id, and this attempt has sent nothing.
         lane.resume_position = ResumePosition(0, lane.log.end, lane.log.end_epoch)
         return resume_point.resume_at(lane, 0)
     if lane.log.end < lane.resume_position.target_offset or went_back(lane):
