@@ -211,8 +211,8 @@ def _before_displaced(lane: Lane, ordinal: int) -> int:
 def displaced_of(record: LaneRecord | None) -> tuple[Displaced, ...]:
     """Return the displaced ordinals in the ledger whose source offsets the ledger still has.
 
-    The first target run is not considered: if it displaced these ordinals, it may be the first run that was ever
-    recorded.
+    The first target run does not serve as the lower bound: if it displaced these ordinals, it may be the first run that
+    was ever recorded.
     """
     if record is None or not record.displaced:
         return ()
