@@ -302,7 +302,7 @@ def _parting(answer: bytes | bool) -> Parting:
     try:
         return Parting(clean=bool(answer), word=_word.decode(answer) if isinstance(answer, bytes) and answer else None)
     except msgspec.DecodeError:
-        return Parting(clean=True)  # sent by an older version; the state topic also holds the resume position
+        return Parting(clean=True)  # sent by a different version; the state topic also holds the resume position
 
 
 def _runs(process: psutil.Process) -> bool:

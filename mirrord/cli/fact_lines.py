@@ -207,7 +207,7 @@ def _rewound(fact: SourceRun) -> str:
     if fact.rewound is None:
         return ""
     first, limit = fact.rewound.first, fact.rewound.ordinal
-    return f"; ordinals from {first} on are reassigned, and older resume positions count up to {limit}"
+    return f"; ordinals from {first} on may be reassigned, and older resume positions count up to {limit}"
 
 
 def _displaced(fact: TargetRun) -> str:

@@ -1,9 +1,9 @@
-"""Reads the positions that consumer groups had before this process started. They are in the checkpoints at the target
-(`mirrord.mm2.checkpoints`).
+"""Reads, from the checkpoints at the target (`mirrord.mm2.checkpoints`), the positions that consumer groups had before
+this process started.
 
 A checkpoint records a group's last known position at the source and the matching position at the target. The source's
 `__consumer_offsets` may hold only a newer position of the group. With the checkpoint, mirrord can still detect that the
-group has gone back while no mirrord process was running.
+group moved back to an earlier offset while no mirrord process was running.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
-"""Tracks the offsets that the consumer groups of one cluster commit. If mirrord may read `__consumer_offsets`, it
-follows that topic. Otherwise it polls the groups."""
+"""Tracks the offsets that the consumer groups of one cluster commit. If mirrord is permitted to read
+`__consumer_offsets`, it follows that topic. Otherwise, it polls the groups."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from mirrord.replication.host.fetcher import SourceFetcher
 
 RETRY_S = 1.0
 LOG_AGAIN_S = 60.0
-"""How long mirrord polls before it tries again to read `__consumer_offsets`, in seconds. In the meantime, an
+"""How long, in seconds, mirrord polls before it tries to read `__consumer_offsets` again. In the meantime, an
 administrator may have granted the permission."""
 LOOK_S = 0.2
 
@@ -59,7 +59,7 @@ class GroupSource:
 
     @property
     def skipped(self) -> int:
-        """Number of records of `__consumer_offsets` that could not be decoded."""
+        """Number of records in `__consumer_offsets` that could not be decoded."""
         return self._skipped + (self._log.skipped if self._log is not None else 0)
 
     async def run(self) -> None:
@@ -78,8 +78,8 @@ class GroupSource:
                 await asyncio.sleep(RETRY_S)
 
     async def _follow(self) -> None:
-        """Read `__consumer_offsets` until this fails or the topic no longer exists. Raises MayNotRead if the permission
-        to read it is missing."""
+        """Read `__consumer_offsets` until reading fails or the topic no longer exists. Raises MayNotRead if the
+        permission to read the topic is missing."""
         self._log = groups = GroupLog(self._source, self._asks, self._filter.passes, self._take, self._changed)
         try:
             await groups.open(self._view)

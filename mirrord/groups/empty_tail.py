@@ -1,10 +1,10 @@
-"""Finds out whether the last offsets of a compacted partition hold no records. This is possible because compaction
+"""Determines whether the last offsets of a compacted partition hold no records. This is possible because compaction
 removes tombstones without lowering the log end offset.
 
-If a fetch request includes several partitions, a response without records of a partition does not prove that the
-partition has none. The records of the other partitions may have filled the response. Therefore the request of this
-module includes only one partition and belongs to no fetch session. The broker then returns at least one batch, if the
-partition has a batch at or after the requested offset (KIP-74).
+If a fetch request includes several partitions, a response without records from a partition does not prove that the
+partition has none, because records from the other partitions may have filled the response. Therefore, the request that
+this module sends includes only one partition and belongs to no fetch session. The broker then returns at least one
+batch if the partition has a batch at or after the requested offset (KIP-74).
 """
 
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
@@ -13,7 +13,7 @@ from mirrord.kafka.protocol import fetch
 from mirrord.kafka.protocol.api_versions import FETCH, FETCH_BY_TOPIC_ID
 
 ONE_BATCH = 1
-"""Size limit of the fetch response, in bytes. A broker always returns the first batch as a whole, even if the batch is
+"""Size limit for the fetch response, in bytes. A broker always returns the whole first batch, even if the batch is
 larger than the limit. The response therefore contains at most one batch."""
 _LIMITS = fetch.FetchLimits(max_wait_ms=0, min_bytes=0, max_bytes=ONE_BATCH)
 _NO_SESSION, _NOT_IN_A_SESSION = 0, -1
@@ -21,7 +21,7 @@ _NO_SESSION, _NOT_IN_A_SESSION = 0, -1
 
 async def empty_until(view: ClusterView, partition: PartitionId, position: int) -> int:
     """Return an offset such that the partition has no records between `position` and this offset. It is at most the
-    last stable offset, because records of an open transaction above it may not be visible yet.
+    last stable offset, because records of open transactions above it may not be visible yet.
 
     Return -1 if there are records at or after `position`, or if the leader's response does not show whether there are
     any. Raises EnvironmentFault if the leader does not answer, and WireError if its answer cannot be decoded.
@@ -36,7 +36,7 @@ async def empty_until(view: ClusterView, partition: PartitionId, position: int) 
     step = fetch.SessionStep(_NO_SESSION, _NOT_IN_A_SESSION, [((topic, partition.partition), where)], ())
     body = fetch.encode(version, _LIMITS, step)
     response = await ask(connection, FETCH, body, version, lambda reader: fetch.decode(version, reader))
-    # A broker that throttles the connection leaves out the partitions or the records (KIP-219).
+    # A broker that throttles the connection omits the partitions or the records (KIP-219).
     if response.error or response.throttle_ms or len(response.partitions) != 1:
         return -1
     (fetched,) = response.partitions

@@ -46,14 +46,14 @@ ROUND_S = 0.1
 the same round."""
 RETRY_S = 1.0
 COUNT_S = 5.0
-"""Minimum interval in seconds at which the result of `GroupSync.news` contains the number of positions in each
+"""Minimum interval, in seconds, between two results of `GroupSync.news` that contain the number of positions in each
 `GroupState`."""
 CHECK_S = 60.0
-"""Interval in seconds at which all positions at both clusters are compared, even if no group has committed. The target
+"""Interval in seconds at which all positions on both clusters are compared, even if no group has committed. The target
 may have deleted committed offsets in the meantime."""
 FRESH_S = 2.0
-"""A report compares all positions again, unless the last comparison began less than this number of seconds ago. It
-waits at most this number of seconds for the result. If a cluster is slower, the report contains the older positions."""
+"""A report compares all positions again, unless the last comparison began less than this many seconds ago. It waits at
+most this many seconds for the result. If a cluster is slower, the report contains the older positions."""
 
 
 class GroupSync(LeasedWorker):
@@ -75,7 +75,7 @@ class GroupSync(LeasedWorker):
         self._parts: _Parts | None = None
 
     async def open(self) -> None:
-        """Read the ledger, and then start to follow the groups. Raises the same errors as `LedgerStore.open`."""
+        """Read the ledger, and then start following the groups. Raises the same errors as `LedgerStore.open`."""
         await self._join(self._setup.lease_epoch)
         self._parts = parts = _Parts(self._setup, self._chart, self._may_write, self._want, self._clock)
         self._store.on_record(self._see_progress)
@@ -88,7 +88,7 @@ class GroupSync(LeasedWorker):
     async def report(self, *, reverse: bool = False) -> GroupsReport:
         """Return the current positions of all groups, and the lag of each position at the target.
 
-        With `reverse`, return instead the positions that are synced from the target back to the source. They have no
+        With `reverse`, instead return the positions that are synced from the target back to the source. They have no
         lags.
         """
         flow = self._setup.flow.name
@@ -109,10 +109,10 @@ class GroupSync(LeasedWorker):
         )
 
     async def _check_again(self, rounds: GroupRounds) -> None:
-        """Compare all positions at the two clusters again, unless the last comparison began less than `FRESH_S` ago.
+        """Compare all positions on the two clusters again, unless the last comparison began less than `FRESH_S` ago.
 
-        A report needs this comparison, because a group may consume at the target. Its position there then changes
-        without any commit at the source.
+        A report needs this comparison because a group may be consuming at the target. In that case, its position there
+        changes without any commit at the source.
         """
         if self._clock.monotonic() - self._checked < FRESH_S:
             return
@@ -144,8 +144,8 @@ class GroupSync(LeasedWorker):
         )
 
     def news(self) -> GroupsNews:
-        """Return the translated positions that have changed since the last call. At most once in `COUNT_S` seconds, the
-        result also contains the number of positions in each state."""
+        """Return the translated positions that have changed since the last call. At most once every `COUNT_S` seconds,
+        the result also contains the number of positions in each state."""
         if self._parts is None:
             return GroupsNews(self.note)
         now, states = self._clock.monotonic(), None
@@ -154,7 +154,7 @@ class GroupSync(LeasedWorker):
         return GroupsNews(self.note, tuple(self._parts.rounds.take_translated()), states)
 
     def report_all(self) -> None:
-        """Make the next calls of `news` return every position again. A new caller needs this, because it has not seen
+        """Make the next calls to `news` return every position again. A new caller needs this, because it has not seen
         the results of earlier calls."""
         if self._parts is not None:
             self._parts.rounds.want_all()
@@ -169,8 +169,8 @@ class GroupSync(LeasedWorker):
         return next(filter(None, lines), "")
 
     async def close(self) -> None:
-        """Stop following the groups, and close all connections. Planned commits that were not made yet are dropped. The
-        next group follower of the flow plans them again."""
+        """Stop following the groups, and close all connections. Planned commits that have not been made yet are
+        dropped. The next group follower of the flow plans them again."""
         await self._leave(self._close_connections)
 
     async def _close_connections(self) -> None:
@@ -181,8 +181,8 @@ class GroupSync(LeasedWorker):
         """Return the current offset maps of all lanes. `furthest` holds the highest position of any group in each
         source partition.
 
-        This method first notes the resume positions and log ends, and then reads the ledger to its end. In this order,
-        the ledger contains everything that was decided about the records below these positions and log ends.
+        This method first notes the resume positions and log ends, and then reads the ledger to its end. Because of this
+        order, the ledger contains everything that was decided about the records below these positions and log ends.
         """
         if self._parts is not None and self._parts.crossings is not None:
             return await self._crossed(self._parts.crossings, furthest)

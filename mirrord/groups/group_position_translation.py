@@ -55,7 +55,7 @@ def ahead_of(
     not show it yet.
 
     To find out how far these lanes have copied, the caller requests the ends of their target partitions. For an
-    unprotected lane, such an end proves nothing, because the target broker may have accepted a batch that leaves a gap.
+    unprotected lane, this end proves nothing, because the target broker may have accepted a batch that leaves a gap.
     Unprotected lanes and halted lanes are therefore omitted.
     """
     found: list[LaneState] = []
@@ -74,15 +74,15 @@ def ahead_of(
 
 
 class Atlas:
-    """The offset maps of all lanes at one moment.
+    """The offset maps of all lanes at one point in time.
 
     The caller must determine `progress_by_lane` and `ends` before it reads the ledger to its end. An intent is written
     before its records, so the ledger then explains every record below the resume positions and below `ends`.
 
     A lane's resume position may be up to one second old. `ends` therefore holds the current high watermarks of some
-    target partitions, by lane. The lane's records below this high watermark are known to be copied. If other clients
-    also write to the target partition, a translated position may be slightly too low until the lane's next progress
-    record. A translated position is never too high.
+    target partitions, by lane. A lane's records below its high watermark are known to have been copied. If other
+    clients also write to the target partition, a translated position may be slightly too low until the lane's next
+    progress record. A translated position is never too high.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Atlas:
     def back(self, place: TopicAndPartition, offset: int) -> Mapped:
         """Return the position in this source partition that matches an offset in its target partition.
 
-        Only records below the resume position count as copied. The target partition may hold records of other writers
+        Only records below the resume position count as copied. The target partition may hold records from other writers
         above the resume position. If these records counted as copied, a group would skip records at the source.
         """
         lane = self._lanes.get(place)

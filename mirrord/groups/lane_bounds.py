@@ -15,7 +15,8 @@ from mirrord.ledger.state import LaneState
 from mirrord.model.names import LaneId, Side
 
 ANSWER_S = 0.5
-"""How long a caller waits for the answers. Partitions for which no answer has arrived by then are omitted."""
+"""How long, in seconds, a caller waits for the answers. Partitions for which no answer has arrived by then are
+omitted."""
 
 
 class LaneEnds:

@@ -26,12 +26,13 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     flow: str
     topic: str
-    """Name of the topic at the source. If `reverse` is set, name of the topic at the target."""
+    """Name of the topic at the source, or at the target if `reverse` is set."""
     partition: int
     offset: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] | None = None
     """The offset that the reader would read next."""
     time_ms: Annotated[int, msgspec.Meta(ge=0, le=(1 << 53) - 1)] | None = None
-    """Time in milliseconds since 1970. It selects the offset of the first record with this timestamp or a later one."""
+    """Time in milliseconds since 1970. It selects the offset of the first record whose timestamp is at or after this
+    time."""
     reverse: bool = False
     """Whether to translate from the target back to the source."""
 
@@ -72,8 +73,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chart(NamedTuple):
-    """The state of a flow, as folded from its ledger, and the progress record of each lane. Each lane is known to be
-    copied up to the resume position in its progress record."""
+    """The state of a flow, as folded from its ledger, and the progress record of each lane. Each lane's records are
+    known to have been copied up to the resume position in its progress record."""
 
     state: FlowState
     progress_by_lane: dict[LaneId, Progress]
@@ -82,8 +83,8 @@ class Chart(NamedTuple):
 async def chart(store: LedgerStore) -> Chart:
     """Return the current state and the progress records from an open ledger store. Raises LedgerUnavailable.
 
-    The progress records are copied before the ledger is read to its end. The intents of all records below their resume
-    positions are then among the entries that are read.
+    The progress records are copied before the ledger is read to its end. The entries that are read therefore include
+    the intents of all records below the resume positions.
     """
     progress_by_lane = dict(store.state.progress)
     await store.read_to_end()

@@ -1,9 +1,9 @@
-"""Reads `__consumer_offsets` of one cluster: every partition from its log start offset to its end, and then each new
+"""Reads one cluster's `__consumer_offsets`: every partition from its log start offset to its end, and then each new
 record.
 
-A commit inside a transaction is used once the transaction is committed. At first, each partition is read up to the end
-that it has when reading begins. No commits of the partition are reported before this end is reached, because a newer
-commit of the same group may still follow.
+A commit inside a transaction is used once the transaction has been committed. Initially, each partition is read up to
+the end that it had when reading began. No commits from the partition are reported until this end has been reached,
+because a newer commit by the same group may still follow.
 
 The topic is compacted, so the last offsets of a partition may hold no records. If no records have arrived for a while,
 the reader checks whether this is the case (`mirrord.groups.empty_tail`).
@@ -37,12 +37,12 @@ from mirrord.replication.host.partition_fetch import PartitionFetch
 from mirrord.replication.lane.signals import Chunk, FetchFrom
 
 PARTITION_BYTES = 256 << 10
-"""Maximum number of bytes that a fetch returns for one partition. The limit is low, because decoding these bytes blocks
+"""Maximum number of bytes that a fetch returns for one partition. The limit is low because decoding these bytes blocks
 the event loop."""
 AGAIN_S = 0.5
 TAIL_S = 2.0
-"""How long the reader waits for records of a partition whose end it has not reached. After this time, it checks whether
-the last offsets hold no records."""
+"""How long the reader waits for records from a partition whose end it has not reached. After this time, it checks
+whether the last offsets hold no records."""
 
 log = structlog.get_logger()
 
@@ -56,7 +56,7 @@ class NoSuchTopic(EnvironmentFault):
 
 
 class GroupLog:
-    """Reads `__consumer_offsets` of one cluster, and reports the commits of the selected groups."""
+    """Reads one cluster's `__consumer_offsets`, and reports the commits of the selected groups."""
 
     def __init__(
         self,
@@ -86,12 +86,12 @@ class GroupLog:
         return all(each.ready for each in self._followed)
 
     async def check_tails(self, view: ClusterView) -> None:
-        """Check for each partition without new records whether its last offsets hold no records."""
+        """For each partition without new records, check whether its last offsets hold no records."""
         for each in self._followed:
             await each.check_tail(view)
 
     async def open(self, view: ClusterView) -> None:
-        """Begin to read the topic. Raises MayNotRead, NoSuchTopic, and EnvironmentFault if no broker answers."""
+        """Start reading the topic. Raises MayNotRead or NoSuchTopic, or EnvironmentFault if no broker answers."""
         connection = await view.any_broker()
         version = connection.version(METADATA)
         body = metadata.encode(version, [TOPIC])
@@ -159,7 +159,7 @@ class _Partition:
         """The high watermark that the partition had when reading began, or -1 until it is known."""
         self._position = 0
         self._behind = 0
-        """The offset after the last batch in the chunk that was fetched last."""
+        """The offset after the last batch in the most recently fetched chunk."""
         self._empty_until = -1
         """The partition has no records from `_position` up to this offset. -1 if no such offset is known."""
         self._moved_at = time.monotonic()

@@ -39,7 +39,7 @@ class CommitRefusal(NamedTuple):
     state: GroupState
     why: str
     is_later: bool
-    """Whether mirrord tries the commit again, because the broker may accept it later."""
+    """Whether mirrord retries the commit, because the broker may accept it later."""
     has_members: bool
 
 

@@ -80,7 +80,8 @@ class GroupBack:
         self.statuses: dict[str, dict[TopicAndPartition, GroupStatus]] = {}
         """Statuses by group and source partition, as of the last time that the group was examined."""
         self.waiting: set[str] = set()
-        """Groups with a position at the target that cannot be translated yet, or only up to an earlier position."""
+        """Groups with a position at the target that cannot be translated yet, or that can be translated only up to an
+        earlier position."""
         self.without_log_ends: set[str] = set()
         """Groups with a planned commit that was dropped because the source did not report the end of the partition."""
         self._source = source
@@ -108,10 +109,10 @@ class GroupBack:
         return due
 
     async def read_members(self) -> set[str]:
-        """Ask the source which groups may not be changed: groups with members, and share groups. Return the groups that
-        were added to or removed from this set since the previous call.
+        """Ask the source which groups must not be changed: groups with members, and share groups. Return the groups
+        that were added to or removed from this set since the previous call.
 
-        Raises EnvironmentFault, WireError.
+        Raises EnvironmentFault or WireError.
         """
         before = self._members
         listed = await self._source.listed()

@@ -2,8 +2,8 @@
 committed offsets, and commits the new offsets at the target.
 
 The target's committed offsets are read right before each commit, and the broker refuses a commit for a group with
-members. Therefore a commit of another client is overwritten only if it arrives in the few milliseconds between the read
-and the commit. With `groups.reverse`, the source's committed offsets are read in the same way, and
+members. Therefore, a commit by another client is overwritten only if it arrives in the few milliseconds between the
+read and the commit. With `groups.reverse`, the source's committed offsets are read in the same way, and
 `mirrord.groups.reverse_sync` syncs back the positions that have moved only at the target.
 """
 
@@ -94,33 +94,33 @@ class GroupRounds:
         return Counter(each.state for places in self.statuses.values() for each in places.values())
 
     def want(self, groups: Iterable[str]) -> None:
-        """Register these groups. The next call to `round` examines them."""
+        """Register these groups to be examined by the next call to `round`."""
         self._due.update(groups)
 
     def want_all(self) -> None:
-        """Register all groups. The next call to `round` examines them."""
+        """Register all groups to be examined by the next call to `round`."""
         self._due.update(self._book.groups())
         if self._back is not None:
             self._due.update(self._back.statuses)
 
     def forget_expired(self) -> None:
-        """Forget groups that have no committed offset at the source any more, except the newest `EXPIRED_KEPT` of them
-        (`mirrord.groups.rules.commit_plan`)."""
+        """Forget groups that no longer have any committed offsets at the source, except the newest `EXPIRED_KEPT` of
+        them (`mirrord.groups.rules.commit_plan`)."""
         for group in self._book.forget_expired():
             self.statuses.pop(group, None)
             self._due.discard(group)
             self._waiting.discard(group)
 
     def want_waiting(self) -> None:
-        """Register the groups that wait for records to be copied. The next call to `round` examines them. Must be
-        called after records have been copied."""
+        """Register the groups that are waiting for records to be copied, to be examined by the next call to `round`.
+        Must be called after records have been copied."""
         self._due |= self._waiting
         if self._back is not None:
             self._due |= self._back.waiting
 
     async def read_members(self) -> None:
-        """Ask the target which groups may not be changed: groups with members, and share groups. Raises
-        EnvironmentFault, WireError."""
+        """Ask the target which groups must not be changed: groups with members, and share groups. Raises
+        EnvironmentFault or WireError."""
         listed = await self._target.listed()
         before = self._members
         self._members = kept(listed)
@@ -131,7 +131,7 @@ class GroupRounds:
     async def round(self) -> None:
         """Examine all groups that are due, and commit their translated positions.
 
-        Raises EnvironmentFault, WireError. After an error, the same groups are still due.
+        Raises EnvironmentFault or WireError. After an error, the same groups are still due.
         """
         groups, self._due = self._due, set()
         try:
@@ -158,7 +158,7 @@ class GroupRounds:
             )
 
     async def survey(self) -> None:
-        """Examine all groups that are due, without committing anything. Raises EnvironmentFault, WireError."""
+        """Examine all groups that are due, without committing anything. Raises EnvironmentFault or WireError."""
         groups, self._due = self._due, set()
         await self._plan(groups)
 
@@ -200,7 +200,7 @@ class GroupRounds:
         """Return the commits to make at the target for one group, and update the group's statuses.
 
         `there` holds the offsets committed at the target. `asked` holds the offsets committed at the source, if they
-        were requested from a broker. Otherwise it is None, and only the commits in `GroupBook` count.
+        were requested from a broker. Otherwise, it is None, and only the commits in `GroupBook` count.
         """
         self._waiting.discard(group)
         if there.error in LATER:
@@ -227,7 +227,7 @@ class GroupRounds:
                 writes.append(_Planned(place, course.newest, step, mapped))
                 hold = Hold("behind", step.why)
             else:
-                assert isinstance(step, Hold)  # noqa: S101 -- without a newest commit nothing is written
+                assert isinstance(step, Hold)  # noqa: S101 -- without a newest commit, nothing is written
                 hold = step
             statuses[place] = _status(group, place, lane.target_topic, course, mapped, present, hold)
             if hold.state == "unsure" and course.newest is not None and present is not None:
@@ -322,7 +322,7 @@ class GroupRounds:
         if planned.write.waits or planned.mapped.provisional:
             self._waiting.add(group)
         # If the group has committed again at the source in the meantime, the group is already due again. The next call
-        # of `round` then compares the newer commit with this one.
+        # to `round` then compares the newer commit with this one.
         is_newest = any(
             place == planned.place and course.newest is not None and course.newest.offset == planned.value.offset
             for place, course in self._book.courses(group)
@@ -337,8 +337,8 @@ class GroupRounds:
 
 
 def _as_asked(course: Course, commit: CommittedOffset | None) -> Course:
-    """Return the group's history with `commit` as the newest commit. `commit` is the offset that the source returned on
-    request, and `GroupBook` may not contain it yet."""
+    """Return `course` with `commit` as the newest commit. `commit` is the offset that the source returned on request,
+    and `GroupBook` may not contain it yet."""
     if commit is None:
         return Course(None, course.peak)
     known = course.newest

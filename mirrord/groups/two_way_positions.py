@@ -1,16 +1,16 @@
 """Translates group positions of topics that two flows copy in opposite directions under the same names.
 
-The logs on both clusters hold the records of both clusters, each in a different order. A reader that has read one log
-up to a position resumes in the other log before the first record that it has not read. There are two kinds of such
-records. The first kind was produced to the first log and has a copy in the other log. The second kind was produced to
-the other log, and its copy in the first log is after the position or does not exist yet. So no record is skipped. Only
-records with a different order in the two logs are read again. The translation uses two lanes: the flow's own lane, and
-the lane of the opposite flow.
+The logs on the two clusters both hold the records of both clusters, but in a different order. A reader that has read
+one log up to a position resumes in the other log at or before the first record that it has not read, so that no record
+is skipped. Unread records are of two kinds: records that were produced to the first log after the position and have a
+copy in the other log, and records that were produced to the other log and whose copy in the first log is after the
+position or does not exist yet. Only records whose order differs between the two logs are read again. The translation
+uses two lanes: the flow's own lane, and the lane of the opposite flow.
 
 If the reader has read all records that a lane has copied, the record that it needs next from this lane does not exist
 in the other log yet. The offset of this record is then unknown, but it has a lower bound. The lower bound follows from
-the ends of both logs, which are requested regularly (`Sight`). Without it, a translated position could never advance
-past the last record of a cluster to which clients no longer produce.
+the ends of both logs, which are requested regularly (`Sight`). Without this bound, a translated position could never
+advance past the last record of a cluster to which clients no longer produce.
 """
 
 from collections import deque
@@ -34,13 +34,13 @@ from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.runtime.clock import Clock
 
 ROUND_S = 1.0
-"""Time between two passes over the groups of a flow, if another flow copies the same topics back. The time is longer
-than for other flows, because each pass looks for all ledgers on both clusters."""
+"""Time between two passes over a flow's groups if another flow copies the same topics back. It is longer than for other
+flows because each pass looks for all ledgers on both clusters."""
 LOOK_TIMEOUT_S = 10.0
 SIGHTS = 32
 SIGHT_S = 60.0
-"""`SIGHTS` is the maximum number of log ends that are kept for a lane, and `SIGHT_S` is the maximum age of these log
-ends."""
+"""`SIGHTS` is the maximum number of log ends that are kept for a lane, and `SIGHT_S` is their maximum age in
+seconds."""
 OPEN = "it is not known yet whether the records after it were read: they were just written or copied"
 THIRD = (
     "a third cluster's records are copied into it, by the flow {}: a position among three clusters is not determined"
@@ -106,15 +106,15 @@ def _read_from(translation: Translation, way: Way, progress: Progress) -> int:
 
 
 def _is_all(lane: LaneState, progress: Progress) -> bool:
-    """Return whether the lane has copied every record below the source offset of its resume position, and has none of
-    these records to copy again."""
+    """Return whether the lane has copied every record below the source offset of its resume position, and does not have
+    to copy any of them again."""
     last = lane.source_runs.last
     is_last = last is not None and last.ordinal <= progress.ordinal
     return progress.settled and is_last and not any(ordinal >= progress.ordinal for ordinal, _ in lane.truncations)
 
 
 class CrossedAtlas(Atlas):
-    """The offset maps of all lanes of a flow, if another flow copies the same topics back under the same names."""
+    """The offset maps of all lanes of a flow whose topics another flow copies back under the same names."""
 
     def __init__(
         self,
@@ -266,7 +266,8 @@ class Backs(NamedTuple):
     """The newest lane that copies each partition from this flow's target back to its source, with the name of that
     lane's flow. The key is the topic id at the target, the topic id at the source, and the partition."""
     third: dict[_Place, str]
-    """Partitions that also contain records of a third cluster, with the name of the flow that copies these records."""
+    """Partitions that also contain records from a third cluster, with the name of the flow that copies these
+    records."""
 
     def of(self, lane: LaneState) -> tuple[str, LaneState] | str:
         """Return the lane that copies this lane's partitions in the opposite direction, with the name of its flow. If
@@ -282,7 +283,7 @@ def backs(ids: tuple[ClusterId, ClusterId], at_source: Iterable[FoundLane], at_t
     """Return the lanes of other flows that write to the source and target partitions of one flow.
 
     `ids` are the cluster ids of the flow's source and target. `at_source` and `at_target` are the lanes in the ledgers
-    on these two clusters, without the flow's own ledger.
+    on these two clusters, excluding the flow's own ledger.
     """
     source, target = ids
     known = Backs({}, {})

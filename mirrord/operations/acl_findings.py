@@ -35,11 +35,11 @@ from mirrord.topics.rules.topic_configs import replication_factor
 from policies.flow_policies import selection_of
 
 _ANYBODY = "mirrord-check"
-"""Replaces the `*` in a test request, if a permission is for all group names or transactional ids with a prefix. The
-resulting name has this prefix, and no client uses it, so the test request affects no client."""
+"""Replaces the `*` in a test request if a permission applies to all group names or transactional ids with a certain
+prefix. The resulting name has this prefix, and no client uses it, so the test request affects no client."""
 _NO_TOPIC = ":"
 """A name that no topic can have (org.apache.kafka.common.internals.Topic). A test request that commits an offset for
-this topic therefore changes nothing."""
+this name therefore changes nothing."""
 
 
 async def rights_findings(
@@ -169,8 +169,8 @@ async def _may_use_group(config: Config, right: Right, cluster: ClusterSeen) -> 
     """Return whether mirrord may use a group, or None if that cannot be determined.
 
     The test request may go to any broker. Each broker checks the permission first, even if another broker is the
-    coordinator of the group (kafka.server.KafkaApis). mirrord does not look up the coordinator, because the look-up
-    could create the topic `__consumer_offsets`. Raises EnvironmentFault if the request is not answered.
+    group's coordinator (kafka.server.KafkaApis). mirrord does not look up the coordinator, because the lookup could
+    create the topic `__consumer_offsets`. Raises EnvironmentFault if the request is not answered.
     """
     node = any_node(cluster)
     if node is None:
@@ -197,8 +197,9 @@ async def _may_write_under(config: Config, right: Right) -> bool | None:
     """Return whether mirrord may write with a transactional id, or None if that cannot be determined.
 
     The test request ends a transaction of an id that no client uses, so it changes nothing and always fails. A broker
-    checks the permission first (kafka.server.KafkaApis). If the error is not about the permission, mirrord has it. The
-    error then says that the broker is not the coordinator, or that it knows no such producer (TransactionCoordinator).
+    checks the permission first (kafka.server.KafkaApis). If the error does not concern the permission, mirrord has the
+    permission. In that case, the error says that the broker is not the coordinator, or that it does not know the
+    producer (TransactionCoordinator).
     """
     asker = Asker(config.clusters[right.cluster], config.runtime.request_timeout_ms / 1000)
     body = encode_end_txn(right.name.replace("*", _ANYBODY))

@@ -1,5 +1,5 @@
-"""Examines a cluster over the network. Determines whether each broker can be reached at its advertised address, and to
-which Kafka release its API versions correspond."""
+"""Examines a cluster over the network: determines whether each broker can be reached at its advertised address, and
+which Kafka release its API versions correspond to."""
 
 import asyncio
 from functools import partial
@@ -26,7 +26,7 @@ class BrokerSeen(msgspec.Struct, frozen=True):
     address: str
     release: str = ""
     """The newest Kafka release whose versions of Produce and Fetch requests the broker supports. The broker itself may
-    have another version."""
+    have a different version."""
     error: str = ""
     """Why the broker cannot be reached. Empty if it can be reached."""
 
@@ -74,7 +74,7 @@ async def check_brokers(alias: Alias, config: ClusterConfig, timeout_s: float) -
 async def _first(config: ClusterConfig, pool: BufferPool, options: ConnectionOptions) -> Connection:
     """Connect to the configured addresses in order, and return the first connection that succeeds.
 
-    Raises EnvironmentFault with the errors of all addresses.
+    Raises EnvironmentFault with the errors for all addresses.
     """
     errors: list[str] = []
     for text in config.bootstrap:

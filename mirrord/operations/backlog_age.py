@@ -1,6 +1,6 @@
-"""Compares the age of the records that are not copied yet with the time for which the target's brokers store the state
-of a producer (`producer.id.expiration.ms`). Also compares the clocks of producers and of the target's brokers with the
-clock of this machine, as far as timestamps of records allow it."""
+"""Compares the age of the records that have not been copied yet with the time for which the target's brokers store the
+state of a producer (`producer.id.expiration.ms`). Also compares the clocks of producers and of the target's brokers
+with this machine's clock, to the extent that record timestamps allow it."""
 
 import asyncio
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from mirrord.model.names import TopicPartition, state_topic
 from mirrord.operations.cluster_survey import FlowSurvey
 
 AHEAD_MS = 2_000
-"""A clock is reported if it is ahead of the clock of this machine by at least this number of milliseconds."""
+"""A clock is reported if it is ahead of this machine's clock by at least this many milliseconds."""
 _HOUR_MS = 3_600_000
 
 
@@ -59,7 +59,7 @@ async def backlog_findings(
 
 
 async def clock_findings(config: Config, survey: FlowSurvey, now_ms: int) -> list[Finding]:
-    """Return findings about clocks that are ahead of the clock of this machine. They are detected by records with
+    """Return findings about clocks that are ahead of this machine's clock. Such clocks are detected by records with
     timestamps in the future. A clock that is behind cannot be detected in this way. Raises Unreachable if a cluster
     does not answer."""
     flow = survey.flow
@@ -82,7 +82,7 @@ async def clock_findings(config: Config, survey: FlowSurvey, now_ms: int) -> lis
         )
     own = TopicPartition(state_topic(flow.name), 0)
     if own.topic in survey.preview.target.topics:
-        # The timestamps in mirrord's own topics are append times of the broker, so they cannot be later than the
+        # The timestamps in mirrord's own topics are the broker's append times, so they cannot be later than the
         # broker's current time.
         (found,) = (await offsets_at(config.clusters[flow.target], [own], now_ms + AHEAD_MS)).values() or (None,)
         if found is not None:

@@ -1,10 +1,10 @@
-"""Determines when a migration has caught up (`mirrord start --until-caught-up`). After all lanes are drained, checks
-with the ledger that every source offset was copied or has a verdict.
+"""Determines when a migration has caught up (`mirrord start --until-caught-up`). After all lanes have been drained,
+uses the ledger to check that every source offset was copied or has a verdict.
 
 The end offsets of the source partitions are requested twice. Copying up to the first end offsets can take a long time,
-and clients may write more records in that time. When the lanes have reached these offsets, mirrord requests the end
-offsets again. The lanes have caught up when they reach the second end offsets. If no client writes to the source any
-more, the second end offsets are final.
+and clients may write more records during that time. When the lanes have reached these offsets, mirrord requests the end
+offsets again. The lanes have caught up when they reach the second end offsets. If clients no longer write to the
+source, the second end offsets are final.
 """
 
 import asyncio
@@ -24,37 +24,37 @@ from mirrord.operations.cluster_survey import FlowSurvey, survey_flows
 from mirrord.operations.hazard_survey import read_state
 
 UNCOVERED_S = 30.0
-"""Time limit in seconds for a running flow to begin to copy all selected partitions. After this time, the migration
+"""Time limit in seconds for a running flow to begin copying all selected partitions. After this time, the migration
 fails if a partition has no lane, for example because its target topic cannot be created. It also fails if a lane has
 not begun and reports a reason."""
 
 HALTED_S = 10.0
-"""A lane that has been halted for this number of seconds counts as permanently halted."""
+"""A lane that has been halted for this many seconds counts as permanently halted."""
 
 EndOffsets = Mapping[TopicPartition, int]
 
 
 class FlowProof(msgspec.Struct, frozen=True):
-    """The result of the final check of a flow that has caught up and was drained. Says how many records were copied,
+    """The result of the final check of a flow that has caught up and has been drained: how many records were copied,
     which offsets were not copied, and where the ledger does not agree with the logs."""
 
     flow: str
     partitions: int
     records: int
-    """Number of records that were copied since the lanes were opened."""
+    """Number of records that have been copied since the lanes were opened."""
     uncopied: Mapping[Reason, int]
-    """Number of source offsets that were not copied, by the reason of their verdict."""
+    """Number of source offsets that were not copied, by the reason in their verdict."""
     counted: int
-    """Number of partitions for which the numbers in the ledger could be compared: the copied records and the verdicts
+    """Number of partitions for which the numbers in the ledger could be checked: the copied records and the verdicts
     must add up to all offsets since the beginning of the lane."""
     newer: int
-    """Number of source offsets after the positions of the lanes. It is higher than 0 only if a client still writes to
-    the source."""
+    """Number of source offsets after the positions of the lanes. It is higher than 0 only if a client is still writing
+    to the source."""
     differences: tuple[str, ...]
 
     @property
     def losses(self) -> dict[Reason, int]:
-        """The uncopied offsets that are losses, which means that the target lacks records."""
+        """The uncopied offsets that are losses, that is, offsets whose records the target lacks."""
         return {reason: count for reason, count in self.uncopied.items() if reason in LOSSES}
 
 
@@ -72,7 +72,7 @@ class CatchUp:
 
     async def reached(self, status: Status) -> bool:
         """Return whether every selected partition has been copied up to the final end offsets: those that are requested
-        after the lanes have reached the end offsets of the first request.
+        after the lanes have reached the end offsets from the first request.
 
         Raises EnvironmentFault if that cannot happen, because a lane is halted or paused, or a topic is not copied.
         """
@@ -140,8 +140,9 @@ class CatchUp:
     def _stays_halted(self, flow: str, lane: LaneStatus) -> bool:
         """Return whether a lane has been halted for longer than `HALTED_S`.
 
-        A lane that has been halted for a shorter time may still continue by itself. For example, a lane that was halted
-        before this start tries again. A lane also continues if a setting such as `on_reject` decides to skip a record.
+        A lane that has been halted for a shorter time may still continue by itself. For example, a lane that was
+        already halted before this start tries again. A lane also continues if a setting such as `on_reject` specifies
+        that a record is skipped.
         """
         where = (flow, lane.topic, lane.partition)
         if lane.state != "halted":
@@ -189,7 +190,7 @@ def missing(lanes: Iterable[LaneStatus], ends: EndOffsets) -> list[TopicPartitio
 
 
 def behind(lanes: Iterable[LaneStatus], ends: EndOffsets) -> list[TopicPartition]:
-    """Return the partitions of these lanes that are not known to be copied up to their end offsets.
+    """Return the partitions of these lanes that are not known to have been copied up to their end offsets.
 
     A partition whose lane is not copying now is always included.
     """

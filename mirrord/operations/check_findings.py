@@ -36,7 +36,7 @@ class CheckReport(msgspec.Struct, frozen=True):
     rights: tuple[RightSeen, ...]
     """All permissions that mirrord needs, including those that it lacks."""
     findings: tuple[Finding, ...]
-    """The findings, in the order of their severity. The most severe are first."""
+    """The findings in order of severity, the most severe first."""
 
     @property
     def would_start(self) -> bool:
@@ -49,8 +49,8 @@ async def check(config: Config, access: ClusterAccess, *, probe: bool) -> CheckR
     """Examine every cluster and flow, and return the findings. If a cluster does not answer or a ledger cannot be read,
     the result contains a finding about it.
 
-    With `probe`, also probe the target's brokers of each flow. The probe writes to the probe topic of the flow, and
-    deletes this topic again.
+    With `probe`, also probe each flow's target brokers. The probe writes to the flow's probe topic and then deletes
+    this topic.
     """
     timeout_s = config.runtime.request_timeout_ms / 1000
     used = dict.fromkeys(alias for flow in config.flows for alias in (flow.source, flow.target))

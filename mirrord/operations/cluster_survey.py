@@ -26,7 +26,7 @@ class FlowSurvey(msgspec.Struct, frozen=True):
 async def survey_flows(config: Config, access: ClusterAccess) -> dict[str, FlowSurvey | EnvironmentFault]:
     """Survey every flow. Return the results by flow name, in the order of the configuration.
 
-    If a cluster of a flow does not answer, the result for this flow is the error.
+    If one of a flow's clusters does not answer, the result for this flow is the error.
     """
     aliases = dict.fromkeys(alias for flow in config.flows for alias in (flow.source, flow.target))
     admins = {alias: access.admin(alias) for alias in aliases}
@@ -56,7 +56,7 @@ async def _survey(
 ) -> FlowSurvey | EnvironmentFault:
     discovery = Discovery(flow, source, target, claims)
     faults: list[str] = []
-    # Both clusters are queried even if the first one fails, so that the errors of both are reported.
+    # Both clusters are queried even if the first query fails, so that the errors of both are reported.
     for alias, cluster in ((flow.source, source), (flow.target, target)):
         try:
             await cluster.describe([])
@@ -74,7 +74,7 @@ async def _survey(
 
 
 def recorded_lines(view: LedgerView | MirrordError) -> list[TopicLine]:
-    """Return a description of each topic that the flow's ledger knows. The list is empty if the ledger cannot be
+    """Return a description of each topic that the flow's ledger contains. The list is empty if the ledger cannot be
     read."""
     if not isinstance(view, LedgerView):
         return []

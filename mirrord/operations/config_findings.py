@@ -15,7 +15,7 @@ from mirrord.topics.rules.incompatible_configs import BROKER_NAMES, TopicPairCon
 async def settings_findings(config: Config, survey: FlowSurvey, target_seen: ClusterSeen) -> list[Finding]:
     """Return findings about configs that would make the target refuse or rewrite records.
 
-    For a target topic that does not exist yet, the default configs of the brokers are examined. Raises Unreachable.
+    For a target topic that does not exist yet, the brokers' default configs are examined. Raises Unreachable.
     """
     flow, preview = survey.flow, survey.preview
     timeout_s = config.runtime.request_timeout_ms / 1000

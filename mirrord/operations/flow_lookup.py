@@ -25,5 +25,5 @@ async def ledgers_meant(
 
 
 def of_several(name: str, flows: Iterable[str]) -> ConfigError:
-    """Return the error which says that a name exists in several flows, and that the user has to choose one."""
+    """Return an error that says that a name exists in several flows and that the user has to choose one."""
     return ConfigError(f'"{name}" is ambiguous: it may belong to {" or ".join(sorted(flows))}; choose with --flow')

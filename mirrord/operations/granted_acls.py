@@ -17,7 +17,7 @@ from mirrord.model.names import Alias
 from mirrord.operations.rules.required_acls import CODES, Need, Right
 
 UNAUTHORIZED = "AUTHORIZATION_FAILED"
-"""The part of a Kafka error name that says that a permission is missing."""
+"""The part of a Kafka error name that indicates that a permission is missing."""
 _IMPLIES_DESCRIBE = {"READ", "WRITE", "DELETE", "ALTER", "DESCRIBE"}
 
 
@@ -27,7 +27,7 @@ class RightSeen(msgspec.Struct, frozen=True):
     flow: str
     right: Right
     held: bool | None
-    """Whether mirrord holds the permission. None if the cluster does not report this, or was not asked."""
+    """Whether mirrord holds the permission. None if the cluster does not report this or was not asked."""
     missing: Severity
     purpose: str
 
@@ -39,7 +39,7 @@ async def see_rights(
     shapes: Mapping[str, TopicShape],
     allowed: Mapping[Right, bool | None],
 ) -> tuple[list[RightSeen], dict[str, str]]:
-    """Return two values: for each needed permission whether mirrord holds it, and the reasons why target topics cannot
+    """Return two values: for each needed permission, whether mirrord holds it, and the reasons why target topics cannot
     be created. The reasons do not include missing permissions.
 
     `shapes` describes the missing target topics. `allowed` holds the known permissions on resources other than topics.

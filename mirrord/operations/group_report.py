@@ -1,8 +1,8 @@
 """Reports the positions of consumer groups on request. The daemon is asked first. If no daemon answers, the positions
 are determined from both clusters.
 
-If neither a daemon nor the source answers, the report contains only the offsets that are committed at the target. It
-covers all groups that the flow would sync. Nothing is written.
+If neither a daemon nor the source answers, the report contains only the offsets that are committed at the target. The
+report covers all groups that the flow would sync. Nothing is written.
 """
 
 import asyncio
@@ -35,8 +35,7 @@ BOTH_WAYS = "no daemon answers, and only a daemon counts the records of both sid
 
 
 def gather_groups(config: Config) -> list[GroupsReport]:
-    """Return the positions of consumer groups, by flow. Raises EnvironmentFault if the groups of no flow can be
-    read."""
+    """Return the positions of consumer groups, by flow. Raises EnvironmentFault if no flow's groups can be read."""
     return asyncio.run(_gather(config))
 
 
@@ -142,8 +141,8 @@ def _unknown(group: str, place: TopicAndPartition, copy: TopicAndPartition, comm
 
 @asynccontextmanager
 async def view_of(alias: Alias, cluster: ClusterConfig, cluster_id: ClusterId | None) -> AsyncGenerator[ClusterView]:
-    """Provide the metadata of a cluster and the connections to its brokers. The connections are closed with the
-    context."""
+    """Provide the metadata of a cluster and the connections to its brokers. The connections are closed when the context
+    exits."""
     options = ConnectionOptions(connect_timeout_s=PATIENCE_S, request_timeout_s=ANSWER_S)
     view = ClusterView(alias, cluster, BufferPool(0), options, cluster_id or ClusterId(""))
     view.start()

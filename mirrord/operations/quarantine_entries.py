@@ -92,8 +92,8 @@ class FoundEntry(NamedTuple):
 
 
 async def find(config: Config, order: Order) -> FoundEntry | None:
-    """Return the quarantined range to which a command refers. A range that waits for a decision takes precedence over a
-    skipped one. Return None if there is no such range.
+    """Return the quarantined range to which a command refers. A range that is waiting for a decision takes precedence
+    over a skipped one. Return None if there is no such range.
 
     Raises ConfigError if the command may refer to several flows.
     """

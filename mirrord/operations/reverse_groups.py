@@ -1,9 +1,9 @@
-"""Shows where consumer groups of the target would resume at the source. On request, it also commits these positions at
+"""Shows where consumer groups at the target would resume at the source. On request, it also commits these positions at
 the source.
 
-The module implements `mirrord groups --reverse`, for the way back after a failover. If nothing has to be committed, a
-daemon that syncs groups from the target to the source (`groups.reverse`) is asked. Otherwise, the positions are
-determined from both clusters.
+The module implements `mirrord groups --reverse`, which is used to return to the source after a failover. If nothing has
+to be committed, a daemon that syncs groups from the target to the source (`groups.reverse`) is asked for the positions.
+Otherwise, or if no such daemon answers, the positions are determined from both clusters.
 """
 
 import asyncio
@@ -47,14 +47,14 @@ class ReverseOptions(NamedTuple):
     write: bool = False
     """Whether to commit the positions at the source."""
     force: bool = False
-    """Whether to use the position of the target even if the source is further ahead, or if it is not known which of
-    them moved last."""
+    """Whether to use the position of the target even if the source is further ahead, or if it is not known which side
+    moved last."""
 
 
 def gather_reverse(config: Config, order: ReverseOptions) -> list[GroupsReport]:
     """Return the source positions that correspond to the positions of consumer groups at the target, by flow.
 
-    Raises EnvironmentFault if the groups of no flow can be read.
+    Raises EnvironmentFault if no flow's groups can be read.
     """
     return asyncio.run(_gather(config, order))
 

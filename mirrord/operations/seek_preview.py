@@ -28,7 +28,7 @@ class Goal(msgspec.Struct, frozen=True):
     end: Literal["earliest", "latest"] | None = None
     """The start or the end of the source log."""
     time_ms: int | None = None
-    """Milliseconds since 1970. The lane continues with the first record that has this timestamp or a later one."""
+    """Milliseconds since 1970. The lane continues with the first record whose timestamp is at or after this time."""
 
 
 class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
     position: int
-    """The source offset in the lane's last progress record. If there is no such record, the offset at which the lane
+    """The source offset in the lane's last progress record or, if there is no such record, the offset at which the lane
     begins. A lane that is copying may be further ahead."""
     to: int
     log_start: int
@@ -51,7 +51,7 @@ class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def expired(self) -> int:
-        """Number of the skipped source offsets that the source has already deleted."""
+        """Number of skipped source offsets that the source has already deleted."""
         return max(0, min(self.log_start, self.to) - self.position)
 
     def lines(self) -> list[str]:

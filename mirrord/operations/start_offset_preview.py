@@ -34,8 +34,8 @@ from mirrord.topics.rules.partition_start import LedgerEvidence, PartitionStart,
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 LANE_S = 60.0
-"""Time limit in seconds for finding out where one lane begins. It includes the time for which the lane waits, because
-only a few lanes are examined at the same time. Both clusters have already answered before that."""
+"""Time limit in seconds for determining where one lane begins. It includes the time that the lane waits for its turn,
+because only a few lanes are examined at the same time. Both clusters have already answered earlier requests."""
 
 By = InheritedBy | Literal["history", "start", "trouble", "unknown"]
 
@@ -52,9 +52,9 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
     target_topic: str
     by: By
     """What decides where the lane begins. "history": the lane has a history in the ledger. "start": the configuration
-    decides. "trouble": no decision is possible, and `note` says why. "unknown": the target holds copies that the ledger
-    does not know. Any other value: the position that MirrorMaker 2 recorded decides, and the value says how this
-    position compares with the contents of the target (`InheritedBy`)."""
+    decides. "trouble": no decision is possible, and `note` says why. "unknown": the target holds copies that are not in
+    the ledger. Any other value: the position that MirrorMaker 2 recorded decides, and the value says how this position
+    compares with the contents of the target (`InheritedBy`)."""
     position: int | None = None
     """The source offset at which the lane begins, if it is derived from MirrorMaker 2's position; otherwise None."""
     said: int | None = None
@@ -70,8 +70,8 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
 async def find_beginnings(config: Config, survey: FlowSurvey, *, by_start: bool = False) -> list[Beginning]:
     """Return where each lane with an existing target topic would begin. Raises EnvironmentFault.
 
-    With `by_start`, also raise ForeignFlow if a start would be refused because the ledger belongs to other clusters, or
-    because the source had another alias before.
+    With `by_start`, also raise ForeignFlow if a start would be refused because the ledger belongs to different
+    clusters, or because the source had a different alias before.
     """
     flow = survey.flow
     try:

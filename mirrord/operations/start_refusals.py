@@ -1,8 +1,8 @@
 """Finds everything that would keep a daemon from running, before the daemon starts. Nothing is altered.
 
 An unreachable cluster is accepted, because the daemon keeps trying to reach it. Other faults do not go away when the
-daemon tries again. Examples are: a cluster refuses the connection, a permission is missing, two flows write to the same
-topic, or a flow with the same name has copied between other clusters.
+daemon tries again. This is the case, for example, if a cluster refuses the connection, a permission is missing, two
+flows write to the same topic, or a flow with the same name has copied between different clusters.
 """
 
 import asyncio
@@ -109,7 +109,7 @@ async def _reach(admins: Mapping[Alias, TopicAdmin]) -> dict[Alias, ClusterId]:
 async def _ledgers(
     reached: Iterable[tuple[FlowConfig, _Clusters]], ledger: Callable[[FlowConfig], LedgerStore]
 ) -> dict[str, _Ledger]:
-    """Return the ledgers that can be read, by flow. Raises ConfigError if a ledger belongs to other clusters."""
+    """Return the ledgers that can be read, by flow. Raises ConfigError if a ledger belongs to different clusters."""
 
     async def read(flow: FlowConfig, clusters: _Clusters) -> _Ledger:
         store = ledger(flow)
@@ -127,7 +127,7 @@ async def _ledgers(
     flows = [flow.name for flow, _ in reached]
     answers = await asyncio.gather(*(read(flow, clusters) for flow, clusters in reached), return_exceptions=True)
     _raise(ConfigError, [str(answer) for answer in answers if isinstance(answer, ForeignFlow)])
-    # Any other fault of a ledger affects only its flow. The daemon reports the fault and runs the other flows.
+    # Any other fault with a ledger affects only its flow. The daemon reports the fault and runs the other flows.
     for answer in answers:
         if isinstance(answer, BaseException) and not isinstance(answer, MirrordError):
             raise answer
@@ -140,8 +140,9 @@ async def _check_collisions(
     """Return the result of discovery for each flow. Raises ConfigError if a new flow would write to a topic of another
     flow.
 
-    In spite of such a collision, a flow that already has lanes starts, and reports the affected topic. Otherwise, one
-    topic that was created while the daemon was running would keep it from copying all other topics after a restart.
+    In spite of such a collision, a flow that already has lanes starts and reports the affected topic. Otherwise, a
+    single topic that was created while the daemon was running would keep the daemon from copying all other topics after
+    a restart.
     """
     claims = Claims(flows)
     for name, known in ledgers.items():

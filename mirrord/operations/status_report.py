@@ -1,8 +1,8 @@
 """Gathers the status of flows outside the daemon. It asks the daemon, or reads the target cluster if no daemon answers.
 
 The lease of a flow contains the address of its daemon. If the ledger has lost facts, the configured address is used. If
-no daemon answers, the ledger and the progress records show up to which offset every lane has copied. The log ends of
-the source come from the source or, if it does not answer, from the last progress records. Nothing is written.
+no daemon answers, the ledger and the progress records show the offset up to which every lane has copied. The log ends
+of the source come from the source or, if it does not answer, from the last progress records. Nothing is written.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class LedgerView(msgspec.Struct, frozen=True):
     def age_ms(self, now_ms: int) -> int:
         """Return the number of milliseconds since the lease was renewed.
 
-        The result compares the clocks of two machines, so it is only for display.
+        The result compares the clocks of two machines, so it is intended only for display.
         """
         return max(0, now_ms - self.renewal.at_ms) if self.renewal else 0
 
@@ -199,7 +199,7 @@ def _state(view: LedgerView, now_ms: int) -> FlowPhase:
 
 
 async def _source_ends(cluster: ClusterConfig, state: FlowState) -> tuple[dict[TopicPartition, int], str]:
-    """Return the high watermarks of the lanes' source partitions. If the source does not answer, return no offsets, and
+    """Return the high watermarks of the lanes' source partitions. If the source does not answer, return no offsets and
     the reason.
 
     If a topic was deleted and created again, lanes of the old topic do not get the high watermarks of the new topic.

@@ -1,9 +1,8 @@
-"""Probes the brokers of a target: tests whether they behave as exactly-once copying requires.
+"""Probes a target's brokers: tests whether they behave as exactly-once copying requires.
 
-The probe creates a topic with one partition, produces some batches to it as a lane would, and deletes the topic.
-`mirrord.supervision.rules.broker_probe` defines the batches, and which answers are right.
-Each flow has one such topic with a fixed name. If mirrord lacks the permission to delete the topic, the topic remains,
-and its records expire.
+The probe creates a topic with one partition, produces a few batches to it as a lane would, and then deletes it.
+`mirrord.supervision.rules.broker_probe` defines the batches and the expected answers. Each flow has one such topic,
+with a fixed name. If mirrord lacks the permission to delete the topic, the topic remains, and its records expire.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -58,33 +57,34 @@ from mirrord.supervision.rules.broker_probe import (
 )
 
 DEADLINE_S = 3.0
-"""Time limit of the whole probe, unless the caller sets another limit. The limit is short, because the flow waits for
-the probe."""
+"""Time limit for the whole probe, unless the caller sets a different one. It is short because the flow waits for the
+probe."""
 ROUND_TRIPS = 40
-"""The probe takes longer if the brokers are far away. Therefore the time limit is extended by the duration of this
-number of round trips to a broker."""
+"""The probe takes longer if the brokers are far away, so the time limit is extended by the duration of this many round
+trips to a broker."""
 MOST_ROUND_TRIP_S = 0.5
-"""Longest round trip, in seconds, for which the time limit is extended (`ROUND_TRIPS`). If a round trip takes longer,
-distance is not the cause."""
+"""Longest round-trip time, in seconds, that is assumed when the time limit is extended (`ROUND_TRIPS`). If a round trip
+takes longer, distance is not the cause."""
 DELETE_S = 1.0
 CONNECT_S = 1.0
 POLL_S = 0.02
 SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000"}
-"""The configs of the probe's topic. All other configs keep the defaults of the brokers, as for target topics."""
+"""The configs that are set for the probe's topic. All other configs keep the brokers' defaults, as they do for target
+topics."""
 
 T = TypeVar("T")
 
 
 class NotProbed(EnvironmentFault):
-    """Raised when the probe could not be completed, so nothing is known about the brokers. The message contains the
+    """Raised when the probe could not be completed, so that nothing is known about the brokers. The message gives the
     reason."""
 
 
 async def probe_target(
     cluster: ClusterConfig, topic: str, clock: Clock, known: TargetProbed | None = None, deadline_s: float = DEADLINE_S
 ) -> TargetProbed:
-    """Probe the target's brokers and return the result. If the cluster and the versions of its brokers are the same as
-    in the earlier result `known`, return `known` without a new probe.
+    """Probe the target's brokers and return the result. If the cluster and its brokers' versions are the same as in
+    `known`, the result of an earlier probe, return `known` without probing again.
 
     `topic` is the name of the topic that the probe writes to. Raises NotProbed if the probe cannot be completed within
     the time limit.
@@ -105,7 +105,7 @@ async def probe_target(
 
 
 def fingerprint(brokers: Iterable[dict[int, tuple[int, int]]]) -> str:
-    """Return a text that identifies the versions of the brokers. Brokers do not report their version, so the text is
+    """Return a string that identifies the brokers' versions. Brokers do not report their version, so the string is
     derived from the APIs that they offer."""
     kinds = {
         f"{len(offered)} APIs {checksum(repr(sorted(offered.items())).encode()):08x}" for offered in brokers if offered
@@ -155,7 +155,7 @@ class _Probe:
             raise NotProbed(f"another client writes into the topic {self._topic}")
         return TargetProbed(cluster_id, version, not found.failures, found.failures, found.remarks)
 
-    # Connections, and the topic of the probe.
+    # Connections and the probe's topic.
 
     async def _open(self, host: str, port: int) -> Connection:
         timeout_s = min(CONNECT_S, self._timeout_s)
@@ -179,7 +179,7 @@ class _Probe:
         raise fault or Unreachable("no address is known")
 
     async def _allow_for_distance(self) -> None:
-        """Measure the time of a round trip to a broker, and extend the time limit accordingly."""
+        """Measure the round-trip time to a broker, and extend the time limit accordingly."""
         loop, until = asyncio.get_running_loop(), self._limit.when()
         began = loop.time()
         await self._read_metadata()
@@ -213,7 +213,7 @@ class _Probe:
                 await admin.delete_topics([self._topic], int(DELETE_S * 1000))
 
     async def _leader(self) -> tuple[metadata.Broker, int]:
-        """Return the leader of the topic's partition, and the end offset of its log. Wait until the leader itself
+        """Return the leader of the topic's partition and the end offset of its log. Wait until the leader itself
         reports the end offset."""
         while True:
             seen = await self._read_metadata()
@@ -231,7 +231,7 @@ class _Probe:
                     return next(broker for broker in seen.brokers if broker.node == partition.leader), answer.end
             await asyncio.sleep(POLL_S)
 
-    # The requests of the probe.
+    # The probe's requests.
 
     async def _observe(self) -> Judgement:
         leader, start = await self._leader()
@@ -248,8 +248,8 @@ class _Probe:
             for step in steps:
                 batches.append(_batch(step, ids[step.producer], self._clock.wall_ms() - step.age_ms))
                 sent.setdefault((step.producer, step.sequence), records_digest(batches[-1], 0))
-            # Batches over one connection are sent without waiting for each answer, as a lane sends them. The batches
-            # over the other connection are sent after all of these were answered.
+            # Batches on one connection are sent without waiting for each answer, just as a lane sends them. The batches
+            # on the other connection are not sent until all of these have been answered.
             answers += await asyncio.gather(*(self._produce(pair[connection], batch) for batch in batches))
         remembered, end = await asyncio.gather(self._remembered(first, ids), self._end(first))
         if end.error:
@@ -259,7 +259,7 @@ class _Probe:
 
     async def _producer_id(self, connection: Connection) -> int:
         """Request a new producer id and return it. A broker that has just started refuses the request, so the request
-        is repeated."""
+        is retried."""
         version = connection.version(INIT_PRODUCER_ID)
         while True:
             answer = await ask(
@@ -331,7 +331,7 @@ class _Probe:
 
 
 def _passes(error: int) -> bool:
-    """Return whether an error is temporary or about missing permissions. Such an error says nothing about the broker's
+    """Return whether an error is temporary or due to missing permissions. Such an error says nothing about the broker's
     behavior."""
     if error in {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
         return False

@@ -15,16 +15,16 @@ from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall
 
 ANSWER_S = 2.0
 GROUPS_S = 15.0
-"""Timeout of requests about consumer groups. The daemon queries the target cluster before it answers."""
+"""Timeout for requests about consumer groups. The daemon queries the target cluster before it answers."""
 APPLIED_S = 15.0
-"""Timeout of `apply` and of operator commands. The daemon queries both clusters before it answers."""
+"""Timeout for `apply` and for operator commands. The daemon queries both clusters before it answers."""
 
 
 Decoded = TypeVar("Decoded")
 
 
 class NoAnswer(EnvironmentFault):
-    """Raised when no process answers at the address of a daemon, or when another program answers there."""
+    """Raised when no process answers at a daemon's address, or when a different program answers there."""
 
 
 class CommandRefused(EnvironmentFault):
@@ -58,7 +58,7 @@ async def ask_groups(http: str, *, reverse: bool = False) -> list[GroupsReport]:
 
 
 async def order_stop(http: str, config: Config) -> None:
-    """Order the daemon at this address to drain its flows and end. Raises NoAnswer or CommandRefused."""
+    """Order the daemon at this address to drain its flows and exit. Raises NoAnswer or CommandRefused."""
     status, body = await _post(http, "/stop", config, None, ANSWER_S)
     if status != 202:
         raise _odd(http, status, body)
@@ -93,7 +93,7 @@ async def give_order(http: str, config: Config, order: Order, *, dry_run: bool) 
 
 
 async def hand_over(http: str, config: Config, call: HandoverCall, seconds: float) -> HandoverAnswer:
-    """Send a handover request to the daemon at this address. The daemon of this process will replace that daemon.
+    """Send a handover request to the daemon at this address. The daemon in this process will replace it.
 
     Raises NoAnswer or CommandRefused.
     """

@@ -1,5 +1,5 @@
-"""Records in the ledger the losses of deleted source topics: records that were not copied before their topic was
-deleted. These records are lost even if a topic of the same name was created again."""
+"""Writes verdicts to the ledger on records that are lost because they were not copied before their source topic was
+deleted. These records are lost even if a topic with the same name has been created since."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -29,8 +29,8 @@ class DeletedTopicLosses:
     """Tracks the topics of one flow that the ledger contains but the source no longer lists.
 
     A topic that is missing from the list of all topics may still exist. mirrord may lack the permission to see it, or
-    the broker's metadata may lag. The source is therefore asked about such a topic by name. The topic counts as deleted
-    only if the source answers that it does not exist.
+    the broker's metadata may lag. Therefore, mirrord asks the source about the topic by name. The topic counts as
+    deleted only if the source answers that it does not exist.
     """
 
     def __init__(self, clock: Clock) -> None:

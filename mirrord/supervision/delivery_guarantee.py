@@ -1,5 +1,6 @@
-"""Determines whether lanes can copy exactly once to the target brokers of a flow. A probe of the brokers shows this
-(`mirrord.supervision.broker_probe`). The ledger keeps the result. A new probe is needed only if the brokers change."""
+"""Determines whether lanes can copy records exactly once to a flow's target brokers, by probing the brokers
+(`mirrord.supervision.broker_probe`). The ledger keeps the result, so a new probe is needed only if the brokers
+change."""
 
 from collections.abc import Awaitable, Callable
 
@@ -19,7 +20,7 @@ log = structlog.get_logger()
 
 
 class TargetMode:
-    """Determines how the lanes of one flow avoid writing a record twice (the `Mode`), and which delivery guarantee
+    """Determines how the lanes of one flow avoid writing a record twice (the `Mode`) and which delivery guarantee
     follows from that."""
 
     def __init__(self, probe: Probe) -> None:

@@ -1,6 +1,6 @@
-"""Computes the figures of a flow from the reports of its replicators: rates, the lag of lanes in seconds, and counters.
+"""Computes a flow's figures from the reports of its replicators: rates, the lag of each lane in seconds, and counters.
 
-The counters never decrease. The memory use depends only on the current number of replicators and lanes.
+The counters never decrease. Memory usage depends only on the current number of replicators and lanes.
 """
 
 from collections import Counter, deque
@@ -18,7 +18,7 @@ from mirrord.topics.rules.retention import NOTHING_KNOWN, Retention
 RATE_SECONDS = 5.0
 """The period in seconds over which rates are averaged."""
 ENDS_KEPT = 64
-"""Maximum number of log ends that are kept for a source partition until its lane has reached them. Above this number,
+"""Maximum number of log ends that are kept for a source partition until its lane has reached them. When there are more,
 every second log end is dropped."""
 
 
@@ -61,8 +61,8 @@ class FlowFigures:
         return {lane for lane, left_s in found if left_s is not None and left_s < URGENT_S}
 
     def keep(self, lanes: Collection[LaneId]) -> None:
-        """Forget the lags of all lanes except the given ones. The caller includes lanes that no replicator hosts at the
-        moment."""
+        """Forget the lags of all lanes except the given ones. The caller also passes lanes that no replicator currently
+        hosts."""
         self.behind.keep(lanes)
         self.headroom.keep(lanes)
 
@@ -86,7 +86,7 @@ class Rates:
         self._seen: dict[tuple[LaneId, str], deque[tuple[float, int, int]]] = {}
 
     def note(self, host: str, report: LaneReport, now: float) -> tuple[float | None, float | None]:
-        """Add a report on a lane. Return the records and the bytes per second of the lane over the last few seconds.
+        """Add a report on a lane. Return the lane's records and bytes per second over the last few seconds.
 
         Both rates are None after the first report.
         """
@@ -97,8 +97,8 @@ class Rates:
         return self.of(host, report.lane)
 
     def of(self, host: str, lane: LaneId) -> tuple[float | None, float | None]:
-        """Return the records and the bytes per second of a lane as of its last report. Both rates are None if there are
-        fewer than two reports."""
+        """Return a lane's records and bytes per second as of its last report. Both rates are None if there are fewer
+        than two reports."""
         seen = self._seen.get((lane, host), ())
         if len(seen) < 2 or seen[-1][0] <= seen[0][0]:
             return None, None
@@ -112,8 +112,8 @@ class Rates:
 
 
 class _Trail:
-    """The log ends of a source partition that its lane has not reached yet. Each log end has the time at which the
-    source reported it. Also holds the time of the newest log end that the lane has reached."""
+    """The log ends of a source partition that its lane has not reached yet, each with the time at which the source
+    reported it. The time of the newest log end that the lane has reached is also kept."""
 
     __slots__ = ("ends", "reached")
 
@@ -124,7 +124,7 @@ class _Trail:
     def note(self, at: float, end: int, position: int) -> None:
         ends = self.ends
         if ends and end < ends[-1][1]:
-            ends.clear()  # the source's log was truncated; ends that the lane has reached remain reached
+            ends.clear()  # the source's log was truncated; ends that the lane has reached still count as reached
         if ends and end == ends[-1][1]:
             ends[-1] = (max(at, ends[-1][0]), end)
         elif not ends or at > ends[-1][0]:
@@ -140,7 +140,7 @@ class _Trail:
 class Behind:
     """Computes how many seconds each lane is behind its source partition.
 
-    The class keeps the log ends that the source reported, with the times of these reports. When a lane has copied up to
+    The class keeps each log end that the source reported, with the time of the report. When a lane has copied up to
     such a log end, the target holds every record that the source held at that time. The result does not depend on
     record timestamps, which producers may set to any value.
     """
@@ -149,7 +149,7 @@ class Behind:
         self._trails: dict[LaneId, _Trail] = {}
 
     def note(self, report: LaneReport, now: float) -> None:
-        """Add the log end and the source offset in the report on a lane."""
+        """Add the log end and the source offset from a report on a lane."""
         if report.source_end >= 0:
             trail = self._trails.setdefault(report.lane, _Trail())
             trail.note(now - report.source_end_age_s, report.source_end, report.source_offset)
@@ -168,7 +168,7 @@ class Behind:
 
 
 class _Lane:
-    """The last counters that one replicator has reported for one lane."""
+    """The counters that one replicator last reported for one lane."""
 
     __slots__ = ("bytes", "raw", "rebuilt", "records")
 
@@ -186,9 +186,9 @@ class _Lane:
 class Counts:
     """The counters of one flow, which never decrease.
 
-    Each is a sum over the replicators and lanes of the flow. The counters in the reports may start again at zero: those
-    of a lane when the lane moves, and those of a replicator when another replicator takes its place. Therefore only the
-    increases between reports are added.
+    Each counter is a sum over the flow's replicators and lanes. The counters in the reports can restart at zero: a
+    lane's counters when the lane moves, and a replicator's counters when another replicator takes its place. Therefore,
+    only the increases between reports are added.
     """
 
     def __init__(self) -> None:
@@ -197,7 +197,8 @@ class Counts:
         self._rebuilt: Counter[str] = Counter()
         self._requests: dict[RequestKind, _Requests] = {}
         self.adopted: set[str] = set()
-        """Replicators whose next report is not counted, because it is the starting point of counting."""
+        """Replicators whose next report is not counted, because it only provides the values from which counting
+        starts."""
         self._lanes: dict[tuple[LaneId, str], _Lane] = {}
         self._seen: dict[tuple[str, RequestKind], RequestsStatus] = {}
 
@@ -217,8 +218,8 @@ class Counts:
         self._lanes, self._seen = lanes, seen
 
     def note_deaths(self, deaths: int) -> None:
-        """Update the counter of replicator deaths. `deaths` is the number under the current lease, which starts at zero
-        with each lease."""
+        """Update the counter of replicator deaths. `deaths` is the number of deaths under the current lease. It starts
+        at zero with each lease."""
         self._deaths += deaths - self._deaths_reported if deaths >= self._deaths_reported else deaths
         self._deaths_reported = deaths
 
@@ -244,7 +245,7 @@ class Counts:
 
     def _lane(self, known: _Lane, lane: LaneReport) -> _Lane:
         if lane.copied_records < known.records:
-            known = _Lane()  # the lane has left the replicator and returned, so its counters have started again
+            known = _Lane()  # the lane has left the replicator and returned, so its counters have restarted
         self._records += lane.copied_records - known.records
         self._bytes += lane.copied_bytes - known.bytes
         self._raw += lane.raw_batches - known.raw

@@ -47,17 +47,17 @@ from mirrord.topics.selection_preview import topics_that_change
 
 RETRY_S = 1.0
 REFUSED_S = 30.0
-"""Pause before the next attempt to run a flow whose ledger belongs to a flow between other clusters, or whose source
-cluster has a different alias than before. Only an operator can correct this."""
+"""Pause before the next attempt to run a flow whose ledger belongs to a flow between different clusters, or whose
+source cluster has a different alias than before. Only an operator can fix this."""
 POLL_S = 1.0
 STEP_S = 1.0
-"""Maximum interval between two comparisons of hosted and desired lanes. A change of either triggers one at once."""
+"""Maximum interval between two comparisons of hosted and desired lanes. A change in either triggers one immediately."""
 OTHERS_S = 5.0
-"""Maximum time for which a flow waits until the ledgers of the other flows have been read. Afterwards, topics that may
-belong to a flow with an unread ledger are reported as faults."""
+"""Maximum time that a flow waits for the ledgers of the other flows to be read. After that, topics that may belong to a
+flow with an unread ledger are reported as faults."""
 DRAIN_S = 5.5
 RELEASE_S = 1.5
-"""Time limits to drain the lanes and to release the lease. Their sum is at most `mirrord.daemon.daemon.STOP_S`."""
+"""Time limits for draining the lanes and releasing the lease. Their sum is at most `mirrord.daemon.daemon.STOP_S`."""
 
 log = structlog.get_logger()
 
@@ -105,7 +105,7 @@ class FlowSupervisor:
         self._held_before = False
         """Whether this process has held the lease before."""
         self._known: LedgerEnd | None = None
-        """How far an earlier attempt has read the ledger. A ledger that ends before this position has lost entries."""
+        """How far an earlier attempt read the ledger. A ledger that ends before this position has lost entries."""
 
     async def run(self) -> None:
         """Keep the flow running until `stop` is called. Then drain the flow."""
@@ -132,13 +132,13 @@ class FlowSupervisor:
         await asyncio.gather(self._source_admin.close(), self._target_admin.close(), self._upkeep.close())
 
     def stop(self) -> None:
-        """Begin to drain the flow. `run` returns when all its lanes are drained."""
+        """Start draining the flow. `run` returns when all its lanes have been drained."""
         self._stopping.set()
 
     def change(self, flow: FlowConfig, lines: Sequence[str], *, drains: bool) -> None:
-        """Switch to another configuration of the flow. The ledger records `lines`, which describe the changes.
+        """Switch to a new configuration of the flow. The ledger records `lines`, which describe the changes.
 
-        Lanes that both configurations select are not interrupted, unless `drains` says that all lanes must be drained.
+        Lanes that both configurations select are not interrupted, unless `drains` requires that all lanes be drained.
         """
         self._next = flow
         self._unrecorded += lines
@@ -146,7 +146,7 @@ class FlowSupervisor:
         self._changed.set()
 
     def place_by(self, replicators: ReplicatorsConfig, lines: Sequence[str]) -> None:
-        """Change the number of replicators and the placement of lanes. The ledger records `lines` about the changes."""
+        """Change the replicator count and lane placement. The ledger records `lines`, which describe the changes."""
         self._replicators = replicators
         if self._fleet is not None:
             self._fleet.place_by(replicators)
@@ -154,12 +154,12 @@ class FlowSupervisor:
         self._changed.set()
 
     async def preview(self, flow: FlowConfig) -> list[str]:
-        """Return one line for operators about each topic that another configuration would start or stop copying. Raises
-        EnvironmentFault if a cluster does not answer."""
+        """Return one line for operators about each topic that the flow would start or stop copying with this
+        configuration. Raises EnvironmentFault if a cluster does not answer."""
         return await topics_that_change(self.flow, flow, self._services.admin, self._services.claims)
 
     def ready(self) -> str:
-        """Return why this daemon is neither holder nor standby of the flow, or an empty string if it is one of them."""
+        """Return why this daemon is neither holder nor standby of the flow, or an empty string if it is either."""
         if self._state in {"running", "standby"}:
             return ""
         return f"{self.flow.name}: {self._state}{f', {self._note}' if self._note else ''}"
@@ -177,16 +177,16 @@ class FlowSupervisor:
         return desk if isinstance(desk, str) else succession.busy if succession is not None else ""
 
     def stands_by_for(self) -> str:
-        """Return the HTTP address of the daemon that this standby waits for. Empty if this is no standby."""
+        """Return the lease holder's HTTP address if this daemon is a standby, or an empty string otherwise."""
         lease = self._lease_status() if self._shown_state() == "standby" else None
         return lease.http if lease else ""
 
     def hosts(self) -> list[str] | None:
-        """Return the names of the flow's replicators, or None if the flow does not run here."""
+        """Return the names of the flow's replicators, or None if the flow is not running here."""
         return [host.name for host in self._fleet.hosts()] if self._fleet and self._state == "running" else None
 
     def status(self) -> FlowStatus:
-        """Return the current status of the flow. No request is sent to a cluster or replicator."""
+        """Return the current status of the flow without sending a request to a cluster or replicator."""
         lanes = self._lanes()
         promise, promise_note = self._mode.promise(self._store.state if self._store else None)
         return FlowStatus(
@@ -216,7 +216,7 @@ class FlowSupervisor:
     # The steps of one attempt to run the flow.
 
     async def _outcome(self, attempt: asyncio.Task[None]) -> float:
-        """Wait for the end of an attempt. Return the number of seconds to wait before the next attempt."""
+        """Wait for an attempt to end. Return the number of seconds to wait before the next attempt."""
         try:
             await attempt
         except asyncio.CancelledError:
@@ -285,7 +285,7 @@ class FlowSupervisor:
             self._discovered = None
 
     async def _serve(self, store: LedgerStore, keeper: LeaseKeeper, setup: FlowSetup) -> None:
-        """Take over or end the replicators that earlier processes left running, then run the flow as lease holder."""
+        """Take over or end replicators that earlier processes left running, then run the flow as the lease holder."""
         services = self._services
         known = (services.config.instance, lambda: store.state, services.clock, keeper)
         self._fleet = fleet = Fleet(services.engine, setup, self._replicators, *known)
@@ -346,7 +346,7 @@ class FlowSupervisor:
                 task.cancel()
 
     async def _stand_aside(self, store: LedgerStore) -> None:
-        """Wait while another daemon holds the flow's lease and commands the replicators of this daemon."""
+        """Wait while another daemon holds the flow's lease and controls this daemon's replicators."""
         self._log.info("flow_handed_over", to=self.handover.successor)
         self._state = "draining"
         if not await self.handover.stand_aside(store, self._stopping):
@@ -403,7 +403,7 @@ class FlowSupervisor:
             await upkeep.close()
 
     async def _discover(self, recorder: Recorder, fleet: Fleet) -> None:
-        """Refresh the set of lanes regularly. Return when all lanes must be drained for another configuration."""
+        """Refresh the set of lanes regularly. Return when all lanes must be drained for a new configuration."""
         await self._services.claims.until_read(self.flow, OTHERS_S)
         while not self._drains:
             self._changed.clear()
@@ -413,7 +413,7 @@ class FlowSupervisor:
                 await recorder.write([ConfigChanged(tuple(unrecorded))])
             try:
                 if self.flow.on_recreated == "fresh":
-                    await recorder.read()  # the ledger says what was copied before a topic was created again
+                    await recorder.read()  # the ledger shows what was copied before a topic was created again
                 note = partial(self._first_look.note, recorder=recorder)
                 self._discovered = await self._discovery.refresh(recorder.bind, note)
             except EnvironmentFault:
@@ -477,7 +477,7 @@ class FlowSupervisor:
         return lease_status(self._store.state, int(self._lease.age_s * 1000)) if self._store is not None else None
 
     def _remark(self) -> str:
-        """Return the flow's most important problem, as one line for operators; empty if there is none."""
+        """Return the flow's most important problem as one line for operators, or an empty string if there is none."""
         if self._note or self.handover.note:
             return self._note or self.handover.note
         if self._keeper is not None and self._keeper.trouble and not self._keeper.is_valid:

@@ -1,12 +1,13 @@
 """Removes lanes from a flow's state if their source topic and their target topic no longer exist.
 
 Otherwise, the ledger would keep the lanes of short-lived topics permanently. If a lane were removed by mistake, its
-topic would be copied again from the beginning. It is therefore not enough that a topic is missing from a cluster's list
-of all topics. The broker's metadata may be outdated, and the list omits topics that mirrord may not describe.
+topic would be copied again from the beginning. Therefore, it is not enough that a topic is missing from a cluster's
+list of all topics: the broker's metadata may be outdated, and the list omits topics that mirrord lacks the permission
+to describe.
 
-A source topic and its target topic are forgotten under three conditions. Both have been missing for an hour. Both
-clusters, asked by name, answer that the topic does not exist. No records of the source topic were lost, because the
-verdicts on lost records would be removed, too.
+A source topic and its target topic are forgotten only if three conditions are met. Both topics have been missing for an
+hour. Each cluster, when asked about its topic by name, answers that the topic does not exist. No records of the source
+topic were lost. (Otherwise, the verdicts on the lost records would be removed, too.)
 """
 
 from collections.abc import Container, Iterable
@@ -50,8 +51,8 @@ class Forgetting:
         self._target = target
         self._clock = clock
         self._missing: dict[FormerCopy, float] = {}
-        """For each pair of topics that are both missing from the clusters' lists: the time at which they were first
-        found missing, on the monotonic clock."""
+        """For each pair of topics that are both missing from the clusters' lists, the time on the monotonic clock at
+        which they were first found missing."""
 
     async def due(self, state: FlowState, seen: Discovered, reports: Iterable[ReplicatorReport]) -> list[CopyForgotten]:
         """Return a fact for each pair of topics that must be forgotten now. If a cluster does not answer, the next call
@@ -88,15 +89,15 @@ def _missing(state: FlowState, seen: Discovered, hosted: Container[LaneId]) -> s
     opened = {copy.source_topic_id for copy in copies}
     for topic_id, named in state.named.items():
         if topic_id not in sources and topic_id not in opened:
-            # No lane into this target topic was ever opened, so the id of the topic is unknown. If a topic with this
-            # name exists now, it is a different topic.
+            # No lane to this target topic was ever opened, so the topic's id is unknown. If a topic with this name
+            # exists now, it is a different topic.
             copies.add(FormerCopy(named.source_topic, topic_id, named.target_topic, TopicId("")))
     return copies - kept
 
 
 async def _gone(admin: TopicAdmin, topics: set[tuple[str, TopicId]]) -> set[TopicId]:
     """Return the ids of the given topics that no longer exist, according to the cluster. A topic also counts as gone if
-    its name now belongs to another topic."""
+    its name now belongs to a different topic."""
     seen = await admin.describe({name for name, _ in topics})
     return {
         topic_id

@@ -1,4 +1,4 @@
-"""Keeps a group follower running while this daemon holds a flow's lease, and passes on the reports of the follower."""
+"""Keeps a group follower running while this daemon holds a flow's lease, and passes on the follower's reports."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,16 +20,16 @@ POLL_S = 1.0
 """Interval between two requests for new positions from the follower."""
 LONGEST_PAUSE_S = 10.0
 LIVED_S = 5.0
-"""If a follower ends within this time after its start, the pause before the next start doubles, up to
-`LONGEST_PAUSE_S`, because each start uses CPU time. If a follower has run for longer, the pause is `POLL_S`."""
+"""If a follower ends within this time of its start, the pause before the next start doubles, up to `LONGEST_PAUSE_S`,
+because each start uses CPU time. If a follower has run for longer, the pause is `POLL_S`."""
 SILENT_S = 15.0
 """A follower that has not answered for this long is replaced."""
 END_S = 1.0
 
 NOT_ITS_OWN = LIVE - {"groups", "mm2_records"}
-"""Fields of a flow's configuration that a follower does not use, so a change does not require a new follower. A
+"""Fields of a flow's configuration that a follower does not use, so a change to them does not require a new follower. A
 follower learns from the ledger, not from the configuration, which topics are copied. On Ray, a new follower is a new
-process, and its start would take a core from the lanes for a second or two."""
+process, and starting it would take a core away from the lanes for a second or two."""
 
 log = structlog.get_logger()
 
@@ -39,12 +39,12 @@ class GroupKeeper:
 
     def __init__(self, engine: Engine, instance: str) -> None:
         self.note = ""
-        """Why consumer groups are not followed, as one line for operators. Empty if they are followed, or should not
-        be."""
+        """Why consumer groups are not followed, as one line for operators. Empty if they are followed or need not be
+        followed."""
         self.on_translated: Callable[[tuple[TranslatedPosition, ...]], None] | None = None
         """Called about once per second with the translated positions that have changed."""
         self.states: dict[str, int] | None = None
-        """The number of positions in each `GroupState`. None while no follower has reported it."""
+        """The number of positions in each `GroupState`. None until the current follower has reported it."""
         self.parts = False
         """Whether another process of this daemon has taken over the follower, so that this process must not end it."""
         self._engine = engine
@@ -61,8 +61,8 @@ class GroupKeeper:
     async def run(self, setup: FlowSetup, flow: Callable[[], FlowConfig], turn: int = 1) -> None:
         """Keep a follower running until cancelled. `flow` returns the current configuration, which may change.
 
-        `turn` counts the processes of this daemon that have held this lease. If it is above 1, the follower of the
-        previous process is kept, provided that it has the same configuration.
+        `turn` counts the processes of this daemon that have held this lease. If it is above 1, the previous process's
+        follower is kept, provided that it has the same configuration.
         """
         loop = asyncio.get_running_loop()
         self._tenure = Tenure(setup.lease_epoch, turn)
@@ -135,8 +135,8 @@ class GroupKeeper:
         return handle
 
     async def _adopt(self, setup: FlowSetup) -> GroupsHandle | None:
-        """Return a follower that was left running and that has the current version and configuration, or None if there
-        is no such follower. End all others."""
+        """Return a follower that was left running with the current version and configuration, or None if there is no
+        such follower. End all other followers that were left running."""
         adopted: GroupsHandle | None = None
         if self._found is None:
             self._found = await self._engine.found(self._prefix(setup))

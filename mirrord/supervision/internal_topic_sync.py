@@ -1,5 +1,5 @@
-"""Corrects the configs of the ledger topic, the state topic and the dead-letter topic of a flow. These topics would
-lose data if another client shortened their retention."""
+"""Corrects the configs of a flow's ledger topic, state topic and dead-letter topic. These topics would lose data if
+another client shortened their retention."""
 
 from collections.abc import Mapping
 
@@ -28,14 +28,14 @@ class OwnSettings:
         self._flow = flow
         self._target = target
         self._logged: set[tuple[str, str, str]] = set()
-        """The wrong configs that were logged, as (topic, key, value). Each is logged only once, because some brokers
-        keep returning a value other than the one that was set."""
+        """The incorrect configs that have been logged, as (topic, key, value). Each is logged only once, because some
+        brokers keep returning a value that differs from the one that was set."""
 
     async def round(self, target: ClusterTopics) -> None:
-        """Read the configs of these topics, and correct the wrong ones.
+        """Read the configs of these topics, and correct those that are wrong.
 
         Raises EnvironmentFault if the cluster does not answer, or if it refuses a correction. A refused correction is
-        serious, because the topic may lose records under its wrong configs.
+        serious, because the topic may lose records while its configs are wrong.
         """
         needed = {name: keys for name, keys in needed_settings(self._flow).items() if name in target.topics}
         lines = [few_replicas(target.topics[name], self._flow.target, target.brokers) for name in needed]

@@ -31,11 +31,11 @@ def lines(
     hidden: Mapping[str, str],
 ) -> tuple[LaneStatus, ...]:
     """Return the status of all lanes of a running flow. The status of a lane comes from the report of its replicator
-    or, without a report, from the ledger. If the ledger does not know the lane either, the status contains only the
-    topic names, the partition and the log end of the source partition, if it is known.
+    or, without a report, from the ledger. If the ledger does not contain the lane either, the status contains only the
+    topic names, the partition and, if known, the log end of the source partition.
 
-    `ends` holds the log ends of source partitions that no lane fetches, as far as they are known. `hidden` holds the
-    topics that mirrord is no longer permitted to see, with one line about each.
+    `ends` holds the known log ends of source partitions that no lane is fetching. `hidden` holds the topics that
+    mirrord is no longer permitted to see, with one line about each.
     """
     now_ms, now = clock.wall_ms(), clock.monotonic()
     foreign = foreign_counts(state)
@@ -93,7 +93,7 @@ def reported_lane(
     """Return the status of a lane that a replicator reports.
 
     `held_s` is the number of seconds since the target was last known to hold all records of the source. `left_s` is the
-    estimated number of seconds until the source deletes records that are not copied.
+    estimated number of seconds until the source deletes records that have not been copied.
     """
     lag_records = lag(report.source_offset, report.source_end)
     return LaneStatus(
@@ -127,8 +127,8 @@ def reported_lane(
 
 
 def _beside(foreign: int, lane: LaneStatus) -> LaneStatus:
-    """Return the lane's status with `foreign`, the number of target offsets that other clients have written between the
-    records of the lane."""
+    """Return the lane's status with `foreign` added: the number of target offsets that other clients have written
+    between the lane's records."""
     return msgspec.structs.replace(lane, foreign_offsets=foreign) if foreign else lane
 
 
@@ -141,7 +141,7 @@ def _as_known(lane: LaneStatus, ends: Mapping[TopicPartition, int]) -> LaneStatu
 
 
 def _ordered(lane: LaneStatus, orders: Orders, ledger: LaneState | None) -> LaneStatus:
-    """Return the lane's status with the operator commands that affect the lane: a seek, a pause or a pin.
+    """Return the lane's status, including the operator commands that affect the lane: a seek, a pause or a pin.
 
     A paused lane that is halted or still draining keeps this state.
     """
@@ -184,7 +184,7 @@ def recorded_lanes(
     """Return the status of lanes that no replicator reports, sorted by topic and partition.
 
     If a topic was deleted and created again, only the lanes of the newest topic are included. `source_ends` holds the
-    log ends of source partitions, as far as they are known.
+    known log ends of source partitions.
     """
     foreign = foreign_counts(state)
     return tuple(
@@ -214,7 +214,7 @@ def present_lanes(state: FlowState, lanes: Iterable[LaneId]) -> list[LaneState]:
 
 
 def lost_topics(state: FlowState, discovered: Discovered | None) -> tuple[LossStatus, ...]:
-    """Return the losses in deleted topics. The lanes of these topics are not in the status."""
+    """Return the losses in deleted topics, whose lanes are not in the status."""
     if discovered is None:
         return former_losses(state, {lane.key.id for lane in present_lanes(state, state.lanes)})
     shown = {lane.lane for lane in discovered.lanes}
@@ -262,8 +262,8 @@ def _recorded_lane(state: FlowState, ledger: LaneState, source_end: int | None, 
 
 
 def lag(source_offset: int, source_end: int | None) -> int | None:
-    """Return the number of source offsets that are not copied yet, or None if the log end of the source partition is
-    unknown."""
+    """Return the number of source offsets that have not been copied yet, or None if the log end of the source partition
+    is unknown."""
     return None if source_end is None or source_end < 0 else max(0, source_end - source_offset)
 
 
@@ -273,7 +273,7 @@ def lag_seconds(lag_records: int | None, last_record_ms: int, now_ms: int, held_
 
     There are two estimates. The first is `held_s`: the lane has copied up to a log end of the source that was seen
     `held_s` ago. The second is the age of the newest copied record, because all missing records are newer. Neither
-    estimate is too low, so the lower one is returned. If the record's timestamp is in the future, there is no second
+    estimate is too low, so the lower one is returned. If that record's timestamp is in the future, there is no second
     estimate.
     """
     if lag_records is None:

@@ -1,4 +1,4 @@
-"""Logs the reasons why lanes wait, if a reason persists: one log line for each reason.
+"""Logs the reasons why lanes are waiting. Each reason that persists is logged in one line.
 
 Without these lines, only the status would show the reasons.
 """
@@ -11,8 +11,8 @@ from mirrord.model.status import WAITING
 from mirrord.replication.lane.assignment import ReplicatorReport
 
 SEEN_TIMES = 3
-"""Number of consecutive polls of the replicators after which a reason is logged. A reason that disappears earlier, such
-as a change of leader, is not logged."""
+"""Number of consecutive polls of the replicators after which a reason is logged. A reason that disappears sooner, such
+as a leader change, is not logged."""
 NAMED = 5
 """Maximum number of lanes that a log line names."""
 
@@ -20,14 +20,14 @@ log = structlog.get_logger()
 
 
 class LaneWaits:
-    """Tracks and logs the reasons why lanes of one flow wait."""
+    """Tracks and logs the reasons why lanes of one flow are waiting."""
 
     def __init__(self, flow: str) -> None:
         self._flow = flow
         self._seen: dict[str, int] = {}
 
     def see(self, reports: Mapping[str, ReplicatorReport]) -> None:
-        """Count in how many consecutive reports each reason occurs, and log the reasons that have lasted long
+        """Count the consecutive reports in which each reason occurs, and log the reasons that have persisted long
         enough."""
         waiting: dict[str, list[str]] = {}
         for report in reports.values():

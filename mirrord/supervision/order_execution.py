@@ -1,8 +1,8 @@
 """Carries out operator commands. The facts of a command are appended to the ledger before the command takes any other
 effect.
 
-A command therefore remains in effect when the process that accepted it ends: the next supervisor reads it in the
-ledger.
+A command therefore remains in effect after the process that accepted it has ended: the next supervisor reads it from
+the ledger.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -35,12 +35,12 @@ class Desk:
         self._fleet = fleet
 
     def view(self) -> FlowView:
-        """Return the facts about the flow that are needed to resolve operator commands."""
+        """Return the information about the flow that is needed to resolve operator commands."""
         return self._fleet.view()
 
     async def record(self, facts: Sequence[OrderFact | QuarantineOrder | LaneSought]) -> None:
-        """Append the facts of an operator command. Return when the facts have taken effect. Raises EnvironmentFault if
-        they have not, or if this is unknown."""
+        """Append the facts of an operator command, and return when they have taken effect. Raises EnvironmentFault if
+        they have not taken effect, or if it is unknown whether they have."""
         if not self._keeper.is_valid:
             raise EnvironmentFault("nothing is changed: the lease of the flow is uncertain now; try again")
         try:
@@ -55,8 +55,8 @@ class Desk:
 
 
 async def carry_out(order: Order, desks: dict[str, Desk | str], clock: Clock, *, dry_run: bool) -> OrderAnswer:
-    """Carry out an operator command and return the answer. With `dry_run`, only return the effect that it would have.
-    `desks` holds, for each flow of the daemon, its `Desk` or the reason why the flow accepts no commands.
+    """Carry out an operator command and return the answer. With `dry_run`, only return the effect that the command
+    would have. `desks` holds, for each flow of the daemon, its `Desk` or the reason why the flow accepts no commands.
 
     Raises ConfigError if the command is impossible or names something that does not exist. Raises EnvironmentFault if
     it cannot be accepted now.
@@ -66,7 +66,7 @@ async def carry_out(order: Order, desks: dict[str, Desk | str], clock: Clock, *,
     try:
         named = find(order, list(views.values()))
     except ConfigError as error:
-        # The name may belong to a topic of a flow that this daemon does not run now.
+        # The name may belong to a topic of a flow that this daemon is not running now.
         closed = [
             (f"flow {flow} accepts no commands here: {desk}") for flow, desk in desks.items() if isinstance(desk, str)
         ]
@@ -90,7 +90,7 @@ def order_remarks(state: FlowState, hosts: Collection[str]) -> Iterator[str]:
     for lane in (each for each in state.lanes.values() if pending(each.seeks)):
         where = (lane.source_topic, lane.partition)
         if any((each.source_topic, each.partition) == where and each.age > lane.age for each in state.lanes.values()):
-            continue  # the topic was deleted and created again, so the command is about a former lane
+            continue  # the topic was deleted and created again, so the command refers to a former lane
         for seek in pending(lane.seeks):
             yield f"{where[0]}-{where[1]} will continue at source offset {seek.end}, {describe_origin(seek.origin)}"
     for pause in orders.paused.values():

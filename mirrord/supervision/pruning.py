@@ -1,4 +1,4 @@
-"""Removes runs from a flow's state if their records exist on neither cluster any more.
+"""Removes runs from a flow's state if their records no longer exist on either cluster.
 
 The runs then remain in the ledger and the state topic until the lease holder next trims the ledger: it writes new
 snapshots and deletes the ledger entries that these snapshots contain.
@@ -24,8 +24,8 @@ _ALL = 1 << 62
 
 
 class _Sides(NamedTuple):
-    """The source partition and the target partition of a lane. A partition is None if another topic has taken the name
-    of its topic, because the records of the former topic no longer exist."""
+    """The source partition and the target partition of a lane. A partition is None if the name of its topic now belongs
+    to a different topic, which means that the records of the former topic no longer exist."""
 
     lane: LaneId
     source: TopicPartition | None

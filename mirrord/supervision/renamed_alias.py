@@ -1,9 +1,9 @@
-"""Detects that the configuration file uses another alias for the source cluster of a flow than before, and refuses to
+"""Detects that the configuration file uses a different alias for a flow's source cluster than before, and refuses to
 start the flow.
 
-The names of target topics contain the alias, so all topics would be copied again under other names. The change is
+The names of target topics contain the alias, so all topics would be copied again under different names. The change is
 detected because the ledger contains the cluster id and the names of the target topics. Continuing with the former names
-would not be safe. Flows in the opposite direction recognize copies by the alias in the topic name, so they would copy
+would not be safe: flows in the opposite direction recognize copies by the alias in the topic name, so they would copy
 topics with the former alias back to their origin.
 """
 
@@ -21,7 +21,7 @@ from policies.naming import is_heartbeats
 
 
 def check_alias(flow: FlowConfig, state: FlowState) -> None:
-    """Raise AliasChanged if the names of the newest target topics contain another alias of the source."""
+    """Raise AliasChanged if the names of the newest target topics contain a different alias of the source."""
     lanes = [
         lane
         for lane in state.lanes.values()
@@ -52,8 +52,8 @@ def _used(lane: LaneState) -> tuple[int, int]:
 
 
 def _other_alias(flow: FlowConfig, lane: LaneState) -> Alias:
-    """Return the alias of the source that the name of the target topic contains. Empty if this is the current alias, or
-    if the name contains no alias."""
+    """Return the former alias of the source that the name of the target topic contains, or an empty string if the name
+    contains the current alias or no alias."""
     alias = Alias(lane.target_topic.removesuffix(flow.separator + lane.source_topic))
     if alias in {"", lane.target_topic, flow.source}:
         return Alias("")

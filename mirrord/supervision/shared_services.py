@@ -1,4 +1,4 @@
-"""The objects of a daemon that all its flows share."""
+"""The objects that all flows of a daemon share."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -36,8 +36,7 @@ class Services(NamedTuple):
     mm2: Callable[[FlowConfig], Mm2Upkeep | None]
     """Returns a new `Mm2Upkeep` for a flow, or None if the flow writes no records for MirrorMaker 2's clients."""
     ledger: Callable[[FlowConfig], LedgerStore]
-    """Returns a new ledger store for a flow. The store is not opened yet. Each attempt to run the flow uses a new
-    store."""
+    """Returns a new, unopened ledger store for a flow. Each attempt to run the flow uses a new store."""
     probe: Callable[[FlowConfig, TargetProbed | None], Awaitable[TargetProbed]]
     """Probes the brokers of a flow's target, unless the result of an earlier probe is still valid. Raises NotProbed."""
     succession: Succession | None

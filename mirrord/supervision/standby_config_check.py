@@ -1,7 +1,7 @@
 """Checks whether a standby daemon has the same configuration as the daemon that holds the lease.
 
 The standby asks the lease holder which changes `apply` would make with the standby's configuration. After a takeover,
-the standby uses its own configuration file. The check informs an operator of a difference before that.
+the standby uses its own configuration file. The check informs operators of any difference before a takeover happens.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from mirrord.supervision.daemon_http_client import CommandRefused, order_apply
 
 EVERY_S = 30.0
 SOON_S = 2.0
-"""Interval between checks while no lease holder is known, or while one has not answered."""
+"""Interval between checks while no lease holder is known, or while a lease holder is not answering."""
 
 log = structlog.get_logger()
 
@@ -25,7 +25,7 @@ class StandbyLook:
     """Regularly compares the configuration of a standby daemon with the configurations of the lease holders."""
 
     def __init__(self, config: Callable[[], Config], holders: Callable[[], Mapping[str, str]]) -> None:
-        """Store the two functions. `holders` returns, for each flow that is on standby in this daemon, the HTTP address
+        """Store the two functions. `holders` returns, for each flow of which this daemon is a standby, the HTTP address
         of the lease holder."""
         self.remarks: dict[str, str] = {}
         """One line for operators about each flow with a different configuration."""
@@ -45,8 +45,8 @@ class StandbyLook:
             await asyncio.sleep(EVERY_S if holders and None not in changes.values() else SOON_S)
 
     async def _ask(self, http: str) -> ConfigChanges | None:
-        """Return how the configuration of the daemon at this address differs from that of this daemon, or None while
-        this is unknown."""
+        """Return how the configuration of the daemon at this address differs from this daemon's own, or None if the
+        difference is unknown."""
         try:
             return await order_apply(http, self._config(), dry_run=True)
         except CommandRefused:

@@ -29,17 +29,17 @@ from mirrord.model.names import ClusterId
 from policies.flow_policies import selection_of
 
 ANSWER_S = 5.0
-"""Time limit in seconds for resolving start offsets. Missing offsets are requested again at the next refresh of
-discovery."""
+"""Time limit in seconds for resolving start offsets. Missing offsets are requested again when discovery next
+refreshes."""
 RETRY_S = 0.2
 PARTITIONS_AT_ONCE = 10_000
-"""Maximum number of partitions in one request and in one fact. Each fact must fit into one record."""
+"""Maximum number of partitions in one request and in one fact. Each fact must fit in one record."""
 
 log = structlog.get_logger()
 
 
 class FirstLook:
-    """Resolves the start offsets of the topics that a configuration of a flow selects."""
+    """Resolves the start offsets of the topics that a flow's configuration selects."""
 
     def __init__(self, flow: FlowConfig, source: ClusterConfig) -> None:
         self._flow = flow
@@ -120,7 +120,7 @@ class FirstLook:
             async with asyncio.timeout(ANSWER_S):
                 await asyncio.gather(*map(find, partitions))
         except TimeoutError:
-            pass  # the missing offsets are requested again in the next refresh
+            pass  # the missing offsets are requested again at the next refresh
         finally:
             asks.close()
             await view.close()

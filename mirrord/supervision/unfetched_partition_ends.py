@@ -1,6 +1,6 @@
-"""Requests the log ends of source partitions that no lane fetches, and records these log ends in the state topic.
+"""Requests the log ends of source partitions that no lane is fetching, and records these log ends in the state topic.
 
-A fetch response includes the log end, so partitions that are fetched need no other request.
+A fetch response includes the log end, so no separate request is needed for partitions that are being fetched.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from mirrord.topics.discovery import Discovered
 
 LOOK_S = 2.0
 MOST_SHARE = 0.02
-"""Maximum share of a core that the requests for log ends may use. With thousands of partitions, they are sent less
-often."""
+"""Maximum share of a core that the requests for log ends may use. With thousands of partitions, the requests are sent
+less often."""
 FETCHED_S = 3.0
 """The log end of a partition is not requested if a fetch has returned it within this time."""
 
@@ -35,19 +35,19 @@ class Uncovered(NamedTuple):
     """The source partitions whose log ends must be requested, and the lanes that replicators host."""
 
     wanted: list[SourcePartition]
-    """The partitions of selected topics without a recent fetch response."""
+    """The partitions of selected topics that have had no recent fetch response."""
     hosted: frozenset[LaneId]
 
 
 class UncoveredEnds:
-    """The log ends of a running flow's source partitions that no lane fetches."""
+    """The log ends of those source partitions of a running flow that no lane is fetching."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ends: dict[SourcePartition, int] = {}
         self._fell: dict[SourcePartition, int] = {}
-        """Log ends that are lower than the recorded ones, and that have been seen once. When the same log end is seen
-        again, the ledger gets the verdict that the records above it were truncated."""
+        """Log ends that are lower than the recorded ones and have been seen once. When the same log end is seen again,
+        the verdict that the records above it were truncated is written to the ledger."""
 
     @property
     def by_name(self) -> dict[TopicPartition, int]:
@@ -56,8 +56,8 @@ class UncoveredEnds:
         return {TopicPartition(each.topic, each.partition): end for each, end in self._ends.items()}
 
     def amend(self, reports: Mapping[str, ReplicatorReport]) -> Mapping[str, ReplicatorReport]:
-        """Return the reports with the newest source ends: the end of each lane is replaced if a higher one is known
-        here."""
+        """Return the reports with the newest source ends: the source end of each lane is replaced if this object holds
+        a higher one."""
         if not self._ends:
             return reports
         ends = {(each.topic_id, each.partition): end for each, end in self._ends.items()}

@@ -1,8 +1,8 @@
 """Syncs the topic configs, ACLs and topic deletions of a flow. Also writes the heartbeats, checkpoints and offset syncs
 that MirrorMaker 2's clients read.
 
-If one of these operations fails, the fault is reported, and the operation is tried again. A fault stops neither the
-other operations nor the copying.
+If one of these operations fails, the fault is reported, and the operation is retried. A fault stops neither the other
+operations nor the copying.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from mirrord.topics.discovery import Discovered
 from policies.flow_policies import selection_of
 
 FIRST_S = 0.1
-"""Interval at which the loops check whether the first result of discovery is available, in seconds."""
+"""Interval, in seconds, at which the loops check whether the first discovery result is available."""
 
 log = structlog.get_logger()
 
@@ -62,7 +62,7 @@ class Upkeep:
         self._refreshed = asyncio.Event()
 
     def see(self, discovered: Discovered) -> None:
-        """Use this result of discovery from now on."""
+        """Use this discovery result from now on."""
         self._discovered = discovered
         self._refreshed.set()
         if self._mm2 is not None:
@@ -98,7 +98,7 @@ class Upkeep:
 
     @property
     def latency(self) -> LatencyStatus | None:
-        """The latency of the flow. It is measured with copied heartbeat records, and is None if the flow copies no
+        """The latency of the flow. It is measured with copied heartbeat records. It is None if the flow copies no
         heartbeats."""
         return None if self._mm2 is None else self._mm2.latency
 
@@ -133,7 +133,7 @@ class Upkeep:
             await asyncio.sleep(self._flow.sync.every_ms / 1000)
 
     async def _delete(self, ledger: Callable[[], FlowState], recorder: Recorder) -> None:
-        """Whenever discovery has a new result, propagate the topic deletions that the result shows."""
+        """Whenever discovery has a new result, propagate the topic deletions that it shows."""
         while True:
             await self._refreshed.wait()
             self._refreshed.clear()

@@ -1,9 +1,8 @@
 """Syncs the ACLs on a flow's target topics with the source. With `sync.acls = "exact"`, the ACLs on consumer groups are
 synced, too.
 
-An ACL is recorded in the ledger before it is created. Otherwise mirrord could crash after it has created an ACL and
-before it has recorded the ACL. After the crash, mirrord would not know that it created the ACL, and would never remove
-the ACL.
+An ACL is recorded in the ledger before it is created. Otherwise, if mirrord crashed after creating an ACL but before
+recording it, mirrord would not know that it had created the ACL and would never remove it.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -26,8 +25,7 @@ from policies.flow_policies import naming_of
 
 RULES_AT_ONCE = 1_000
 LONGEST_PAUSE_MS = 300_000
-"""Maximum pause in milliseconds after the target has refused to create or delete ACLs. After the pause, mirrord tries
-again."""
+"""Maximum pause, in milliseconds, before mirrord retries after the target has refused to create or delete ACLs."""
 
 log = structlog.get_logger()
 
@@ -44,12 +42,11 @@ class Rights(NamedTuple):
 
 
 class AclComparison(msgspec.Struct, frozen=True):
-    """The difference between the ACLs of the two clusters: the changes to make, or the reason why no change can be
-    made."""
+    """The difference between the ACLs of the two clusters: the changes to make, or the reason why none can be made."""
 
     plan: AclsPlan = AclsPlan()
     adopted: frozenset[AclRule] = frozenset()
-    """ACLs that exist at the target and that mirrord has planned to create, according to the ledger. The ledger does
+    """ACLs that exist at the target and that, according to the ledger, mirrord has planned to create. The ledger does
     not say that they were created, for example because mirrord crashed. They are treated as created by mirrord."""
     fault: str = ""
     remarks: tuple[str, ...] = ()
@@ -131,7 +128,7 @@ class AclSync:
         if rights is None or self._is_early():
             return
         seen = await compare(rights, copies, ledger)
-        # The plan must fit into one entry of the ledger. The next call makes the remaining changes.
+        # The plan must fit in one entry of the ledger. The next call makes the remaining changes.
         plan = AclsPlan(seen.plan.add[:RULES_AT_ONCE], seen.plan.remove[:RULES_AT_ONCE])
         refused: dict[AclRule, str] = {}
         if plan.add or plan.remove or ledger.planned_acls:
@@ -158,7 +155,7 @@ class AclSync:
         self._pause_ms = self._wait_ms = longer if refused else 0
 
     def _log_lines(self, fault: str, remarks: tuple[str, ...]) -> None:
-        """Log the fault and each remark when they appear. Also log when the fault has disappeared."""
+        """Log the fault and the remarks when they first appear. Also log when the fault has disappeared."""
         if fault and fault != self.fault:
             log.warning("acls_not_synced", flow=self._flow.name, reason=fault)
         elif self.fault and not fault:
@@ -184,8 +181,8 @@ def _refusal(refused: Mapping[AclRule, str]) -> str:
 
 
 def remarks_of(plan: AclsPlan) -> list[str]:
-    """Return remarks for operators about two kinds of ACLs. ACLs of the first kind exist only at the target, and
-    mirrord does not delete them, because it has not created them. ACLs of the second kind cannot be synced."""
+    """Return remarks for operators about two kinds of ACLs: those that exist only at the target and that mirrord does
+    not delete because it did not create them, and those that cannot be synced."""
     lines: list[str] = []
     if plan.foreign:
         count = len(plan.foreign)

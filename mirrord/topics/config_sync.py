@@ -1,8 +1,8 @@
-"""Syncs the configs of a flow's target topics with those of the source topics. The sync alters configs that differ, and
-records the changes in the ledger.
+"""Syncs the configs of a flow's target topics with those of the source topics. Configs that differ are altered, and the
+changes are recorded in the ledger.
 
-If a config cannot be altered, the failure is reported for the topic, and the change is tried again. Other topics are
-not affected.
+If a config cannot be altered, the failure is reported for the topic, and the change is retried. Other topics are not
+affected.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -52,7 +52,7 @@ class Topics(msgspec.Struct, frozen=True):
     faults: Mapping[str, str] = {}
     remarks: Mapping[str, str] = {}
     drift: Mapping[str, tuple[str, ...]] = {}
-    """For each topic, one line about each config of the target topic that should be altered, but could not."""
+    """For each topic, one line about each config of the target topic that should be altered but could not be."""
 
 
 class SettingsSync:
@@ -67,10 +67,10 @@ class SettingsSync:
         """The topic pairs that had no differences when they were last compared, with the configs of both topics at that
         time."""
         self._was: dict[ConfigSyncPair, Settings] = {}
-        """For each topic pair, the source topic's configs that the last call of `round` has read. If the two topics
-        differ now, these earlier configs show whether the source topic or the target topic was altered."""
+        """For each topic pair, the source topic's configs that the last call to `round` read. If the two topics differ
+        now, these earlier configs show whether the source topic or the target topic was altered."""
         self._seen: Mapping[str, Settings] = {}
-        """The source topics' configs that the last call of `round` has read, by topic name."""
+        """The source topics' configs that the last call to `round` read, by topic name."""
         self._remarks: dict[str, str] = {}
         self._logged: dict[str, str] = {}
         self.retention: Mapping[str, Retention] = {}
@@ -85,7 +85,7 @@ class SettingsSync:
     async def for_new(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
         """Return the configs with which to create the target topics of these source topics, by source topic.
 
-        If mirrord lacks the permission to read a topic's configs, the topic is omitted. The next call of `round`
+        If mirrord lacks the permission to read a topic's configs, the topic is omitted. The next call to `round`
         reports the missing permission. Raises EnvironmentFault if a cluster does not answer.
         """
         if not self._flow.sync.configs:
@@ -133,8 +133,8 @@ class SettingsSync:
         self, plans: Mapping[ConfigSyncPair, SettingsPlan]
     ) -> tuple[dict[ConfigSyncPair, tuple[ConfigChange, ...]], dict[ConfigSyncPair, str]]:
         """Alter the configs of the target topics. Return two mappings by topic pair: the changes that were made, and
-        the reasons why changes were refused. Kafka applies either all changes that a request contains for a topic, or
-        none of them."""
+        the reasons why changes were refused. Kafka applies either all of a request's changes to a topic or none of
+        them."""
         done = {pair: plan.changes for pair, plan in plans.items()}
         answers = await self._target.alter({pair.target: _wanted(plan.changes) for pair, plan in plans.items()})
         refused = {pair: answers[pair.target] for pair in plans if pair.target in answers}
@@ -191,7 +191,7 @@ class SettingsSync:
             log.info("settings_synced", flow=self._flow.name, topic=pair.target, changes=changes)
 
     def _log_faults(self, faults: Mapping[str, str]) -> None:
-        """Log the fault of a topic when it appears or changes. Also log when it has disappeared."""
+        """Log a topic's fault when it appears or changes. Also log when it has disappeared."""
         for topic, line in faults.items():
             if self._logged.get(topic) != line:
                 log.warning("settings_not_synced", flow=self._flow.name, topic=topic, reason=line)

@@ -1,7 +1,7 @@
 """Propagates topic deletions: if a source topic no longer exists, its target topic is deleted after a grace period.
 
-`mirrord.topics.rules.deletions` decides which target topics are deleted. A target topic with records of other writers
-is not deleted.
+`mirrord.topics.rules.deletions` decides which target topics are deleted. A target topic that contains records from
+other writers is not deleted.
 """
 
 from collections.abc import Awaitable, Callable, Container, Sequence
@@ -29,14 +29,14 @@ from mirrord.topics.topic_claims import Claims
 from policies.flow_policies import selection_of
 
 ForeignRecord = Callable[[TopicCopy, FlowState], Awaitable[str]]
-"""A function that searches a target topic for records that were not written by this flow. The function returns the
-partition and offset of the first such record as text, or an empty string if there is none."""
+"""A function that searches a target topic for records that were not written by this flow. It returns the partition and
+offset of the first such record as text, or an empty string if there is none."""
 
 log = structlog.get_logger()
 
 
 class DeletionSync:
-    """Propagates the topic deletions in one flow."""
+    """Propagates the topic deletions of one flow."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class DeletionSync:
         foreign: ForeignRecord | None = None,
         flow_back: Callable[[], str] = str,
     ) -> None:
-        """`foreign` searches a target topic for records of other writers. `flow_back` returns the name of a flow that
+        """`foreign` searches a target topic for records from other writers. `flow_back` returns the name of a flow that
         copies topics with the same names in the opposite direction, or an empty string if there is none."""
         self._flow = flow
         self._source = source
@@ -56,13 +56,13 @@ class DeletionSync:
         self._foreign = foreign
         self._flow_back = flow_back
         self._kept: dict[TopicId, str] = {}
-        """For each target topic that contains records of other writers: one line, which tells operators that the topic
-        is therefore not deleted."""
+        """For each target topic that contains records from other writers: one line that informs operators that the
+        topic is not deleted for this reason."""
         self.remarks: tuple[str, ...] = ()
         """Remarks for operators, one line each."""
 
     async def round(self, discovered: Discovered, ledger: FlowState, recorder: Recorder) -> None:
-        """Plan and carry out the deletions that follow from `discovered`, the last result of discovery. Raises
+        """Plan and carry out the deletions that follow from `discovered`, the latest discovery result. Raises
         EnvironmentFault if a cluster does not answer, or if the target refuses a deletion."""
         copies, back = copies_of(ledger), self._flow_back()
         wanted = self._flow.propagate_deletes and not back
@@ -90,7 +90,7 @@ class DeletionSync:
             raise EnvironmentFault(f"the target topic {topic} cannot be deleted: {reason}{need}")
 
     async def _keeps(self, copy: TopicCopy, ledger: FlowState) -> bool:
-        """Return whether a target topic must be kept because it contains records of other writers. Raises
+        """Return whether a target topic must be kept because it contains records from other writers. Raises
         EnvironmentFault if the topic cannot be read."""
         if self._foreign is not None and copy.topic_id not in self._kept:
             where = await self._foreign(copy, ledger)
@@ -125,7 +125,7 @@ async def gone_copies(
 
 
 def copies_of(ledger: FlowState) -> list[TopicCopy]:
-    """Return the target topics that mirrord has created and has not deleted, according to the ledger."""
+    """Return the target topics that, according to the ledger, mirrord has created and has not deleted."""
     return [
         TopicCopy(topic.topic, topic.topic_id, topic.source_topic, topic.delete_at_ms, topic.source_topic_id)
         for topic in ledger.topics.values()
@@ -137,7 +137,7 @@ async def foreign_record(alias: Alias, cluster: ClusterConfig, copy: TopicCopy, 
     """Return the partition and offset, as text, of the first record in a target topic that was not written by a lane of
     the flow. Return an empty string if there is no such record, or if the topic no longer exists.
 
-    The ledger contains the target offsets of the records that the flow has copied. Only the other offsets are read.
+    The ledger contains the target offsets of the records that the flow has copied. Only the remaining offsets are read.
     Raises EnvironmentFault if the target topic cannot be read.
     """
     ours = {lane.producer_id for lane in ledger.lanes.values() if lane.key.target_topic_id == copy.topic_id}
@@ -167,6 +167,6 @@ def deletion_guards(
     flow: FlowConfig, config: Config, claims: Claims
 ) -> tuple[Callable[[TopicCopy, FlowState], Awaitable[str]], Callable[[], str]]:
     """Return the two functions with which `DeletionSync` checks whether a target topic may be deleted. The first
-    searches the topic for records of other writers (`foreign_record`). The second returns the name of a flow that
+    searches the topic for records from other writers (`foreign_record`). The second returns the name of a flow that
     copies topics with the same names in the opposite direction."""
     return partial(foreign_record, flow.target, config.clusters[flow.target]), partial(claims.flow_back, flow)

@@ -1,12 +1,12 @@
 """Determines which lanes a flow should have. To do so, it reads the topics of both clusters, creates missing target
 topics, and adds missing partitions.
 
-A fault of one topic is reported for that topic and does not affect other topics. A broker that has just started may not
-list all topics yet. Therefore a topic counts as deleted only if two consecutive responses do not list it.
+A fault with one topic is reported for that topic and does not affect other topics. A broker that has just started may
+not list all topics yet. Therefore, a topic counts as deleted only if two consecutive responses do not list it.
 
-After a broker has confirmed the creation of a topic, it may not list the topic yet. If many topics are created at once,
-it takes seconds until all of them are listed. Each topic gets its lanes as soon as it is listed. Until then, discovery
-does not create the topic again.
+Even after a broker has confirmed the creation of a topic, it may not list the topic yet. If many topics are created at
+once, it takes several seconds before all of them are listed. Each topic gets its lanes once it is listed. Until then,
+discovery does not create the topic again.
 """
 
 import asyncio
@@ -32,32 +32,32 @@ from policies.flow_policies import naming_of, selection_of
 from policies.selecting import Selection
 
 SHOWN_WITHIN_S = 0.5
-"""How long a refresh waits until the target lists the changes that the refresh has made, in seconds. The next refresh
+"""How long, in seconds, a refresh waits for the target to list the changes that the refresh has made. The next refresh
 handles changes that are listed later."""
 NOT_SHOWN_AFTER_S = 10.0
-"""If the target does not list a change after this number of seconds, a fault is reported for the topic."""
+"""If the target still does not list a change after this many seconds, a fault is reported for the topic."""
 GIVEN_UP_AFTER_S = 60.0
-"""If the target does not list a change after this number of seconds, the change is made again. Either it was lost, or
+"""If the target still does not list a change after this many seconds, the change is made again. Either it was lost, or
 another client has reverted it."""
 POLL_S = 0.1
 SOON_S = 0.5
-"""Time until the next refresh if the target does not list all changes yet, in seconds."""
+"""Time, in seconds, until the next refresh if the target does not list all changes yet."""
 REPEAT_S = 5.0
-"""Interval at which a refresh is repeated until it succeeds without faults, in seconds. The interval is used only if
-the configuration turns off periodic refreshes (`refresh`)."""
+"""Interval, in seconds, at which a refresh is repeated until it succeeds without faults. It is used only if the
+configuration turns off periodic refreshes (`refresh`)."""
 _TOO_FEW_BROKERS = "INVALID_REPLICATION_FACTOR"
 
 SettingsOf = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, str]]]]
 """A function that returns the configs with which to create the target topics of these source topics. If the result does
 not contain a source topic, its target topic is created without configs."""
 Bind = Callable[[Sequence[CopyNamed]], Awaitable[None]]
-"""A function that records names of target topics in the ledger. The names deviate from the flow's naming and were
-chosen by the plan. After the call, `Claims.names` also returns them, because it reads the ledger."""
+"""A function that records names of target topics in the ledger. The plan has chosen these names, which deviate from the
+flow's naming. After the call, `Claims.names` also returns them, because it reads the ledger."""
 Note = Callable[[Sequence[Topic], ClusterId], Awaitable[None]]
-"""A function that is called before a refresh makes any change. The first argument contains the source topics that the
+"""A function that is called before a refresh makes any changes. The first argument contains the source topics that the
 flow selects. It also contains the topics for which a user's policy has returned no valid result, because the flow may
 select them later. The second argument is the id of the source cluster. If the function raises EnvironmentFault, the
-refresh makes no change."""
+refresh makes no changes."""
 
 log = structlog.get_logger()
 
@@ -85,15 +85,15 @@ class Discovered(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, faults={**self.faults, **faults}) if faults else self
 
     def note(self, more: Iterable[str]) -> str:
-        """Return one line for operators: the first fault or remark, and the number of further ones. The lines in `more`
+        """Return one line for operators: the first fault or remark, and how many more there are. The lines in `more`
         count as faults. Return an empty string if there are no faults and no remarks."""
         lines = [line for line in (*self.faults.values(), *more, *self.remarks.values(), self.notice) if line]
         return "" if not lines else lines[0] if len(lines) == 1 else f"{lines[0]} (and {len(lines) - 1} more)"
 
 
 def hazards_of(flow: FlowConfig, found: Discovered, ledger: FlowState | None) -> tuple[str, ...]:
-    """Return one line for each hazard that the status of a running flow must report. `found` is the last result of
-    discovery, and `ledger` is the state of the flow's ledger, if it is known."""
+    """Return one line for each hazard that the status of a running flow must report. `found` is the latest discovery
+    result, and `ledger` is the state of the flow's ledger, if it is known."""
     known = ledger.lanes if ledger is not None else {}
     begins: dict[str, int] = {}
     for lane in found.lanes:
@@ -105,7 +105,7 @@ def hazards_of(flow: FlowConfig, found: Discovered, ledger: FlowState | None) ->
 
 
 class DiscoveryPreview(NamedTuple):
-    """The topics of a flow's two clusters at one moment, and the changes that a refresh would make."""
+    """The topics of a flow's two clusters at one point in time, and the changes that a refresh would make."""
 
     source: ClusterTopics
     target: ClusterTopics
@@ -156,7 +156,7 @@ class Discovery:
         self._done = former._done
 
     async def preview(self) -> DiscoveryPreview:
-        """Return the topics of both clusters and the planned changes, without making any change.
+        """Return the topics of both clusters and the planned changes, without making any changes.
 
         Raises EnvironmentFault if a cluster does not answer.
         """
@@ -167,8 +167,8 @@ class Discovery:
         """Read the topics of both clusters, create missing topics and partitions at the target, and read the target
         again.
 
-        `bind` records names in the ledger that deviate from the flow's naming. A topic with such a name is created only
-        after the name is in the ledger. Without `bind`, these topics are not created. Raises EnvironmentFault if a
+        `bind` records names in the ledger that deviate from the flow's naming. A topic with such a name is not created
+        until the name is in the ledger. Without `bind`, these topics are not created. Raises EnvironmentFault if a
         cluster does not answer.
         """
         source, target = await asyncio.gather(self._source.read(), self._target.read())
@@ -312,7 +312,7 @@ class Discovery:
             await asyncio.sleep(POLL_S)
 
     def _facts(self, target: ClusterTopics) -> tuple[TopicCreated | ConfigsSynced | PartitionsGrown, ...]:
-        """Return facts about the changes in `_done` that the target lists now, and remove these changes from
+        """Return facts about the changes in `_done` that the target now lists, and remove these changes from
         `_done`."""
         facts: list[TopicCreated | ConfigsSynced | PartitionsGrown] = []
         for name, done in list(self._done.items()):
@@ -334,7 +334,7 @@ class Discovery:
         self._done = {name: done for name, done in self._done.items() if now - done.at <= GIVEN_UP_AFTER_S}
 
     def _log_lines(self, lines: dict[str, str]) -> None:
-        """Log the fault or remark of a topic when it appears or changes. Also log when it has disappeared."""
+        """Log a topic's fault or remark when it appears or changes. Also log when it has disappeared."""
         for topic, line in lines.items():
             if self._logged.get(topic) != line:
                 log.warning("topic_needs_attention", flow=self._flow.name, topic=topic, reason=line)
@@ -356,8 +356,8 @@ def next_refresh_s(flow: FlowConfig, last: Discovered | None, *, is_unrecorded: 
 
 
 class _Memory:
-    """Reads the topics of a cluster. If a topic is missing in the cluster's last response, but was in the previous one,
-    the result still includes the topic."""
+    """Reads the topics of a cluster. If a topic is missing from the cluster's last response but was in the previous
+    one, the result still includes the topic."""
 
     def __init__(self, admin: TopicAdmin) -> None:
         self.admin = admin
@@ -372,7 +372,7 @@ class _Memory:
         """Read only the topics with these names again, and return `view` with their new state. `view` is the last
         result of `read`.
 
-        A topic that is missing in the response stays in the result unchanged.
+        A topic that is missing from the response remains in the result unchanged.
         """
         found = (await self.admin.describe(names)).topics
         self._seen = {**self._seen, **found}

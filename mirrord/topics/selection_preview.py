@@ -1,4 +1,4 @@
-"""Determines which topics a flow would copy with another configuration, without making any change."""
+"""Determines which topics a flow would copy with a different configuration, without making any changes."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """Decides which flow may copy into which target topic, so that no two flows of one daemon copy into the same topic.
 
-A target topic belongs to the flow that has a lane into the topic, according to the flow's ledger. The topic belongs to
-that flow even while the flow is not running, so no other flow can write to the topic in that time. If no ledger
-contains a lane into a topic, the topic belongs to the first flow that plans to copy into it.
+A target topic belongs to the flow that, according to its ledger, has a lane to the topic. The topic belongs to that
+flow even while the flow is not running, so that no other flow can write to the topic during that time. If no ledger
+contains a lane to a topic, the topic belongs to the first flow that plans to copy into it.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ class Ledger(Protocol):
 
     @property
     def state(self) -> FlowState:
-        """The current state of the ledger. A later call may return another object."""
+        """The current state of the ledger. A later call may return a different object."""
         ...
 
 
@@ -31,7 +31,7 @@ class Claims:
     """The owners of target topics, for all flows of one daemon or of one configuration."""
 
     def __init__(self, flows: Sequence[FlowConfig] = ()) -> None:
-        """`flows` are all flows of the configuration, including those that other daemons run."""
+        """Start without claims. `flows` are all flows of the configuration, including those that other daemons run."""
         self.know(flows)
         self._planned: dict[tuple[ClusterId, str], tuple[str, str]] = {}
         """The flow and the source topic of each planned target topic. The key is the cluster id and the name of the
@@ -90,7 +90,7 @@ class Claims:
         return alone
 
     def former_copies(self, flow: str) -> Mapping[tuple[TopicId, str], Collection[TopicId]]:
-        """Return the ids of all target topics that the flow has ever copied into. In the returned mapping, a key
+        """Return the ids of all target topics that the flow has ever copied into. In the returned mapping, each key
         consists of the id of a source topic and the name of a target topic."""
         ledger = self._ledgers.get(flow)
         return {} if ledger is None else former_copies(ledger.state)
@@ -101,8 +101,8 @@ class Claims:
         return next((name for name, other in self._flows.items() if goes_back(flow, other)), "")
 
     def copied_here(self, flow: FlowConfig) -> dict[TopicId, str]:
-        """Return a mapping of the flow's source topics into which a flow in the opposite direction has copied. It maps
-        the id of each such topic to the name of the topic that was copied into it."""
+        """Return the flow's source topics into which a flow in the opposite direction has copied. The result maps the
+        id of each of these topics to the name of the topic that was copied into it."""
         found: dict[TopicId, str] = {}
         for name, other in self._flows.items():
             if goes_back(flow, other) and name in self._ledgers:
@@ -110,7 +110,7 @@ class Claims:
         return found
 
     def names(self, flow: FlowConfig) -> CopyNames:
-        """Return the names of target topics that deviate from the flow's naming, according to its ledger."""
+        """Return the names of target topics that, according to the flow's ledger, deviate from its naming."""
         ledger = self._ledgers.get(flow.name)
         return NAMING_ALONE if ledger is None else copy_names(ledger.state, flow)
 
@@ -160,6 +160,6 @@ class Claims:
 
 
 def _copies(ledger: FlowState) -> dict[TopicId, str]:
-    """Return a mapping of the target topics into which the flow has a lane. It maps the id of each target topic to the
-    name of its source topic."""
+    """Return the target topics to which the flow has a lane. The result maps the id of each target topic to the name of
+    its source topic."""
     return {lane.key.target_topic_id: lane.source_topic for lane in ledger.lanes.values()}

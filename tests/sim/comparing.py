@@ -49,7 +49,7 @@ def scanned(world: "World", question: AskScan) -> ScanAnswer:
     error = 0 if world.target.high_watermark >= question.end else 7
     found = world.target.read(question.start, question.end)
     own = tuple(
-        OwnBatch(stored.base, stored.count, stored.sequence, 0, stored.leader_epoch, stored.numbers.count(0))
+        OwnBatch(stored.base, stored.count, stored.sequence, 0, stored.leader_epoch)
         for stored in found
         if stored.producer == question.producer_id
     )
@@ -174,9 +174,9 @@ def superseded(world: "World", record: Any, question: AskSuperseded) -> Supersed
                 sequence = (stored.sequence + at) % SEQUENCES if stored.producer == record.producer_id else -1
                 key = world.target.key(number)
                 judge.see(stored.base + at, key, stored.newest_ms, stored.leader_epoch, sequence)
-    pieces = (piece for each in question.appended for piece in standing_pieces(record, *each)) if judge.is_open else ()
-    for first, start, length in pieces:
-        for at in range(length):
+    lowest = judge.lowest_left()
+    for first, start, length in (piece for each in question.appended for piece in standing_pieces(record, *each)):
+        for at in range(max(lowest + 1 - start, 0), length):
             number = world.source.at(start + at)
             if number is not None and not is_of_later_epoch(
                 record.epochs, first + at, world.source.epoch_of(start + at)

@@ -25,6 +25,7 @@ from mirrord.replication.lane import (
     step,
 )
 from mirrord.replication.lane.dead_letter_signals import ParkAnswer
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.second_path import NOT_YET
 from mirrord.replication.lane.signals import (
@@ -318,7 +319,7 @@ def _a_key_further_on_counts_for_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def _a_removed_record_counts_for_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SupersededJudge, "is_open", False)
+    patch.setattr(SupersededJudge, "lowest_left", lambda _: NEVER)
 
 
 def _what_is_missing_was_cleaned(patch: pytest.MonkeyPatch) -> None:

@@ -104,6 +104,7 @@ ONCE_FAILED = (
     (9264452567, "compacted copy, unclean, beside others"),
     (1003097308593, "compacted copy, beside others, old records + unclean, beside others"),
     (8305784446, "compacted copy, beside others, old records + source truncated twice"),
+    (54790464083, "compacted copy, beside others, old records + unclean, beside others"),
     (102876385504, "compacted copy, unclean, beside others + retention of old records"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
@@ -114,6 +115,7 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (931394525819, "compacted copy, beside others, old records + unclean, beside others", "at-least-once", False),
     (989423460929, "compacted copy, beside others, old records + source truncated twice", "at-least-once", False),
     (918054170265, "compacted copy, unclean, beside others", "at-least-once", False),
+    (738846466023, "handed over, unclean + compacted copy, old records", "sequence", True),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""
 

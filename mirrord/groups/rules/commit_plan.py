@@ -2,24 +2,26 @@
 
 `GroupBook` takes the source's commits in order, and keeps the newest commit of each group and partition. The caller
 translates that commit with the offset map. `plan` compares the translated position with the group's position at the
-target. `plan` then decides what to commit, or why nothing is committed:
+target. It then decides what to commit, or why nothing is committed:
 
-- The target is never set past the copied records: a translated position is at most the end of the copied records.
-- The target is never set back, unless the group went back at the source. This is the case if its newest commit there is
-  lower than an earlier commit.
-- A group may also have gone back at the source before this process began. mirrord detects this with checkpoints, which
-  are records at the target (`mirrord.groups.checkpoint_memory`). A checkpoint holds a group's position at the source
-  and the matching position at the target. The group went back if its newest commit at the source is lower than in the
-  last checkpoint, while its position at the target is still the one in the checkpoint.
-- If the group went back at the source, the target is set back only on two conditions. The group must have reached the
-  target's position at the source before, and no consumer may have committed the target's position. A consumer commits
-  the leader epoch of the record that it has read, and mirrord commits no leader epoch (OffsetAndMetadata; KIP-320).
-  With `groups.reverse`, these conditions do not apply if both positions have matched while this process was running and
-  only the one at the source has moved since.
+- The target's position is never moved past the copied records: a translated position is at most the end of the copied
+  records.
+- The target's position is never moved back to an earlier offset unless the group moved back at the source. This is the
+  case if the group's newest commit there is lower than an earlier commit.
+- A group may also have moved back at the source before this process started. mirrord detects this with checkpoints,
+  which are records at the target (`mirrord.groups.checkpoint_memory`). A checkpoint holds a group's position at the
+  source and the matching position at the target. The group moved back if its newest commit at the source is lower than
+  the source position in the last checkpoint, while its position at the target is still the one in the checkpoint.
+- If the group moved back at the source, the target's position is moved back only under two conditions. The group must
+  have reached the target's position at the source earlier, and the target's position must not have been committed by a
+  consumer. A consumer commits the leader epoch of the record that it has read, whereas mirrord commits no leader epoch
+  (OffsetAndMetadata; KIP-320). With `groups.reverse`, these conditions do not apply if the two positions matched while
+  this process was running and only the one at the source has moved since.
 - No committed offset is ever deleted. If an offset expires at the source, or its topic is deleted there, the target's
   offset remains until the target deletes it, too.
 - Nothing is committed for a group that has members at the target.
-- With `groups.reverse`, `mirrord.groups.rules.reverse_plan` decides about a position that has moved only at the target.
+- With `groups.reverse`, `mirrord.groups.rules.reverse_plan` decides what happens to a position that has moved only at
+  the target.
 
 Decisions need not be stored. After a restart, the source's commits, the checkpoints, the target's offsets and the
 offset map lead to the same decisions.
@@ -39,15 +41,15 @@ from mirrord.model.group_status import GroupState
 
 NO_EPOCH = -1
 NAMES_KEPT = 100_000
-"""Maximum number of group names for which the result of `passes` is cached. Some clients create a new group name at
-each start."""
+"""Maximum number of group names for which the result of `passes` is cached. Some clients create a new group name each
+time they start."""
 EXPIRED_KEPT = 1_000
 """Maximum number of groups that are still reported after all their committed offsets at the source have expired."""
 
 
 class GroupFilter:
-    """Selects the groups to sync. The whole name of a selected group matches one of the patterns of `groups.match`, and
-    none of the patterns of `groups.exclude`."""
+    """Selects the groups to sync. The whole name of a selected group matches one of the patterns in `groups.match` and
+    none of the patterns in `groups.exclude`."""
 
     def __init__(self, config: GroupsConfig) -> None:
         self._match = [re.compile(pattern) for pattern in config.match]
@@ -72,12 +74,12 @@ class Course(msgspec.Struct):
     newest: OffsetValue | None
     """The newest commit, or None if the committed offset was deleted."""
     peak: int
-    """The highest offset that was committed since the group's position at the target last matched its position at the
-    source."""
+    """The highest offset that has been committed since the group's position at the target last matched its position at
+    the source."""
 
 
 class GroupBook:
-    """Keeps the newest commit of each group and partition at the source. Also keeps the highest offset that was
+    """Keeps the newest commit of each group and partition at the source. Also keeps the highest offset that has been
     committed since the position at the target last matched the one at the source."""
 
     def __init__(self, passes: Callable[[str], bool]) -> None:
@@ -106,7 +108,7 @@ class GroupBook:
         return True
 
     def replace(self, group: str, offsets: dict[TopicAndPartition, OffsetValue]) -> bool:
-        """Replace all commits of a group by its current offsets. Return whether any of them has changed."""
+        """Replace all commits of a group with its current offsets. Return whether any of them has changed."""
         changed = False
         known = self._groups.get(group, {})
         for place in known.keys() - offsets.keys():
@@ -127,8 +129,8 @@ class GroupBook:
             course.peak = offset
 
     def forget_expired(self) -> list[str]:
-        """Forget groups that have no committed offset at the source any more, and return the names of the forgotten
-        groups. Of the groups without offsets, the `EXPIRED_KEPT` newest are not forgotten."""
+        """Forget groups that no longer have any committed offsets at the source, and return their names. The
+        `EXPIRED_KEPT` newest of these groups are not forgotten."""
         expired = [
             group
             for group, courses in self._groups.items()
@@ -175,7 +177,7 @@ class PositionPair(NamedTuple):
     """Whether this process has observed that both positions match, or has committed one of them to match the other.
     False if the pair comes from a checkpoint that an earlier process wrote."""
     back: bool = False
-    """Whether mirrord set the source to the target's position. Otherwise the target was set to the source's
+    """Whether mirrord set the source to the target's position. Otherwise, the target was set to the source's
     position."""
 
 
@@ -255,8 +257,8 @@ def _left_to_target(newest: OffsetValue, offset: int, present: CommittedOffset, 
         return None
     if (past.two_way or by_consumer) and past.back is not None:
         here = past.back()
-        # Only records of other writers are between the two positions, and the group at the target has not read them
-        # yet.
+        # The only records between the two positions are from other writers, and the group at the target has not read
+        # them yet.
         if here.offset == newest.offset and not here.missing:
             return Hold("in step")
     is_seen = pair is not None and pair.seen
@@ -268,7 +270,7 @@ def _left_to_target(newest: OffsetValue, offset: int, present: CommittedOffset, 
 
 
 def _not_back(course: Course, present: CommittedOffset, past: Past, mode: GroupsMode) -> str:
-    """Return why the target is not set back to the source's position. Return an empty string if it is set back."""
+    """Return why the target is not moved back to the source's position. Return an empty string if it is moved back."""
     if mode == "forward-only":
         return 'the target is ahead, and groups.mode is "forward-only"'
     newest, pair = course.newest, past.pair
@@ -295,5 +297,5 @@ def _not_back(course: Course, present: CommittedOffset, past: Past, mode: Groups
 
 
 def waiting_line(mapped: Mapped) -> str:
-    """Return why a group's position at the target does not match its position at the source yet."""
+    """Return why a group's position at the target does not yet match its position at the source."""
     return mapped.why or f"{mapped.missing} source offsets before it are not copied yet"

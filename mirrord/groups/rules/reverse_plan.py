@@ -1,17 +1,17 @@
 """Remembers which source and target positions of a group match, and plans what to commit at the source.
 
 With `groups.reverse`, positions are synced from the source to the target and from the target to the source. A position
-that mirrord has committed in one direction must not be synced back as if a consumer had moved there. Therefore mirrord
+that mirrord has committed in one direction must not be synced back as if a consumer had moved there. Therefore, mirrord
 remembers the two matching positions of a group as a `PositionPair`. A group has moved on one side if its position on
 that side differs from the pair. The decision depends on where the group has moved:
 
-- on one side only: the position on the other side is set to match, even if this sets it back.
-- on both sides: the lower position is set to match the higher one. Neither side is set back.
+- on one side only: the position on the other side is set to match, even if this moves it back to an earlier offset.
+- on both sides: the lower position is set to match the higher one. Neither side is moved back.
 - on neither side: nothing is committed.
 
 A pair is `seen` if this process has committed one of its positions, or has observed that both positions match. Other
-pairs come from checkpoints (`mirrord.groups.checkpoint_memory`), which an earlier process wrote to the target. Such a
-pair may be outdated. It can be a reason to commit nothing, but never a reason to set the source back.
+pairs come from checkpoints (`mirrord.groups.checkpoint_memory`), which an earlier process wrote to the target. Pairs
+from checkpoints may be outdated. They can be a reason to commit nothing, but never a reason to move the source back.
 
 Without a `seen` pair, mirrord may have committed a group's current position itself. The position counts as committed by
 a consumer in two cases: it has a leader epoch (mirrord commits none), or it changed while this process was running.
@@ -31,11 +31,11 @@ class PositionPairs:
     def __init__(self) -> None:
         self._known: dict[tuple[str, TopicAndPartition], PositionPair] = {}
         self._unsure: dict[tuple[str, TopicAndPartition], PositionPair] = {}
-        """For some groups, it is unclear on which side the group moved last. Contains the positions of these groups on
-        both sides, as of the time when this became unclear."""
+        """The groups for which it is unclear on which side they moved last, with their positions on both sides as of
+        the time when this became unclear."""
 
     def of(self, group: str, place: TopicAndPartition) -> PositionPair | None:
-        """Return the newest pair of matching positions of this group and partition, or None."""
+        """Return the newest pair of matching positions of this group and partition, or None if there is none."""
         return self._known.get((group, place))
 
     def learn(self, group: str, place: TopicAndPartition, source: int, target: int) -> None:
@@ -46,7 +46,7 @@ class PositionPairs:
             self._known[group, place] = PositionPair(source, target)
 
     def met(self, group: str, place: TopicAndPartition, source: int, target: int, *, back: bool = False) -> None:
-        """Record that these positions at the source and at the target match now. `back` is true if mirrord set the
+        """Record that these positions at the source and at the target now match. `back` is true if mirrord set the
         source to the target's position."""
         known = self.of(group, place)
         if known is None or not known.seen or (known.source, known.target) != (source, target) or back:
@@ -54,7 +54,7 @@ class PositionPairs:
         self._unsure.pop((group, place), None)
 
     def unsure(self, group: str, place: TopicAndPartition, source: int, target: int) -> None:
-        """Record the current positions on both sides, because it is unclear on which side the group has moved last."""
+        """Record the current positions on both sides, because it is unclear on which side the group moved last."""
         self._unsure.setdefault((group, place), PositionPair(source, target))
 
     def has_moved(
@@ -79,7 +79,7 @@ class Asked(NamedTuple):
     once: bool = False
     force: bool = False
     """Whether the source is set to the target's position in two further cases: the source is ahead, or it is unknown on
-    which side the group has moved last."""
+    which side the group moved last."""
 
 
 def plan_back(
@@ -129,8 +129,8 @@ def _not_on(
         if present.offset < pair.source:
             return Hold("ahead", "the source has moved, and the target will follow")
         # Both positions still equal the pair, in which the target was set to the source's position. The target's
-        # position can nevertheless translate to a higher offset at the source, if the same records have another order
-        # in the two logs.
+        # position can nevertheless translate to a higher offset at the source if the two logs contain the same records
+        # in a different order.
         if present.offset == pair.source and is_seen and not pair.back:
             return Hold("in step")
     if not is_seen and not is_own:
@@ -152,7 +152,7 @@ def _not_back(newest: CommittedOffset, present: CommittedOffset, pair: PositionP
 
 
 def unexplained_line(mapped: Mapped) -> str:
-    """Return why a group's position at the source does not match its position at the target yet."""
+    """Return why a group's position at the source does not yet match its position at the target."""
     return (
         mapped.why
         or f"{mapped.missing} target offsets before it are not in the map yet: just copied, or written by others"

@@ -1,12 +1,12 @@
 """The permissions that a flow needs on its two clusters, and the consequence of each missing one.
 
-`mirrord check` lists all permissions. Each has a severity: `mirrord start` fails if a permission with the severity
-"error" is missing. Both commands use only the permissions of this module. A flow only reads from its source, unless the
+`mirrord check` lists all permissions. Each one has a severity: `mirrord start` fails if a permission with the severity
+"error" is missing. Both commands use only the permissions in this module. A flow only reads from its source, unless the
 configuration enables a feature that writes there.
 
 Operations are those of org.apache.kafka.common.acl.AclOperation. READ, WRITE, DELETE and ALTER imply DESCRIBE, and
-ALTER_CONFIGS implies DESCRIBE_CONFIGS. Implied operations are not listed separately. Requesting a producer id only
-requires WRITE on any topic (KIP-679).
+ALTER_CONFIGS implies DESCRIBE_CONFIGS. Implied operations are not listed separately. Requesting a producer id requires
+only WRITE on any topic (KIP-679).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -86,7 +86,7 @@ class Need(msgspec.Struct, frozen=True):
 
 
 class LeftByMm2(NamedTuple):
-    """The topic and the consumer group at the target that MirrorMaker 2 would have used, if it has ever copied this
+    """The topic and the consumer group at the target that MirrorMaker 2 used if it ever copied the topics of this
     flow."""
 
     offsets_topic: str
@@ -138,7 +138,7 @@ def needed_rights(
 
 
 def named_topics(flow: FlowConfig) -> set[str]:
-    """Return the topics that the configuration of the flow lists by their full name.
+    """Return the topics that the flow's configuration lists by their full names.
 
     These topics are expected to exist, so their permissions are needed even if mirrord does not see them. If any other
     topic is not visible, mirrord cannot tell whether the topic does not exist or a permission is missing.
@@ -293,7 +293,7 @@ def _dead_letters(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
 
 def _repairs(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
     """Yield the permissions for the repair topic. Only `mirrord repair` needs them, to store records that an audit
-    found missing."""
+    found to be missing."""
     name, why = repair_topic(flow.name), "to store records that an audit found missing (mirrord repair)"
     if name not in target:
         yield from _topic(flow.target, name, ("CREATE", "note", why))
@@ -362,8 +362,8 @@ def _of_groups(flow: FlowConfig) -> Iterator[Need]:
 def _legacy(flow: FlowConfig, left: LeftByMm2 | None) -> Iterator[Need]:
     """Yield the permissions that are needed to take over from MirrorMaker 2.
 
-    If one of them is missing, this is only a warning, because it is not known whether MirrorMaker 2 was ever used.
-    Partitions that it did not copy need none of these permissions.
+    If one of them is missing, this results only in a warning, because it is not known whether MirrorMaker 2 was ever
+    used. Partitions that it did not copy need none of these permissions.
     """
     if left is None or flow.from_mm2.takeover == "off":
         return

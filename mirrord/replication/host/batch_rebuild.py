@@ -1,4 +1,4 @@
-"""The second path: builds a new batch of the lane from decoded records when the source batch cannot be copied as it
+"""The second path: builds a new batch for the lane from decoded records if the source batch cannot be copied as it
 is."""
 
 # pyright: reportMissingTypeStubs=false
@@ -20,12 +20,12 @@ _UNLIMITED = (1 << 31) - 1
 
 
 def rebuild(request: RebuildRequest) -> RebuiltBatch | None:
-    """Decode the records of a source batch, and put the records that the request selects into a new batch of the lane.
-    Return None if it selects no record.
+    """Decode the records of a source batch, and put the records that the request selects into a new batch for the lane.
+    Return None if it selects no records.
 
     This function implements `mirrord.replication.lane.second_path.Rebuilder`. The new batch has no gaps between its
     offsets. Keys, values, headers and timestamps are kept, and so is the codec unless the target refuses it. A log
-    append time of the source becomes the create time of the records.
+    append time from the source becomes the create time of the records.
     """
     codec, records = read(request.buffer, request.start, request.end)
     wanted = [record for record in records if request.from_offset <= record.offset < request.until_offset]
@@ -34,7 +34,7 @@ def rebuild(request: RebuildRequest) -> RebuiltBatch | None:
 
 
 def build(codec: int, kept: Sequence[DecodedRecord], offsets: Sequence[int], request: RebuildRequest) -> RebuiltBatch:
-    """Return a batch of the lane with the records `kept`.
+    """Return a batch for the lane that contains the records `kept`.
 
     `offsets` are the records' offsets in the source, and `codec` is the codec of the source batch.
     """
@@ -47,8 +47,8 @@ def build(codec: int, kept: Sequence[DecodedRecord], offsets: Sequence[int], req
         base_sequence=request.base_sequence,
         batch_size=_UNLIMITED,
     )
-    # For the builder, a first timestamp of -1 means "none yet". In this case all timestamps are increased by one, and
-    # the timestamps in the batch header are decreased by one afterwards.
+    # For the builder, a first timestamp of -1 means "none yet". In that case, all timestamps are increased by one, and
+    # afterwards the timestamps in the batch header are decreased by one.
     shift = 1 if kept[0].time_ms == NO_TIME else 0
     for delta, record in enumerate(kept):
         builder.append(delta, record.time_ms + shift, record.key, record.value, list(record.headers))
@@ -60,7 +60,7 @@ def build(codec: int, kept: Sequence[DecodedRecord], offsets: Sequence[int], req
 
 
 def _set_back(data: bytearray, by_ms: int) -> None:
-    """Subtract `by_ms` from the timestamps of all records of a batch."""
+    """Subtract `by_ms` from the timestamps of all records in a batch."""
     fields: HeaderTuple = HEADER.unpack_from(data)
     header = Header(*fields)
     times = (header.base_timestamp - by_ms, header.max_timestamp - by_ms)

@@ -1,7 +1,7 @@
 """Reads the source log and the target log to find the source offsets of a lane's batches by the content of their
 records.
 
-The search itself is in `mirrord.replication.lane.target.batch_relocation`.
+The search itself is implemented in `mirrord.replication.lane.target.batch_relocation`.
 """
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
@@ -31,7 +31,7 @@ from mirrord.replication.lane.target.batch_relocation import (
 )
 
 MOST_RECORDS = 500_000
-"""Largest number of records that are held in memory for each of the two logs. A record takes about 150 bytes."""
+"""Maximum number of records that are held in memory for each of the two logs. A record takes about 150 bytes."""
 
 
 class BatchRelocation:
@@ -64,8 +64,8 @@ class BatchRelocation:
         """Return the source offsets of all records of the lane with the ordinal `wanted.first` or higher, or the reason
         why these offsets cannot be determined.
 
-        `compacts` returns whether the target topic is compacted. Raises ReadFailed when the source log or the target
-        log cannot be read at the moment.
+        `compacts` returns whether the target topic is compacted. Raises ReadFailed if the source log or the target log
+        cannot be read at the moment.
         """
         own: list[OwnBatch] = []
         try:

@@ -35,8 +35,8 @@ _OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 class BatchVerification:
     """One comparison of a lane's batches at the target with the records of the source.
 
-    If an ordinal is in no batch at the target, this comparison does not report it. The lane itself detects that
-    records are missing.
+    This comparison does not report an ordinal that is missing from all batches at the target. The lane itself detects
+    that records are missing.
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class BatchVerification:
         """Compare the batches, and return the outcome of the comparison.
 
         `source` is the high watermark and the log start offset of the source. A record counts as removed from the
-        source (`BatchFinding.gone`) only if its offset is below that high watermark. Raises ReadFailed when the source
-        or the target cannot be read at the moment.
+        source (`BatchFinding.gone`) only if its offset is below that high watermark. Raises ReadFailed if the source or
+        the target cannot be read at the moment.
         """
         self._source_end, self._source_begin = source
         wanted = self._wanted
@@ -156,7 +156,7 @@ async def in_front_of(source: Stretches, asks: Asks, partition: PartitionId, pos
     `position`.
 
     The epoch is -1 if there is no such batch or its epoch is not known. The end is -1 if it is not below `position`.
-    Raises ReadFailed when the source cannot be read at the moment.
+    Raises ReadFailed if the source cannot be read at the moment.
     """
     if position <= 0:
         return -1, -1
@@ -183,7 +183,7 @@ def _decode(batch: ReadBatch) -> list[DecodedRecord]:
 
 class _Originals:
     """Reads the source batches for one range of offsets after another. It expects each range to begin at or after the
-    start of the previous range, and keeps only the batches that such a range may need."""
+    start of the previous range, and keeps only the batches that the current range or a later one may need."""
 
     def __init__(self, source: Stretches, partition: PartitionId, end: int) -> None:
         self._source = source
@@ -195,7 +195,7 @@ class _Originals:
         self._read_to = -1
 
     async def covering(self, first: int, last: int) -> list[ReadBatch]:
-        """Return the batches of the source, without control batches, that contain offsets from `first` to `last`
+        """Return the source batches, except control batches, that contain offsets from `first` to `last`
         (inclusive)."""
         if self._reading is None or first < self._read_from:
             await self.close()

@@ -1,4 +1,4 @@
-"""Finds out whether source topics and target topics are compacted, for the lanes of one replicator."""
+"""Determines whether source topics and target topics are compacted, for the lanes of one replicator."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -14,7 +14,7 @@ from mirrord.topics.rules.retention import is_compacted
 
 _POLICY = "cleanup.policy"
 KNOWN_S = 10.0
-"""How long the policy of a target topic is cached, in seconds. The cache saves requests, because the lanes of one topic
+"""How long, in seconds, the policy of a target topic is cached. The cache saves requests because the lanes of one topic
 are often taken over together."""
 Begin = Callable[[Coroutine[None, None, None]], asyncio.Task[None]]
 
@@ -43,7 +43,7 @@ class Cleanup:
 
 
 class TargetCleanup:
-    """Finds out whether topics of the target cluster are compacted, and caches the answers for `KNOWN_S` seconds."""
+    """Determines whether topics of the target cluster are compacted, and caches the answers for `KNOWN_S` seconds."""
 
     def __init__(self, cluster: ClusterConfig, timeout_s: float) -> None:
         self._cluster = cluster
@@ -54,7 +54,7 @@ class TargetCleanup:
     async def compacts(self, topic: str) -> bool | None:
         """Return whether the topic is compacted, or None if mirrord has no permission to read the topic's configs.
 
-        Raises ReadFailed when the cluster does not answer.
+        Raises ReadFailed if the cluster does not answer.
         """
         now = asyncio.get_running_loop().time
         async with self._lock:

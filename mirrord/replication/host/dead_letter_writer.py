@@ -15,14 +15,14 @@ from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.replication.lane.signals import Park, ParkAnswer
 
 AT_ONCE = 8
-"""Number of lanes whose records may be written to the dead-letter topic at the same time; other lanes wait."""
+"""Maximum number of lanes whose records are written to the dead-letter topic at the same time; other lanes wait."""
 
 log = structlog.get_logger()
 
 
 class DeadLetterWriter:
-    """Parks the records that lanes skip because of `on_reject = "skip"`. No connection is opened before the first
-    record is parked."""
+    """Parks the records that lanes skip because of `on_reject = "skip"`. No connection is opened until the first record
+    is parked."""
 
     def __init__(self, setup: FlowSetup, begin: Callable[[Coroutine[Any, Any, None]], object]) -> None:
         """`begin` runs a coroutine as a background task, which is cancelled when the `LaneHost` closes."""

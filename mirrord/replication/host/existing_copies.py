@@ -1,9 +1,9 @@
-"""Finds unknown copies: records in the target that mirrord copied, but that are not in the ledger. They exist if the
-ledger was lost, or if the flow had another name.
+"""Finds unknown copies: records in the target that mirrord copied, but that are not in the ledger. Such copies exist if
+the ledger was lost, or if the flow previously had a different name.
 
-A lane without a history in the ledger would copy these records again. Therefore samples of the source log and of the
-target log are compared before such a lane starts. In addition, records of each source sample are looked up in the
-target by their timestamps, and records of each target sample are looked up in the source.
+A lane without a history in the ledger would copy these records again. Therefore, samples of the source log and of the
+target log are compared before the lane starts. In addition, records of each source sample are looked up in the target
+by their timestamps, and records of each target sample are looked up in the source.
 
 Records that other clients write to the target topic are not mistaken for copies, because they do not exist in the
 source. Records that the source received from the target through a flow in the opposite direction do not count as copies
@@ -37,12 +37,12 @@ LOOK_OFFSETS = 500
 LOOK_BYTES = 2 << 20
 """A sample ends after `LOOK_OFFSETS` offsets or `LOOK_BYTES` bytes, whichever limit is reached first."""
 PLACES = 4
-"""Number of samples from each log. The samples are evenly spread: the first one is at the beginning of the log, and the
+"""Number of samples from each log. The samples are evenly spaced: the first one is at the beginning of the log, and the
 last one is at its end."""
 _AT_ONCE = 4
 
 CopyFinder = Callable[[PartitionId, Sequence[HeaderTuple]], Awaitable[Collection[int]]]
-"""A function that returns the indexes of the source batches that are themselves copies. It raises ReadFailed when it
+"""A function that returns the indexes of the source batches that are themselves copies. It raises ReadFailed if it
 cannot determine these batches at the moment."""
 
 
@@ -65,8 +65,8 @@ class _Place:
         return max((record.time_ms for record in self.records), default=-1)
 
     def rows(self, what: What) -> list[FoundRow]:
-        """Return a row for each record of the sample. The row has the record's offset and the part of the record that
-        `what` selects for the comparison."""
+        """Return a row for each record of the sample. The row contains the record's offset and the part of the record
+        that `what` selects for the comparison."""
         if what not in self._rows:
             self._rows[what] = [_row(record, what) for record in self.records]
         return self._rows[what]
@@ -88,13 +88,13 @@ class ExistingCopies:
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._found: dict[LaneId, str] = {}
         """For each lane whose target holds copies that are not in the ledger, the line that describes them. Lanes ask
-        repeatedly. Once a copy has been found for a lane, its logs are not read again."""
+        repeatedly, but once a copy has been found for a lane, its logs are not read again."""
 
     async def of(self, lane: LaneId, source: PartitionId, target: PartitionId) -> str:
-        """Return a line that says why a lane without a history in the ledger must not start to copy, or an empty string
+        """Return a line that says why a lane without a history in the ledger must not start copying, or an empty string
         if it may start.
 
-        Raises ReadFailed when a log cannot be read at the moment; the caller then has to ask again.
+        Raises ReadFailed if a log cannot be read at the moment; the caller then has to ask again.
         """
         if self._flow.on_unknown_copies == "begin":
             return ""
@@ -104,7 +104,7 @@ class ExistingCopies:
         """Return a line that describes copies in the target that are not in the ledger, or an empty string if none are
         found.
 
-        Unlike `of`, this method ignores the config key `on_unknown_copies`. Raises ReadFailed when a log cannot be read
+        Unlike `of`, this method ignores the config key `on_unknown_copies`. Raises ReadFailed if a log cannot be read
         at the moment.
         """
         end, begin = await bounds(self._sides[1].asks, target)
@@ -112,7 +112,8 @@ class ExistingCopies:
             return ""
         if lane not in self._found:
             is_transformed = bool(self._flow.records.transform) and self._shaping.concerns(source.topic)
-            # If source and target topic have different names, the names show which topics are copies from the target.
+            # If the source topic and the target topic have different names, the names show which topics are copies from
+            # the target.
             find_copies = self._find_copies if source.topic == target.topic else None
             async with self._slots:
                 look = _Look(_End(self._sides[0], source), _End(self._sides[1], target), find_copies)
@@ -221,7 +222,7 @@ async def _first_of(log: _End, time_ms: int) -> int:
     """Return the offset of the first record whose timestamp is `time_ms` or later, or the log end offset if there is
     none.
 
-    Raises ReadFailed when the log cannot be read at the moment.
+    Raises ReadFailed if the log cannot be read at the moment.
     """
     return await start_offset(log.side.asks, log.partition, max(time_ms, 0))
 

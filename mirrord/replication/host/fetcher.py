@@ -1,11 +1,11 @@
 """Fetches source data over a few connections per broker, with many partitions in each request.
 
-Each broker has an idle and a hot connection. Each of them has a fetch session (KIP-227) and at most one request in
+There is an idle and a hot connection to each broker, each with a fetch session (KIP-227) and at most one request in
 flight. The idle connection fetches partitions without new records, with a long max wait. The hot connection fetches
-partitions that had records within the last second or were just added. Its max wait is short, because a partition that
-is added while a request is in flight has to wait for the response. Idle partitions are not in the hot session, because
-a broker examines the whole session for every request. Other connections fetch records in remote storage
-(`flow_control.remote_reads`) and oversized batches (`flow_control.oversized_fetch`).
+partitions that have had records within the last second or have just been added. Its max wait is short, because a
+partition that is added while a request is in flight has to wait for the response. Idle partitions are not in the hot
+session, because a broker examines the whole session for every request. Other connections fetch records in remote
+storage (`flow_control.remote_reads`) and oversized batches (`flow_control.oversized_fetch`).
 
 Lanes do not notice a lost connection, because the fetch requests are sent again. Broker errors are passed to the lanes.
 """
@@ -48,7 +48,7 @@ HOT_WAIT_MS = 5
 LONGEST_HOT_WAIT_MS = 40
 """While no records arrive, the max wait of requests on the hot connection doubles up to this value."""
 HOT_S = 1.0
-"""How long a partition that returned records is expected to return more, in seconds."""
+"""How long, in seconds, a partition that has returned records is expected to return more."""
 MOST_GROWTH = 4.0
 NETWORK = int(ErrorCode.NETWORK_EXCEPTION)
 
@@ -171,7 +171,7 @@ class FetchFeed:
         self._new: set[PartitionFetch] = set()
         """Partitions whose fetch requests have not been sent yet."""
         self._cold: set[PartitionFetch] = set()
-        """Partitions that move from the hot connection to the idle one with the next request on the latter."""
+        """Partitions that move from the hot connection to the idle one with the idle connection's next request."""
         self._remote = RemoteReads(self._remote_channel, source.budget.leave)
         self._alone = RemoteReads(self._alone_channel, source.budget.leave)
         self._scheduled = False
@@ -353,8 +353,8 @@ class Channel:
         return taps
 
     def ask(self, taps: set[PartitionFetch], wait_ms: int) -> bool:
-        """Fetch the channel's partitions and `taps` in one request. Return False if there is
-        no memory for the response or no connection."""
+        """Fetch the channel's partitions and `taps` in one request. Return False if there is no connection or no memory
+        for the response."""
         connection = self.link.live
         if connection is None:
             self._source.budget.leave(self)
@@ -376,8 +376,8 @@ class Channel:
             self.taps[key] = tap
             tap.asked = asked
             if tap.source_end < 0 and self._session.knows(key):
-                # A session does not repeat a high watermark that it has returned for the same position. But if one
-                # request omits the partition, the partition is new to the session again.
+                # A session does not repeat a high watermark that it has returned for the same position. However, if one
+                # request omits the partition, it is new to the session again.
                 wanted.pop(key, None)
                 wait_ms = 0
             else:

@@ -1,11 +1,11 @@
 """Detects transactions at the source that never end. Such a transaction keeps the last stable offset of its partition
 from advancing.
 
-If a producer dies, the transaction coordinator aborts the open transaction after `transaction.timeout.ms`. If the
-coordinator has lost track of the transaction, the transaction never ends (KIP-664), and no read_committed consumer gets
-past it. The leader of the partition knows the producer of the transaction (DescribeProducers). The coordinator knows
-the transactional id. As it is not known which broker is the coordinator, every broker is asked (ListTransactions). Both
-requests are sent only after a lane has waited for a long time.
+If a producer dies, the transaction coordinator aborts the open transaction after `transaction.timeout.ms`. However, if
+the coordinator has lost track of the transaction, the transaction never ends (KIP-664), and no read_committed consumer
+gets past it. The partition leader knows the producer of the transaction (DescribeProducers). The coordinator knows the
+transactional id. Because it is not known which broker is the coordinator, every broker is asked (ListTransactions).
+Both requests are sent only after a lane has waited for a long time.
 """
 
 import asyncio
@@ -44,17 +44,17 @@ class OpenTransactions:
         self._clock = clock
         self._now = now
         self._alarm_s = alarm_s
-        """Time that a lane may wait before the transaction is reported, in seconds."""
+        """Time, in seconds, that a lane may wait before the transaction is reported."""
         self._known: dict[LaneId, OpenTransaction] = {}
         self._asked: dict[LaneId, float] = {}
 
     def of(self, lane: LaneId) -> OpenTransaction | None:
-        """Return the open transaction that the lane has been waiting for too long, or None. Another thread may call
-        this method."""
+        """Return the open transaction for which the lane has been waiting too long, or None if there is none. Another
+        thread may call this method."""
         return self._known.get(lane)
 
     def look(self, lanes: Collection[HostedLane]) -> None:
-        """Find the lanes that have been waiting for a transaction for too long, and ask the source about these
+        """Find the lanes that have been waiting too long for a transaction, and ask the source about these
         transactions. Forget the transactions of lanes that are no longer waiting. This method is called every
         second."""
         now = self._now()

@@ -23,7 +23,7 @@ LANE_FETCH_BYTES = 4 << 20
 FAR_BATCHES = 4_096
 """Largest number of batches in one fetch from a distant broker. Such a fetch may return more bytes than
 `LANE_FETCH_BYTES`. The number of batches is limited because the lane processes all of them without a pause, which takes
-50 ms for this number of batches.
+50 ms for this many batches.
 """
 SHAPED_FETCH_BYTES = LEAST_LANE_BYTES
 """Largest amount of data that one fetch returns for a lane with record policies, in bytes. All fetched records are
@@ -53,13 +53,13 @@ class HostedLane:
         *,
         is_shaped: bool,
     ) -> None:
-        """`is_shaped` says that record policies filter or change the lane's records."""
+        """`is_shaped` says whether record policies filter or change the lane's records."""
         self.assignment = assignment
         self.lane = lane
         self.tell: Callable[[Input], None] = partial(tell, self)
         self.replicator = replicator
-        """The replicator's name and a number: `<name>/3`, for example. The number rises with each lane assigned to the
-        replicator, so it is different if the same lane comes back later."""
+        """The replicator's name and a number: `<name>/3`, for example. The number increases with each lane that is
+        assigned to the replicator, so it is different if the same lane returns later."""
         key = assignment.key
         self.source = PartitionId(assignment.source_topic, key.source_topic_id, key.partition)
         self.target = PartitionId(assignment.target_topic, key.target_topic_id, key.partition)
@@ -89,7 +89,7 @@ class HostedLane:
         return self.lane.record
 
     def note(self, source: str, target: str) -> str:
-        """Return why the lane waits, or an empty string. Another thread may call this method.
+        """Return why the lane is waiting, or an empty string if it is not. Another thread may call this method.
 
         `source` and `target` are the aliases of the clusters. Possible reasons are: the ledger accepts nothing, a batch
         is too large to be fetched, a quota of a cluster is used up, or the source directs consumers to another replica.

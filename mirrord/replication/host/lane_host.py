@@ -1,6 +1,6 @@
 """Runs lanes: passes every signal to `lane.step`, and performs every effect that `step` returns.
 
-Nothing here decides what a lane does. An unexpected exception halts the lane that was processed, and no other lane.
+Nothing here decides what a lane does. An unexpected exception halts only the lane that was being processed.
 """
 
 import asyncio
@@ -215,19 +215,19 @@ class LaneHost:
         hosted.tell(Drain())
 
     def remove(self, hosted: HostedLane) -> None:
-        """Stop hosting a lane. Answers to its batches in flight are then ignored."""
+        """Stop hosting a lane. Answers to its in-flight batches are then ignored."""
         hosted.tell(Fenced())
         self._forget(hosted)
         if self._lanes.get(hosted.lane.id) is hosted:
             del self._lanes[hosted.lane.id]
 
     async def until_saved(self, deadline_s: float) -> None:
-        """Wait until the last progress records of drained lanes are saved, but at most `deadline_s` seconds."""
+        """Wait until the last progress records of drained lanes have been saved, but at most `deadline_s` seconds."""
         if self._last_saves:
             await asyncio.wait(self._last_saves, timeout=deadline_s)
 
     def reports(self) -> tuple[LaneReport, ...]:
-        """Return reports of the current state of all lanes. Another thread may call this method."""
+        """Return reports on the current state of all lanes. Another thread may call this method."""
         return tuple(self._report(hosted) for hosted in list(self._lanes.values()))
 
     def _report(self, hosted: HostedLane) -> LaneReport:
@@ -249,8 +249,8 @@ class LaneHost:
         return replace(report, note=unconfirmed_limit.line(hosted.lane) or note) if note else report
 
     def hurry(self, lanes: Collection[LaneId]) -> None:
-        """Fetch these lanes first, and also lanes that are urgent according to this replicator. Another thread may call
-        this method."""
+        """Fetch these lanes first, along with the lanes that this replicator itself considers urgent. Another thread
+        may call this method."""
         for hosted in list(self._lanes.values()):
             hosted.tap.urgency.tell(near=hosted.lane.id in lanes)
 
@@ -437,8 +437,8 @@ class LaneHost:
         if moved:
             self._begin(self._save(moved))
         for hosted in self._lanes.values():
-            # While a lane copies, only the answers to its own fetches count. An end that is requested separately may be
-            # older.
+            # While a lane is copying, only the answers to its own fetches count. An end that is requested separately
+            # may be older.
             if hosted.started and (hosted.lane.phase is not Phase.COPYING or hosted.lane.origin.doubt is not None):
                 self._source.ask_end(hosted.tap)
 
@@ -455,14 +455,14 @@ class LaneHost:
             if hosted.lane.grant > 0 and hosted.lane.phase is not Phase.GONE
             if (known := progress_record(hosted.lane, self._setup.lease_epoch, at_ms)) is not None
         }
-        # Without this check, a process without a lease could save a progress record after `mirrord rebuild` that
+        # Without this check, a process without a lease could, after `mirrord rebuild`, save a progress record that
         # contradicts the rebuilt ledger.
         if not records or not self._target.may_write():
             return
         try:
             await self._store.save(*records.values())
         except MirrordError as error:
-            log.debug("progress_not_saved", lanes=len(records), error=str(error))  # tried again every second
+            log.debug("progress_not_saved", lanes=len(records), error=str(error))  # retried every second
         else:
             for hosted, record in records.items():
                 hosted.saved = record

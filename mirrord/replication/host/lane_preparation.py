@@ -8,7 +8,7 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.replication.lane.assignment import LaneAssignment
 
 KEPT_S = 30.0
-"""How long the metadata of a prepared partition is kept up to date, in seconds. A lane that is being moved arrives
+"""How long, in seconds, the metadata of a prepared partition is kept up to date. A lane that is being moved arrives
 within a few seconds."""
 
 
@@ -16,8 +16,8 @@ SOURCE = ("ask", "fetch-hot")
 
 
 TARGET = ("ask", "produce")
-"""Each connection to a broker has one purpose. `SOURCE` lists the purposes for which a lane first needs connections to
-a source broker, and `TARGET` lists those for a target broker."""
+"""Each connection to a broker has one purpose. `SOURCE` lists the purposes for which a lane initially needs connections
+to a source broker, and `TARGET` lists those for a target broker."""
 
 
 async def prepare(source: ClusterView, target: ClusterView, lanes: Sequence[LaneAssignment]) -> None:

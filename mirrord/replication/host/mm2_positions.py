@@ -1,10 +1,10 @@
-"""Reads the progress of MirrorMaker 2, which Kafka Connect has stored as source offsets in a topic of the target
+"""Reads the progress of MirrorMaker 2, which Kafka Connect has stored as source offsets in a topic on the target
 cluster.
 
 A key is JSON, `["MirrorSourceConnector",{"cluster":"eu","partition":0,"topic":"orders"}]`. The connector name at the
 beginning may be different if Connect does not run as part of MirrorMaker 2. The value is `{"offset":1233}`, the offset
-of the last record that was copied. The newest value of a key is valid, and a record without a value deletes the key
-(org.apache.kafka.connect.mirror.MirrorUtils, org.apache.kafka.connect.storage.ConnectorOffsetBackingStore).
+of the last record that was copied. For each key, the newest value is valid, and a record without a value deletes the
+key (org.apache.kafka.connect.mirror.MirrorUtils, org.apache.kafka.connect.storage.ConnectorOffsetBackingStore).
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -67,8 +67,8 @@ def workers_group(source: Alias) -> str:
 
 
 def positions(records: list[tuple[bytes | None, bytes | None]], source: Alias) -> dict[TopicPartition, int]:
-    """Return the offset after the last copied source record, by topic and partition. Records in another format or about
-    another source are ignored."""
+    """Return the offset after the last copied source record, by topic and partition. Records in a different format or
+    about a different source are ignored."""
     found: dict[TopicPartition, int] = {}
     for key, value in records:
         try:

@@ -1,4 +1,4 @@
-"""Finds out where MirrorMaker 2 stopped, for lanes that have no history in the ledger
+"""Determines where MirrorMaker 2 stopped, for lanes that have no history in the ledger
 (`mirrord.replication.lane.mm2_position`)."""
 
 import asyncio
@@ -51,7 +51,7 @@ class _Word(NamedTuple):
 
     at: float
     positions: dict[TopicPartition, int] | None
-    """None if the topic for these positions does not exist: MirrorMaker 2 has not copied from the source into this
+    """None if the topic for these positions does not exist: MirrorMaker 2 has not copied from the source to this
     cluster."""
     workers: int
 
@@ -84,7 +84,7 @@ class Mm2Takeover:
     async def of(self, lane: LaneId, source: PartitionId, target: PartitionId) -> Legacy:
         """Return what a lane takes over from MirrorMaker 2.
 
-        Raises ReadFailed or EnvironmentFault when this cannot be determined at the moment. The caller then has to ask
+        Raises ReadFailed or EnvironmentFault if this cannot be determined at the moment. The caller then has to ask
         again.
         """
         if self._flow.from_mm2.takeover == "off":
@@ -104,8 +104,8 @@ class Mm2Takeover:
             return Legacy(None, what)
         if self._flow.from_mm2.takeover == "trust":
             return NO_LEGACY if said is None else Legacy(CopyInherited(lane, 0, said, said, end, 0, "trusted"))
-        # If MirrorMaker 2 crashed before it stored its first position, it would start from the beginning again. The
-        # records that it had copied are in the target nevertheless.
+        # If MirrorMaker 2 crashed before it stored its first position, it would start from the beginning again.
+        # Nevertheless, the records that it had copied are in the target.
         position = (await bounds(self._source.asks, source))[1] if said is None else said
         async with self._slots:
             ending, looked_at = await self._search(position, source, target, begin, end)
@@ -121,7 +121,7 @@ class Mm2Takeover:
         """Return whether MirrorMaker 2 has copied any partition of this source topic. Return False if mirrord has no
         permission to find out.
 
-        Raises ReadFailed or EnvironmentFault when this cannot be determined at the moment.
+        Raises ReadFailed or EnvironmentFault if this cannot be determined at the moment.
         """
         if self._flow.from_mm2.takeover == "off":
             return False

@@ -1,5 +1,5 @@
-"""Measures how long each step takes when a lane is moved to this replicator. The log of the process then shows what the
-move waited for."""
+"""Measures how long each step takes when a lane is moved to this replicator. The process's log then shows what the move
+had to wait for."""
 
 import asyncio
 from typing import Literal
@@ -11,8 +11,8 @@ from mirrord.replication.lane.signals import Chunk, Input
 from mirrord.replication.lane.state import Lane
 
 Station = Literal["ledger", "grant", "target", "fetch", "produce"]
-"""The steps of a move, in order: the ledger was read; the grant took effect; the content of the target is known; the
-first records arrived; the target accepted the first records."""
+"""The steps of a move, in order: the ledger has been read, the grant has taken effect, the content of the target is
+known, the first records have arrived, and the target has accepted the first records."""
 
 log = structlog.get_logger()
 

@@ -1,12 +1,12 @@
-"""Finds out, from the ledgers on the source cluster, which lanes write into the partitions that a replicator reads.
+"""Determines, from the ledgers on the source cluster, which lanes write to the partitions that a replicator reads.
 
 Every ledger on that cluster is read, whichever daemon and configuration its flow belongs to. The ledgers are opened
 when a lane first asks, and stay open after that.
 
 A lane asks when it has received a source batch that may be a copy. To answer the question, the topics are listed again
-and all ledgers are read to their ends. This scan begins after the question was asked. So the answer includes everything
-that the ledgers held when the batch became visible (`mirrord.replication.lane.source.loop_detection`). Questions that
-arrive during a scan share the next scan.
+and all ledgers are read to their ends. This scan begins after the question was asked, so that the answer includes
+everything that the ledgers held when the batch became visible (`mirrord.replication.lane.source.loop_detection`).
+Questions that arrive during a scan share the next scan.
 """
 
 import asyncio
@@ -34,16 +34,16 @@ from mirrord.runtime.clock import Clock
 
 LOOK_TIMEOUT_S = 10.0
 LEAST_PAUSE_S = 0.05
-"""Shortest pause between two scans in seconds, even if batches of many unknown producers arrive."""
+"""Minimum pause, in seconds, between two scans, even if batches from many unknown producers arrive."""
 
 log = structlog.get_logger()
 
 Tell = Callable[[tuple[Writer, ...], str], None]
-"""A callback that receives the lanes that write into a partition, or the reason why they are not known."""
+"""A callback that receives the lanes that write to a partition, or the reason why they are not known."""
 
 
 class OriginLookup:
-    """Answers the lanes of one replicator that ask which other lanes write into their source partitions."""
+    """Answers the lanes of one replicator that ask which other lanes write to their source partitions."""
 
     def __init__(
         self,
@@ -62,13 +62,13 @@ class OriginLookup:
     def origins(self, hosted: HostedLane) -> Origins | None:
         """Return the object with which a lane recognizes copies in its source partition.
 
-        Return None if the names of the lane's source topic and target topic differ. The topic names are then enough to
-        recognize copies.
+        Return None if the names of the lane's source topic and target topic differ. In that case, the topic names are
+        enough to recognize copies.
         """
         return Origins() if hosted.source.topic == hosted.target.topic else None
 
     def ask(self, hosted: HostedLane, effect: AskOrigins) -> None:
-        """Find the lanes that write into this lane's source partition, and pass them to the lane. Questions that arrive
+        """Find the lanes that write to this lane's source partition, and pass them to the lane. Questions that arrive
         together share one scan of the ledgers."""
 
         def answered(writers: tuple[Writer, ...], trouble: str) -> None:
@@ -79,8 +79,8 @@ class OriginLookup:
     async def copies(self, partition: PartitionId, headers: Sequence[HeaderTuple]) -> set[int]:
         """Return the indexes of the source batches that are copies.
 
-        `headers` are the headers of these batches, which were read before this call. Raises ReadFailed when the origin
-        of a batch cannot be determined at the moment.
+        `headers` are the headers of these batches, which were read before this call. Raises ReadFailed if the origin of
+        a batch cannot be determined at the moment.
         """
         answer: asyncio.Future[tuple[tuple[Writer, ...], str]] = asyncio.get_running_loop().create_future()
 

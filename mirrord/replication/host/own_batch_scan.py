@@ -26,8 +26,7 @@ async def own_batches(
         if header.producer_id == asked.producer_id:
             count = header.last_offset_delta + 1
             where = (header.base_offset, count, header.base_sequence)
-            removed = count - header.record_count
-            own.append(OwnBatch(*where, batch.records_crc, header.leader_epoch, removed))
+            own.append(OwnBatch(*where, batch.records_crc, header.leader_epoch))
         elif not batch.is_old:
             behind = header.base_offset + header.last_offset_delta + 1
             begun = others.pop()[0] if others and others[-1][1] == header.base_offset else header.base_offset
@@ -38,7 +37,7 @@ async def own_batches(
 def may_be_cleaned(asked: AskScan, own: Sequence[OwnBatch], others: Sequence[Interval]) -> bool:
     """Return whether the outcome of a scan depends on whether the topic is compacted.
 
-    The outcome depends on this if records are missing in the log, or if other producers also write to the topic.
+    The outcome depends on this if records are missing from the log, or if other producers also write to the topic.
     """
     held = sum(batch.count for batch in own)
     follows = all(

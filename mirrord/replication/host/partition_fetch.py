@@ -1,7 +1,7 @@
-"""Holds the request of one lane for source records, and the offsets that the source last reported for its partition.
+"""Holds one lane's request for source records, and the offsets that the source last reported for its partition.
 
-The functions of this module handle two kinds of responses that contain no records. In the first kind, the leader
-redirects the client to another replica. In the second kind, the fetch position is out of range.
+The functions in this module handle two kinds of responses that contain no records: those in which the leader redirects
+the client to another replica, and those that report that the fetch position is out of range.
 """
 
 import asyncio
@@ -92,26 +92,26 @@ class PartitionFetch:
         self.high_watermark = -1
         """The high watermark in the last response that was delivered to the lane."""
         self.source_end = -1
-        """The newest known high watermark, which the status shows. -1 if it is unknown, or perhaps outdated because of
-        an error."""
+        """The newest known high watermark, which the status shows. -1 if it is unknown or may be outdated because of an
+        error."""
         self.source_start = -1
         """The newest known log start offset, which is used to forecast when the source deletes records."""
         self.stable = StableEnd()
         """The last stable offset, which shows whether an open transaction holds up the partition."""
         self.heard = self.asked = 0.0
-        """Two times of the monotonic clock. `heard`: when a response last contained this partition. `asked`: when the
+        """Two times on the monotonic clock. `heard`: when a response last contained this partition. `asked`: when the
         partition was last added to a request."""
         self.round = -1
         """The lane's round at its last fetch request."""
         self.hot_until = 0.0
-        """The time until which more records are expected, because the partition has just returned some. It is a time of
+        """The time until which more records are expected, because the partition has just returned some. It is a time on
         the event loop's clock."""
         self.local_start = -1
         """Records below this offset are in remote storage; -1 if the broker has to be asked first."""
         self.is_remote = False
         """Whether the fetch request is for records in remote storage."""
         self.look_after = 0.0
-        """The time before which the broker is not asked about remote storage again. It is a time of the event loop's
+        """The time before which the broker is not asked about remote storage again. It is a time on the event loop's
         clock."""
         self.apart = False
         """Whether the partition is fetched separately, because a response that included the partition was too large."""
@@ -132,7 +132,7 @@ class PartitionFetch:
         """Return the log start offset and the high watermark that the source last reported for the partition. They are
         part of the lane's report. Another thread may call this method."""
         feed = self.feed
-        # If a response of a fetch session omits a partition, nothing has changed there (KIP-227).
+        # If a response in a fetch session omits a partition, nothing has changed there (KIP-227).
         heard = self.heard if feed is None else max(self.heard, feed.heard(self))
         self.urgency.note(self.source_start, self.position.offset, self.source_end)
         return SourceBounds(self.source_end, max(0.0, time.monotonic() - heard), self.source_start)

@@ -1,9 +1,9 @@
 """Produces to the target over one connection to each broker, with pipelined requests and several lanes in each request.
 
-A lane's batches of one round are sent over one connection, in order. When the connection is lost, the batches that were
-sent are answered with NETWORK_EXCEPTION: they may or may not be in the log. Batches that were not sent are answered
-with NOT_LEADER_OR_FOLLOWER: they are not in the log. Further batches of the same round are refused with
-NOT_LEADER_OR_FOLLOWER as well. The lane has to begin a new round, in which it sends only one batch at first.
+A lane's batches of one round are sent over one connection, in order. When the connection is lost, the batches that had
+been sent are answered with NETWORK_EXCEPTION: they may or may not be in the log. Batches that had not been sent are
+answered with NOT_LEADER_OR_FOLLOWER: they are not in the log. Further batches of the same round are refused with
+NOT_LEADER_OR_FOLLOWER as well. The lane has to begin a new round, in which it initially sends only one batch.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from mirrord.replication.lane.signals import Batch, Input, Produce, ProduceAccep
 from mirrord.replication.lane.state import Lane
 
 WRITE_BYTES = 1 << 20
-"""Requests are combined into one system call up to this size, in bytes. The lease is checked right before each system
+"""Requests are combined into system calls of up to this size, in bytes. The lease is checked right before each system
 call."""
 UNKNOWN = int(ErrorCode.NETWORK_EXCEPTION)
 _NO_OUTCOME = ProducedPartition("", -1, UNKNOWN, -1, -1, -1)
@@ -35,7 +35,7 @@ _NO_OUTCOME = ProducedPartition("", -1, UNKNOWN, -1, -1, -1)
 NOT_SENT = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 LEASE_POLL_S = 0.05
 LATEST_S = 0.1
-"""An answer that has arrived is processed within this number of seconds, even if more answers are awaited."""
+"""An answer that has arrived is processed within this many seconds, even if more answers are expected."""
 _LINGER_S = 1.0
 
 
@@ -98,7 +98,7 @@ class TargetProducer:
         sender.outlet_round = number
         sender.outlet = None
         leader = self.view.leader(sender.target)
-        # The lane got the log end for this round from the leader of one epoch. Another leader may have a different
+        # The lane got the log end for this round from the leader of one epoch. A different leader may have a different
         # log.
         if leader is None or leader.epoch != sender.lane.log.end_epoch:
             self.view.refresh()
@@ -115,7 +115,7 @@ class TargetOutlet:
     def __init__(self, target: TargetProducer, node: int) -> None:
         self.link = target.view.link(node, "produce")
         self.connections = 0
-        """Number of connections that were given up. A lane that used one of them has to begin a new round."""
+        """Number of connections that have been given up. A lane that used one of them has to begin a new round."""
         self._target = target
         self.took = target.view.produces.took
         """Records how long a produce request took."""
@@ -235,7 +235,7 @@ class TargetOutlet:
         viewed, view = b"", memoryview(b"")
         for item in items:
             sender, number, batch = item
-            # The lane may have begun another round. It then no longer needs the batches of this round.
+            # The lane may have begun a new round. In that case, it no longer needs the batches of this round.
             if number == sender.lane.round:
                 topic, topic_id, partition = sender.target
                 if batch.buffer is not viewed:  # usually all batches are in one fetch response
@@ -282,7 +282,7 @@ class TargetOutlet:
         self._tell_taken()
         self.connections += 1
         self.answering = self._scheduled = False
-        self._connection = None  # the link opens another one if this one is lost or overdue
+        self._connection = None  # the link opens a new one if this one is lost or overdue
         packer = self._packer
         waiting = [item for _ in range(len(packer)) for item in packer.take()]
         self._target.refuse(waiting)
@@ -322,9 +322,9 @@ class TargetOutlet:
 
 
 class _Pending:
-    """A produce request that is not answered yet.
+    """A produce request that has not been answered yet.
 
-    It keeps references to its batches. So their buffers are not reused while the transport may still read them.
+    It keeps references to its batches, so that their buffers are not reused while the transport may still read them.
     """
 
     __slots__ = (
@@ -361,7 +361,7 @@ class _Pending:
     def __call__(self, end: Frame | ConnectionLost) -> None:
         items = self._items
         if isinstance(end, ConnectionLost):
-            # uvloop closes an aborted transport one loop iteration later. Until then it may read these buffers.
+            # uvloop closes an aborted transport one loop iteration later. Until then, it may read these buffers.
             asyncio.get_running_loop().call_later(_LINGER_S, list[OutgoingBatch], items)
             self._outlet.answered(items, [_NO_OUTCOME] * len(items))
             return

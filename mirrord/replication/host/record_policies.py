@@ -5,7 +5,7 @@ A batch is rebuilt as usual (`mirrord.replication.host.batch_rebuild`). For reco
 records `filtered` verdicts with the exact offsets. Ordinals count only records that are copied.
 
 Before the lane writes, it records in the ledger which offset has which ordinal (`mirrord.replication.lane.intake`). It
-does not ask the filter again about these offsets. So the offset map stays correct even if a policy later decides
+does not ask the filter again about these offsets, so that the offset map stays correct even if a policy later decides
 differently.
 """
 
@@ -57,10 +57,10 @@ class RecordPolicies:
         return self._changed if self._transform is not None and self.concerns(source_topic) else None
 
     def rebuild(self, request: RebuildRequest) -> RebuiltBatch | None:
-        """Rebuild a batch as a `Rebuilder` does. The new batch has only the records that the filter keeps, and the
+        """Rebuild a batch as a `Rebuilder` does. The new batch contains only the records that the filter keeps, and the
         transform is applied to them.
 
-        Raises PolicyRefused when a policy fails for a record that must not be skipped.
+        Raises PolicyRefused if a policy fails for a record that must not be skipped.
         """
         if self._fault:
             raise PolicyRefused(f"a policy cannot be used here: {self._fault}", request.from_offset)

@@ -1,4 +1,4 @@
-"""A replicator hosts the lanes of one flow that the supervisor assigns to it, on one event loop."""
+"""A replicator hosts, on one event loop, the lanes of one flow that the supervisor assigns to it."""
 
 import asyncio
 import gc
@@ -28,7 +28,7 @@ from mirrord.runtime.tasks import BackgroundTasks
 
 LOOP_BEAT_S = 0.1
 SHARE_S = 5.0
-"""Interval in seconds at which the flow's rate limit is divided among its replicators again."""
+"""Interval, in seconds, at which the flow's rate limit is redistributed among its replicators."""
 _RETRY_S = 0.5
 
 log = structlog.get_logger()
@@ -48,9 +48,9 @@ class Replicator(LeasedWorker):
         self._attempts = 0
         self._expiry: ProducerExpiry | None = None
         self._expiry_known: asyncio.Task[None] | None = None
-        """The task that finds out how long the target remembers producers.
+        """The task that determines how long the target remembers producers.
 
-        It starts early, so that no lane has to wait for the answer.
+        It starts early so that no lane has to wait for the answer.
         """
         self._came_round = time.monotonic()
         self._host: LaneHost | None = None
@@ -58,7 +58,7 @@ class Replicator(LeasedWorker):
         self._target: ClusterView | None = None
 
     async def open(self) -> None:
-        """Read the ledger and start to work under the flow's lease. Meanwhile, background tasks request the metadata of
+        """Read the ledger and start working under the flow's lease. Meanwhile, background tasks request the metadata of
         both clusters.
 
         Raises LedgerMissing, LedgerUnavailable, LedgerCorrupt or LedgerWentBack if the ledger cannot be opened.
@@ -76,7 +76,7 @@ class Replicator(LeasedWorker):
             self._tasks.start(work)
 
     def _views(self) -> tuple[ClusterView, ClusterView]:
-        """Create the metadata views of the source cluster and the target cluster, and start to keep them up to date."""
+        """Create the metadata views of the source cluster and the target cluster, and start keeping them up to date."""
         setup = self._setup
         request_s, ttl_s = setup.runtime.request_timeout_ms / 1000, setup.runtime.lease_ttl_ms / 1000
         pool = BufferPool(setup.flow.limits.in_flight_bytes)
@@ -114,9 +114,9 @@ class Replicator(LeasedWorker):
             self._tasks.start(self._start(self._host, added))
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, bool]:
-        """Drain lanes and stop hosting them. Return for each lane whether it was left cleanly.
+        """Drain lanes and stop hosting them. For each lane, return whether it was left cleanly.
 
-        A lane was left cleanly if none of its batches is in flight and its progress record is saved.
+        A lane was left cleanly if none of its batches are in flight and its progress record has been saved.
         """
         host = self._host
         hosted = {lane: host.hosted(lane) for lane in lanes} if host is not None else {}
@@ -130,7 +130,7 @@ class Replicator(LeasedWorker):
         return {lane: parting.clean and lane in saved for lane, parting in partings.items()}
 
     async def part_with(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
-        """Drain lanes and stop hosting them. Return for each lane a `Parting`, which says how the lane was left."""
+        """Drain lanes and stop hosting them. For each lane, return a `Parting`, which says how the lane was left."""
         host = self._host
         found = {lane: host.hosted(lane) for lane in lanes} if host is not None else {}
         leaving = {lane: hosted for lane, hosted in found.items() if hosted is not None}
@@ -150,13 +150,13 @@ class Replicator(LeasedWorker):
         return partings
 
     def hurry(self, lanes: Collection[LaneId]) -> None:
-        """Fetch records for these lanes before other lanes. The next call of this method replaces the list. Another
-        thread may call it."""
+        """Fetch records for these lanes before other lanes. The next call to this method replaces the list. Another
+        thread may call this method."""
         if self._host is not None:
             self._host.hurry(lanes)
 
     def report(self) -> ReplicatorReport:
-        """Return the replicator's current state. The call is cheap, and another thread may make it."""
+        """Return the replicator's current state. This method is cheap, and another thread may call it."""
         process = self._process
         cpu = process.cpu_times()
         return ReplicatorReport(
@@ -197,7 +197,7 @@ class Replicator(LeasedWorker):
 
     async def _start(self, host: LaneHost, added: Sequence[HostedLane]) -> None:
         """Start lanes. A lane that can start from a handoff checkpoint starts at once. Other lanes start when the
-        ledger has been read to its end, because only then everything that former holders recorded is known."""
+        ledger has been read to its end, because only then is it known what former holders recorded."""
         if self._expiry is not None and self._expiry_known is not None:
             await asyncio.shield(self._expiry_known)
             host.expect_expiry(self._expiry.shortest_ms)
@@ -211,7 +211,7 @@ class Replicator(LeasedWorker):
             except LedgerUnavailable:
                 await self._clock.sleep(_RETRY_S)
             except MirrordError:
-                return  # the ledger cannot be read any more, so the lease is lost too
+                return  # the ledger can no longer be read, so the lease is lost, too
         self._start_now(host, late)
 
     def _knows(self, hosted: HostedLane) -> bool:

@@ -1,8 +1,8 @@
-"""Reads records that a lane has requested. If the lane is copying, a failed read is repeated, because the lane would
-not request the records again.
+"""Reads records that a lane has requested. If the lane is copying, a failed read is retried, because the lane would not
+request the records again.
 
-A lane that is copying needs such records to compare its copies with the source. Until they can be read, the lane's
-resume position does not advance. Therefore a lasting failure is reported.
+A lane that is copying needs these records to compare its copies with the source. Until they can be read, the lane's
+resume position does not advance. Therefore, a persistent failure is reported.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Input
 
 REPORT_AFTER_S = 10.0
-"""A failure is reported only if it lasts for this number of seconds. A leader change does not take that long."""
+"""A failure is reported only if it persists for this many seconds. A leader change does not take that long."""
 
 log = structlog.get_logger()
 
@@ -27,7 +27,7 @@ log = structlog.get_logger()
 async def read_and_tell(
     hosted: HostedLane, question: int, read: Callable[[], Awaitable[Input]], failed: Callable[[int], Input]
 ) -> None:
-    """Pass the result of `read` to the lane. After a read error, pass the input that `failed` makes from the error
+    """Pass the result of `read` to the lane. After a read error, pass the input that `failed` creates from the error
     code, or read again if the lane is copying."""
     backoff, began = Backoff(), asyncio.get_running_loop().time()
     while True:

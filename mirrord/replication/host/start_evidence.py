@@ -1,5 +1,5 @@
 """Gathers the evidence from outside the ledger that decides where a lane without a history starts. The evidence
-consists of the positions of MirrorMaker 2, and of copies in the target that the ledger does not know.
+consists of MirrorMaker 2's positions and of copies in the target that are not in the ledger.
 
 The decision itself is made by `mirrord.topics.rules.partition_start`.
 """
@@ -20,7 +20,7 @@ class StartEvidence(NamedTuple):
     legacy: Legacy = NO_LEGACY
     unknown: str = ""
     """An explanation if the target has copies that are not in the ledger and that prevent the lane from starting.
-    Otherwise empty."""
+    Otherwise, an empty string."""
     decisive: TargetEvidence = NO_EVIDENCE
     """The part of the evidence that `partition_start` uses for its decision."""
 
@@ -36,7 +36,7 @@ class StartSearch:
     async def of(self, lane: LaneId, source: PartitionId, target: PartitionId, ledger: LedgerEvidence) -> StartEvidence:
         """Return the evidence for one lane. If the ledger alone decides where the lane starts, nothing is read.
 
-        Raises ReadFailed or EnvironmentFault when the evidence cannot be read at the moment. The caller then has to ask
+        Raises ReadFailed or EnvironmentFault if the evidence cannot be read at the moment. The caller then has to ask
         again.
         """
         if ledger.is_recreated:

@@ -1,5 +1,4 @@
-"""Syncs and then reads the configs of target topics that have refused a record. This is done for the lanes of one
-replicator."""
+"""Syncs and then reads the configs of target topics that have refused a record, for the lanes of one replicator."""
 
 import asyncio
 import hashlib
@@ -101,8 +100,8 @@ class TargetConfigs:
         return ConfigsAnswer(effect.question, digest, trouble, may_pass="AUTHORIZATION" in trouble)
 
     def _trouble(self, topic: str) -> str:
-        """Return why configs in `DECIDING` may still differ between source topic and target topic. Return an empty
-        string if they do not differ."""
+        """Return why configs in `DECIDING` may still differ between the source topic and the target topic. Return an
+        empty string if they do not differ."""
         fault = self._sync.topics.faults.get(topic, "")
         drift = self._sync.topics.drift.get(topic, ())
         differ = [line for line in drift if line.partition(":")[0] in DECIDING]

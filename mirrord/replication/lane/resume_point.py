@@ -75,7 +75,7 @@ def _record_again(lane: Lane, ordinal: int, left: RestOfPlan | None) -> Effects:
     kept = [] if left is not None else _acknowledged_runs(lane, ordinal)
     runs = [*runs, *kept]
     epochs, regiven = source_epochs.epochs_again(lane, pieces), in_doubt.assign(lane, ordinal)
-    rewound = position_rewind.rewound_by(lane, runs, lane.resume_position)
+    rewound = position_rewind.rewound_by(lane, runs, lane.resume_position) or position_rewind.unproven(lane, runs)
     effect = append(lane, (*facts, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, regiven, rewound)))
     lane.intents.append((effect.tag, ordinal))
     # The lane must leave the kept runs as they are, or record others in their place.
@@ -84,9 +84,9 @@ def _record_again(lane: Lane, ordinal: int, left: RestOfPlan | None) -> Effects:
 
 
 def _acknowledged_runs(lane: Lane, ordinal: int) -> list[Run]:
-    """Return the ledger's runs that begin after this ordinal, for acknowledged records that a compacted target log has
-    lost. These records are copied again in the same order, so their runs still apply. If the runs were not recorded
-    again, the ledger would no longer show which records were acknowledged.
+    """Return the ledger's runs that begin after this ordinal, for records that a compacted target log has lost and that
+    were acknowledged, or may have been. These records are copied again in the same order, so their runs still apply. If
+    the runs were not recorded again, the ledger would no longer show which records were acknowledged.
 
     One entry contains all runs, so their number is limited. If there are more, the ledger assigns the ordinals from the
     next run on to other records, and the lane no longer knows them as acknowledged (`position_rewind`)."""
@@ -97,7 +97,8 @@ def _acknowledged_runs(lane: Lane, ordinal: int) -> list[Run]:
     is_other = is_other or any(hole.first >= ordinal for hole in record.holes)
     if is_other or any(first > ordinal for first, _ in record.truncations):
         return []
-    return list(islice(record.source_runs.beginning_in(ordinal + 1, known_until(lane) - 1), MOST_RANGES - 1))
+    until = max(known_until(lane), missing_ordinals.unproven_until(lane))
+    return list(islice(record.source_runs.beginning_in(ordinal + 1, until - 1), MOST_RANGES - 1))
 
 
 def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
@@ -261,7 +262,8 @@ def copy(lane: Lane) -> Effects:
     declare(lane, lane.plan[-1].ordinal if lane.plan else ordinal)
     lane.decided = decided(record, ordinal) if lane.has_policies else NOT_YET
     if (
-        lane.decided.open
+        missing_ordinals.unproven_until(lane) >= 0
+        or lane.decided.open
         or any(hole.first >= ordinal for hole in record.holes)
         or source_epochs.is_recorded_ahead(lane, record)
         or (left is not None and left.differs)

@@ -105,9 +105,7 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
         first = target_scan.ordinal_at(lane, answer.start) if late else first
         found = target_scan.walk(lane, own, first, log)
     if is_lost:
-        below = displaced_ordinals.below(lane, first)
-        appended = (*displaced_ordinals.appended_after(lane, below, first), *found.appended)
-        found = replace(found, missing=(*below, *found.missing), appended=appended)
+        found = replace(found, missing=(*displaced_ordinals.below(lane, first), *found.missing))
     if lane.comparison.differs is not None:
         return missing_ordinals.look_up_between(lane, found, log) or rebuilding.verified(lane, found)
     if found.doubled is not None or found.next_ordinal >= lane.resume_position.ordinal:

@@ -1,7 +1,7 @@
-"""Finds the replicators that an earlier process of this daemon left running. It determines which lanes each of them
-hosts, and whether the replicator is kept.
+"""Finds the replicators that an earlier process of this daemon left running, and determines which lanes each of them
+hosts and whether it is kept.
 
-A replicator itself reports its lanes. If a replicator does not answer, it is assumed to host the lanes that the ledger
+Each replicator reports its own lanes. If a replicator does not answer, it is assumed to host the lanes that the ledger
 records for it. Like every replicator that does not answer, it is ended after a while.
 """
 
@@ -28,13 +28,13 @@ class Greeted(NamedTuple):
     leaving: frozenset[LaneId]
     """The lanes among `lanes` that the replicator is draining or has already drained."""
     fits: bool
-    """Whether the replicator runs this version of mirrord with this configuration."""
+    """Whether the replicator is running this version of mirrord with this configuration."""
 
 
 async def greet(member: Member, setup: FlowSetup, state: FlowState) -> Greeted:
     """Make a replicator take its commands only from this process, and return its report. Raises ReplicatorDead or
     ReplicatorUnsure."""
-    assert member.handle is not None  # noqa: S101 -- it was found by its handle
+    assert member.handle is not None  # noqa: S101 -- `Fleet` has attached to it
     answer = await member.handle.greet()
     member.greeted = True
     try:
@@ -54,13 +54,13 @@ async def greet(member: Member, setup: FlowSetup, state: FlowState) -> Greeted:
 
 def serves_as(answer: Greeting, setup: FlowSetup) -> bool:
     """Return whether a running replicator can be kept. Its setup must be the same as that of a replicator that would be
-    started now, except for settings of the flow that lanes do not use."""
+    started now, except for flow settings that lanes do not use."""
     known = msgspec.msgpack.decode(answer.setup, type=FlowSetup)
     return msgspec.structs.replace(known, flow=setup.flow) == setup and not restarts(known.flow, setup.flow)
 
 
 async def left_running(engine: Engine, prefix: str) -> list[Member]:
-    """Return the replicators of a flow that an earlier process of this daemon started and that still run."""
+    """Return the replicators of a flow that an earlier process of this daemon started and that are still running."""
     found = [
         Member(name, slot, greeted=False) for name in await engine.found(prefix) if (slot := slot_of(name)) is not None
     ]
@@ -68,8 +68,8 @@ async def left_running(engine: Engine, prefix: str) -> list[Member]:
 
 
 async def end_all(engine: Engine, prefix: str) -> None:
-    """End the replicators and group followers of a flow that a dead daemon left running. They may no longer write,
-    because this daemon holds the lease."""
+    """End the replicators and group followers of a flow that a dead daemon left running. They are no longer allowed to
+    write, because this daemon holds the lease."""
     for name in await engine.found(prefix):
         log.info("leftover_ended", name=name)
         try:

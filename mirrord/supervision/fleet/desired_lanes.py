@@ -31,12 +31,12 @@ class DesiredLanes:
         self.lanes: dict[LaneId, PlannedLane] = {}
         """All lanes that the flow should have, including those that an operator has paused."""
         self.is_known = False
-        """Whether the desired lanes are known. They are known after the first call of `want`."""
+        """Whether the desired lanes are known. They are known after the first call to `want`."""
         self.loads = Loads()
         self._engine = engine
         self._ledger = ledger
         self._alone: frozenset[LaneId] = frozenset()
-        """Lanes that must be the only lane of their replicator (`replicators.alone`)."""
+        """Lanes that must each have a replicator to themselves (`replicators.alone`)."""
         self.place_by(config)
 
     def place_by(self, config: ReplicatorsConfig) -> None:
@@ -66,8 +66,8 @@ class DesiredLanes:
     def destinations(
         self, leaving: Collection[LaneId], hosts: Sequence[ObservedReplicator], now: float
     ) -> dict[str, list[LaneId]]:
-        """Return the lanes that each replicator will get, by the replicator's name. Only lanes in `leaving` are
-        returned: the lanes that are leaving another replicator. A lane whose next replicator is not known yet is
+        """Return which of the lanes in `leaving` each replicator will get, by the replicator's name. The lanes in
+        `leaving` are those that are leaving their current replicators. A lane whose next replicator is not known yet is
         omitted."""
         desired, wishes = self._wished(now)
         return destinations(leaving, desired, hosts, self._config, self._engine.cores, wishes)

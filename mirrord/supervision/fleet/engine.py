@@ -1,9 +1,9 @@
-"""The interface through which supervision runs replicators: as processes on Ray (`actors.engine`) or as tasks of this
+"""The interface through which supervision runs replicators: as processes on Ray (`actors.engine`) or as tasks in this
 process.
 
 `ReplicatorDead` is raised only if the replicator's process is known to have ended. After that, it writes nothing except
-batches that were already in flight. Every other failure is raised as `ReplicatorUnsure`. The state of a replicator is
-never proof of what it has written. Only the target log is proof.
+batches that were already in flight. Every other failure is raised as `ReplicatorUnsure`. The state of a replicator
+never proves what it has written. Only the target log does.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,22 +20,22 @@ class ReplicatorDead(EnvironmentFault):
 
 
 class ReplicatorUnsure(EnvironmentFault):
-    """Raised when the replicator did not answer in time, or cannot be reached. It may be alive and continue to copy."""
+    """Raised when the replicator did not answer in time, or cannot be reached. It may still be alive and copying."""
 
 
 class ReplicatorUnreachable(ReplicatorUnsure):
-    """Raised when the process or the node of the replicator cannot be reached at all."""
+    """Raised when the replicator's process or node cannot be reached."""
 
 
 class NodeLost(ReplicatorUnreachable):
-    """Raised when Ray counts the node of the replicator as lost, and will not reconnect to it.
+    """Raised when Ray counts the replicator's node as lost and will not reconnect to it.
 
-    A node that is only cut off from the network keeps running, and its replicators keep running, too.
+    A node that is only cut off from the network keeps running, and so do its replicators.
     """
 
 
 class ReplicatorForeign(ReplicatorUnsure):
-    """Raised when the replicator is alive, but answers in the format of another version of mirrord."""
+    """Raised when the replicator is alive, but answers in the format of a different version of mirrord."""
 
 
 class ReplicatorHandle(Protocol):
@@ -44,7 +44,7 @@ class ReplicatorHandle(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of this replicator. The name is never used for another replicator, because the ledger refers to
+        """The name of this replicator. The name is never reused for another replicator, because the ledger refers to
         it."""
         ...
 
@@ -54,18 +54,18 @@ class ReplicatorHandle(Protocol):
         ...
 
     async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
-        """Assign lanes to the replicator. It starts those that it does not host already."""
+        """Assign lanes to the replicator. It starts those that it does not already host."""
         ...
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
-        """Make the replicator drain lanes. For each lane, return how the replicator left it."""
+        """Make the replicator drain these lanes. For each lane, return how the replicator left it."""
         ...
 
     async def hurry(self, lanes: Sequence[LaneId]) -> None:
-        """Make the replicator fetch these lanes first, in addition to the lanes that it prefers by itself. Each call
-        replaces the lanes of the previous call.
+        """Make the replicator fetch these lanes first, in addition to the lanes that it prioritizes by itself. Each
+        call replaces the lanes of the previous call.
 
-        The call only affects speed. A replicator of an older version ignores it.
+        The call only affects speed. A replicator that runs an older version ignores it.
         """
         ...
 
@@ -127,13 +127,13 @@ class Engine(Protocol):
 
     @property
     def nodes(self) -> Mapping[str, int]:
-        """Maps each node on which replicators can run now to its number of cores. Empty if replicators run only in this
-        process."""
+        """Maps each node on which replicators can currently run to its number of cores. Empty if replicators run only
+        in this process."""
         ...
 
     @property
     def hosts_all(self) -> bool:
-        """Whether all replicators are tasks of this process, so that they end when it ends."""
+        """Whether all replicators are tasks in this process, so that they end when it ends."""
         ...
 
     async def start(
@@ -151,8 +151,8 @@ class Engine(Protocol):
         ...
 
     async def found(self, prefix: str) -> list[str]:
-        """Return the names of running replicators and group followers that begin with `prefix`. Only those that another
-        process of this daemon started are returned."""
+        """Return the names of the running replicators and group followers that another process of this daemon started.
+        Only names that begin with `prefix` are returned."""
         ...
 
     def running(self, prefix: str) -> Sequence[ReplicatorHandle]:

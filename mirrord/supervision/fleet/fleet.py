@@ -1,8 +1,9 @@
-"""Starts and monitors the replicators of one flow under one lease. It carries out the steps that
+"""Starts and monitors the replicators of one flow under one lease, and carries out the steps that
 `mirrord.supervision.rules.reconcile` plans.
 
-When a lane is assigned to a replicator, the lane belongs to it until the replicator has given the lane back or counts
-as lost. Calls to several replicators run concurrently, so a slow replicator does not delay the lanes of the others.
+Once a lane has been assigned to a replicator, it belongs to the replicator until the replicator has given it back or
+counts as lost. Calls to several replicators run concurrently, so that a slow replicator does not delay the lanes of the
+others.
 """
 
 import asyncio
@@ -48,24 +49,24 @@ from mirrord.supervision.rules.reconcile import (
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 REPEAT_S = 3.0
-"""If a replicator does not report a lane within this time after its assignment, the lane is assigned to the same
+"""If a replicator does not report a lane within this time of its assignment, the lane is assigned to the same
 replicator again."""
 UNREACHABLE_S = 3.0
 """A replicator that cannot be reached for this long counts as lost. Either its process or its node has failed, or it is
 cut off from the network."""
 SILENT_S = 10.0
-"""A replicator is ended if it has not answered for this long, or if its event loop has been stuck for this long. Its
-lanes make no progress in either case."""
+"""A replicator is ended if it has not answered for this long, or if its event loop has been stuck for this long. In
+either case, its lanes make no progress."""
 RETIRED_AT_ONCE = 16
 RETIRE_PAUSE_S = 0.5
-"""Pause between two groups of lanes that leave a retiring replicator. `RETIRED_AT_ONCE` lanes move at the same time,
-and resume on other replicators during the pause."""
+"""Pause between two groups of lanes that leave a retiring replicator. A group consists of up to `RETIRED_AT_ONCE`
+lanes, which resume on other replicators during the pause."""
 
 log = structlog.get_logger()
 
 
 class Fleet:
-    """The replicators of one flow. The event `changed` tells the caller to call `step`."""
+    """The replicators of one flow. When the event `changed` is set, the caller should call `step`."""
 
     def __init__(
         self,
@@ -77,10 +78,10 @@ class Fleet:
         clock: Clock,
         lease: LeaseKeeper,
     ) -> None:
-        """Begin without replicators. The daemon must hold `lease`."""
+        """Start without replicators. The daemon must hold `lease`."""
         self.changed = asyncio.Event()
         self.note = ""
-        """The reason why replicators do not start, as one line for operators. Empty if they start."""
+        """Why replicators do not start, as one line for operators. Empty if they do start."""
         self.deaths = 0
         """Number of replicators that died, or that were ended because they did not answer."""
         self._engine = engine
@@ -182,8 +183,8 @@ class Fleet:
         return steps
 
     async def adopt(self) -> None:
-        """Adopt the replicators that an earlier process of this daemon left running. Their lanes continue to copy
-        meanwhile."""
+        """Adopt the replicators that an earlier process of this daemon left running. Meanwhile, their lanes continue to
+        copy."""
         members = await left_running(self._engine, self._prefix)
         for member in members:
             try:
@@ -202,8 +203,8 @@ class Fleet:
     async def poll(self) -> None:
         """Request the current state of every replicator.
 
-        If a report lacks lanes that were assigned to the replicator, these lanes are assigned again, or they no longer
-        count as lanes of this replicator.
+        If a report lacks lanes that were assigned to the replicator, these lanes are either assigned again or no longer
+        counted as lanes of this replicator.
         """
         asked = [member for member in self._members.values() if member.is_asked]
         await asyncio.gather(*(self._poll(member) if member.greeted else self._greet(member) for member in asked))
@@ -212,8 +213,8 @@ class Fleet:
     async def hurry(self, urgent: Collection[LaneId]) -> None:
         """Make every replicator fetch its urgent lanes first.
 
-        The call is repeated as long as lanes are urgent, because an urgent lane may move to another replicator. A
-        replicator without urgent lanes gets one last call with no lanes.
+        The caller repeats the call while there are urgent lanes, because an urgent lane may move to another replicator.
+        When a replicator no longer has urgent lanes, it gets one last call without lanes.
         """
         urgent_by_member = {member: sorted(member.lanes.intersection(urgent)) for member in self._members.values()}
         await asyncio.gather(
@@ -352,10 +353,10 @@ class Fleet:
         member.lanes.update(lanes)
 
     async def _retire(self, member: Member) -> None:
-        """Retire a replicator that runs another version or configuration. As soon as other replicators serve the flow,
-        its lanes move to them, a group of lanes at a time."""
-        # The lanes move only after the barrier of this replicator's predecessors. Otherwise, the next replicator would
-        # have to wait for that barrier again.
+        """Retire a replicator that runs a different version or has a different configuration. Once other replicators
+        are serving the flow, its lanes move to them, one group at a time."""
+        # The lanes do not move until the barrier for this replicator's predecessors has passed. Otherwise, the next
+        # replicator would have to wait for that barrier again.
         moves_at = self._clock.monotonic() + self._custody.longest_s(member.lanes)
         while member.lanes and member.name in self._members:
             await self._poll(member)
@@ -377,7 +378,7 @@ class Fleet:
             self._died(member)
             return
         except ReplicatorForeign:
-            # The replicator is being retired. The ledger says which lanes it hosts.
+            # The replicator is being retired. The ledger shows which lanes it hosts.
             member.heard = self._clock.monotonic()
             return
         except ReplicatorUnsure as fault:
@@ -402,8 +403,8 @@ class Fleet:
     async def _silent(self, member: Member, fault: ReplicatorUnsure) -> None:
         silent_s = self._clock.monotonic() - member.heard
         if isinstance(fault, NodeLost) or (isinstance(fault, ReplicatorUnreachable) and silent_s > UNREACHABLE_S):
-            # If the replicator is still running, it copies until it reads in the ledger that other replicators have its
-            # lanes.
+            # If the replicator is still running, it continues to copy until it learns from the ledger that other
+            # replicators have taken its lanes.
             self._give_up(member, str(fault))
             self._spawn(self._kill(member))
         elif silent_s > SILENT_S:
@@ -411,8 +412,8 @@ class Fleet:
             await self._quarantine(member)
 
     async def _quarantine(self, member: Member) -> None:
-        """Kill this replicator, and assign no more lanes to it. Other replicators get its lanes when it is known to
-        have ended, or when its end cannot be confirmed."""
+        """Kill this replicator, and assign no more lanes to it. Other replicators get its lanes once it is known to
+        have ended, or once the attempt to confirm its end has failed."""
         member.quarantined, member.state = True, "stopping"
         await self._kill(member)
 

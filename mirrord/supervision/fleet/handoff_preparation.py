@@ -1,7 +1,7 @@
 """Announces a lane to a replicator before the lane is assigned to it, so that a planned move takes less time.
 
 When the lane is then assigned, the replicator already knows the leaders of the source partition and the target
-partition, and has connections to them. Before the assignment, it neither fetches nor writes records of the lane. If the
+partition, and is connected to them. Before the assignment, it neither fetches nor writes records of the lane. If the
 lane is never assigned to it, the replicator forgets the partitions after a while.
 """
 
@@ -17,14 +17,14 @@ from mirrord.supervision.fleet.member import Member
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 AHEAD_S = 1.0
-"""The maximum time for which a lane stays on its current replicator while the next replicator is being prepared."""
+"""Maximum time that a lane stays on its current replicator while the next replicator is being prepared."""
 Coming = Mapping[str, Collection[LaneId]]
 """The lanes that each replicator will get, by the replicator's name."""
 NOWHERE: Coming = MappingProxyType({})
 
 
 async def prepare_ahead(members: Mapping[str, Member], planned: Mapping[LaneId, PlannedLane], coming: Coming) -> None:
-    """Announce lanes to the replicators that will get them. Wait at most `AHEAD_S` until these replicators are
+    """Announce lanes to the replicators that will get them, and wait at most `AHEAD_S` for these replicators to be
     prepared."""
     by_handle = {members[name].handle: lanes for name, lanes in coming.items() if name in members}
     preparing = [
@@ -48,6 +48,6 @@ async def _prepare(handle: ReplicatorHandle, lanes: Sequence[LaneAssignment]) ->
 
 
 def _assignment(lane: PlannedLane) -> LaneAssignment:
-    """Return the assignment with which a lane is announced. Its former holder is "unknown", because the lane's current
-    replicator has not left the lane yet."""
+    """Return the assignment with which a lane is announced. It gives the former holder as "unknown", because the lane's
+    current replicator has not left the lane yet."""
     return LaneAssignment(lane.key, lane.source_topic, lane.target_topic, "unknown")

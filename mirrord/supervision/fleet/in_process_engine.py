@@ -1,5 +1,5 @@
-"""Runs replicators and group followers as tasks of this process (`engine = "process"`). This engine is meant for tests,
-for small machines, and for deployments without Ray."""
+"""Runs replicators and group followers as tasks in this process (`engine = "process"`). This engine is meant for tests,
+small machines and deployments without Ray."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ class ProcessEngine:
     hosts_all = True
 
     def __init__(self, topics: Callable[[FlowSetup], LedgerLog]) -> None:
-        """Begin without replicators. `topics` returns a new, unopened connection to the ledger of a flow."""
+        """Start without replicators. `topics` returns a new, unopened connection to the ledger of a flow."""
         self._topics = topics
         self._running: dict[str, _Task] = {}
         self._groups: dict[str, _Groups] = {}
@@ -64,7 +64,7 @@ class ProcessEngine:
         return groups
 
     async def found(self, prefix: str) -> list[str]:  # noqa: ARG002
-        """Return no names: the replicators of another process have ended with that process."""
+        """Return an empty list: the replicators of another process ended with that process."""
         return []
 
     def running(self, prefix: str) -> "list[_Task]":
@@ -72,15 +72,15 @@ class ProcessEngine:
         return [task for name, task in self._running.items() if name.startswith(prefix)]
 
     async def attach(self, name: str, on_death: Callable[[], None]) -> "_Task":  # noqa: ARG002
-        """Raise ReplicatorDead. The replicators of another process have ended with that process."""
+        """Raise ReplicatorDead, because the replicators of another process ended with that process."""
         raise ReplicatorDead(f"{name} has ended with its process")
 
     async def attach_groups(self, name: str, on_death: Callable[[], None]) -> "_Groups":  # noqa: ARG002
-        """Raise ReplicatorDead. The group followers of another process have ended with that process."""
+        """Raise ReplicatorDead, because the group followers of another process ended with that process."""
         raise ReplicatorDead(f"{name} has ended with its process")
 
     async def end(self, name: str) -> None:
-        """Do nothing. The replicators of another process have ended with that process."""
+        """Do nothing, because the replicators of another process ended with that process."""
 
     async def close(self) -> None:
         """End all replicators and group followers."""
@@ -99,8 +99,8 @@ class _Task:
         self._running = running
 
     async def end_when_lost(self, on_death: Callable[[], None]) -> None:
-        """Wait until the lease of the replicator is lost, close the replicator, and call `on_death`. A replicator whose
-        lease is lost may never write again."""
+        """Wait until the replicator's lease is lost, close the replicator, and call `on_death`. A replicator whose
+        lease has been lost must never write again."""
         await self._replicator.until_lost()
         if self._running.pop(self.name, None) is not None:
             await self._replicator.close(0)
@@ -117,7 +117,7 @@ class _Task:
         await self._replicator.assign(lanes)
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
-        """Make the replicator drain lanes. For each lane, return how the replicator left it."""
+        """Make the replicator drain these lanes. For each lane, return how the replicator left it."""
         self._check()
         return await self._replicator.part_with(lanes, deadline_s)
 
@@ -132,8 +132,8 @@ class _Task:
         return self._replicator.report()
 
     async def greet(self) -> Greeting:
-        """Return the replicator's version, its setup and its report. When this daemon is replaced, the new daemon
-        requests them."""
+        """Return the replicator's version, its setup and its report. The new daemon requests them when it replaces this
+        daemon."""
         report = msgspec.msgpack.encode(await self.report())
         return Greeting(program(), msgspec.msgpack.encode(self._setup), report)
 
@@ -148,7 +148,7 @@ class _Task:
             raise ReplicatorUnsure(str(error)) from error
 
     async def kill(self) -> None:
-        """Close the replicator without waiting for batches in flight."""
+        """Close the replicator without waiting for in-flight batches."""
         if self._running.pop(self.name, None) is not None:
             self._unwatch()
             await self._replicator.close(0)

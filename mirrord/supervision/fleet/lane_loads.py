@@ -10,11 +10,11 @@ from mirrord.supervision.rules.placement import EQUAL, Weights
 
 BASE_BYTES_PER_S = 64 << 10
 """Weight of a lane without data, in bytes per second. It is added to the rate of every lane, because even a lane
-without data costs fetches and reports."""
+without data requires fetches and reports."""
 HALF_LIFE_S = 30.0
 PAUSE_S = 30.0
-"""Minimum interval between two rebalances of the lanes. Moves are limited, because a lane makes no progress for a
-moment while it moves."""
+"""Minimum interval between two rebalances of the lanes. Rebalances are limited because a lane briefly makes no progress
+while it moves."""
 
 
 class Loads:

@@ -16,7 +16,7 @@ class Custody:
     """The last holder of each lane of one flow. A new object is created for each lease."""
 
     def __init__(self, setup: FlowSetup, ledger: Callable[[], FlowState], *, former_ended: bool) -> None:
-        """Begin without holders. `former_ended` is true if all writers under older leases are known to have ended."""
+        """Start without holders. `former_ended` is true if all writers under older leases are known to have ended."""
         self.orphans: set[LaneId] = set()
         """Lanes whose replicator died or was lost. They are assigned before all other lanes."""
         self._setup = setup
@@ -24,8 +24,8 @@ class Custody:
         self._former_ended = former_ended
         self._held: dict[LaneId, Held] = {}
         self._others: set[LaneId] = set()
-        """Lanes that had another holder under this lease. That holder may still be writing, but this object no longer
-        records its name."""
+        """Lanes with a former holder under this lease that may still be writing, but whose name this object no longer
+        records."""
         self._dead: set[str] = set()
         """Replicators that are known to have ended."""
 
@@ -39,7 +39,7 @@ class Custody:
         self.orphans.discard(lane)
 
     def found(self, lanes: Iterable[LaneId], name: str, now: float) -> None:
-        """Record lanes that a replicator already hosted before this process began."""
+        """Record lanes that a replicator already hosted before this process started."""
         for lane in lanes:
             until = now + self._barrier_s(lane, "unknown")
             self._held[lane] = Held(name, "unknown", until, grant_of(self._ledger(), lane))
@@ -57,7 +57,7 @@ class Custody:
             self._held[lane] = held._replace(left=parting.clean, parting=parting.word)
 
     def taken_away(self, lane: LaneId) -> None:
-        """Record that a lane has another holder, according to the ledger."""
+        """Record that, according to the ledger, a lane now has a different holder."""
         self._held.pop(lane, None)
         self._others.add(lane)
 
@@ -85,7 +85,7 @@ class Custody:
 
     def longest_s(self, lanes: Iterable[LaneId]) -> float:
         """Return the longest time in seconds for which a former holder of one of these lanes may still write. This is
-        an upper limit, because it is not checked whether a holder has already ended or left its lane."""
+        an upper limit, because the method does not check whether a holder has already ended or left its lane."""
         return max((self._barrier_s(lane, "unknown") for lane in lanes), default=0.0)
 
     def _barrier_s(self, lane: LaneId, former: Former) -> float:

@@ -33,9 +33,9 @@ class Held(NamedTuple):
     """The lane's grant at the time when `former` (what is known about the previous replicator) was determined."""
     left: bool = False
     word: Progress | None = None
-    """The handoff checkpoint of the previous replicator, if that replicator has left one."""
+    """The handoff checkpoint of the previous replicator, if that replicator left one."""
     parting: Progress | None = None
-    """The handoff checkpoint of this replicator, if it has left the lane with one."""
+    """The handoff checkpoint of this replicator, if it wrote one when it left the lane."""
 
 
 @dataclass(eq=False)
@@ -49,12 +49,13 @@ class Member:
     lanes: set[LaneId] = field(default_factory=set[LaneId])
     leaving: set[LaneId] = field(default_factory=set[LaneId])
     assigned_at: dict[LaneId, float] = field(default_factory=dict[LaneId, float])
-    """For each lane that the replicator has not reported since it was assigned: the time of the last assignment."""
+    """For each lane that the replicator has not reported since the lane was assigned: the time of the last
+    assignment."""
     sending: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
     """The running calls that assign lanes to the replicator. A release waits until they have ended, so that it cannot
     overtake them."""
     hurried: bool = False
-    """True if the last call of `hurry` named urgent lanes."""
+    """True if the last call to `hurry` named urgent lanes."""
     report: ReplicatorReport | None = None
     heard: float = 0.0
     """When the replicator last answered."""
@@ -74,7 +75,7 @@ class Member:
         return not self.quarantined and (self.state == "serving" or not self.greeted)
 
     def health(self, now: float) -> HostState:
-        """Return the state of the replicator that is shown in the status."""
+        """Return the replicator's state as it is shown in the status."""
         if self.state == "starting":
             return "starting"
         if self.quarantined:
@@ -86,7 +87,7 @@ class Member:
 
 
 def slot_of(name: str) -> int | None:
-    """Return the number (slot) in a replicator's name, or None if this is not the name of a replicator."""
+    """Return the number (slot) in a replicator's name, or None if `name` is not the name of a replicator."""
     found = _SLOT.search(name)
     return int(found[1]) if found else None
 
@@ -110,8 +111,8 @@ def grant_of(state: FlowState, lane: LaneId) -> int:
 
 
 def lanes_by_ledger(state: FlowState, replicator: str) -> set[LaneId]:
-    """Return the lanes that a replicator hosts according to the ledger: lanes that it was the last to take and has not
-    left."""
+    """Return the lanes that a replicator hosts according to the ledger: the lanes that it was the last to take and that
+    it has not left."""
     taken = (lane for lane, known in state.lanes.items() if known.replicator.rpartition("/")[0] == replicator)
     return {lane for lane in taken if not _was_left(state, lane)}
 

@@ -1,8 +1,8 @@
-"""Tracks unreachable replicators that may still be running, because their node is cut off or their end could not be
+"""Tracks unreachable replicators that may still be running because their node is cut off or their end could not be
 confirmed.
 
-Other replicators have been assigned their lanes. The status shows an unreachable replicator as long as the ledger names
-it as the holder of one of these lanes. When the replicator reads in the ledger that others have taken its lanes, it
+Their lanes have been assigned to other replicators. The status shows an unreachable replicator while the ledger names
+it as the holder of any of these lanes. When the replicator learns from the ledger that others have taken its lanes, it
 ends.
 """
 
@@ -31,7 +31,7 @@ class CutOff:
         self._members.pop(name, None)
 
     def forget_replaced(self, wanted: Iterable[LaneId]) -> None:
-        """Forget each replicator without any remaining lane. A lane does not count if the ledger names another holder
+        """Forget each replicator that has no lanes left. A lane does not count if the ledger names a different holder
         for it, or if it is not in `wanted`."""
         wanted = frozenset(wanted)
         for name, (_, lanes) in list(self._members.items()):
@@ -44,6 +44,7 @@ class CutOff:
         return [member.report for member, _ in self._members.values() if member.report is not None]
 
     def states(self) -> dict[str, HostState]:
-        """Return the state of each unreachable replicator for the status. The state is always "unknown"."""
+        """Return the state of each unreachable replicator, as it is shown in the status. The state is always
+        "unknown"."""
         state: HostState = "unknown"
         return dict.fromkeys(self._members, state)

@@ -1,1 +1,1 @@
-"""Runs scheduled audits and compactions of a flow."""
+"""Runs the scheduled audits and compactions of a flow."""

@@ -19,7 +19,8 @@ from mirrord.model.jobs import Job, JobOutcome
 
 PROGRAM = "mirrord.jobs.job_main"
 END_S = 6.0
-"""A job process that was asked to end has this number of seconds to record its end in the ledger. Then it is killed."""
+"""After a job process has been asked to end, it has this many seconds to record its end in the ledger. Then it is
+killed."""
 _SHOWN_BYTES = 2_000
 
 
@@ -49,7 +50,7 @@ class JobProcess:
     async def run(self, order: JobOrder) -> JobReport:
         """Run a job in a new process, wait until the process has ended, and return the result.
 
-        If this call is cancelled, the process is asked to end. It is killed if it has not ended after `END_S`.
+        If this call is cancelled, the process is asked to end. If it has not ended after `END_S` seconds, it is killed.
         """
         with tempfile.TemporaryFile() as words:
             process = await asyncio.create_subprocess_exec(

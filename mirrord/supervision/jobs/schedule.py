@@ -1,10 +1,10 @@
 """Runs the scheduled audits and compactions of one flow while this daemon holds the flow's lease. The configuration
 keys are `[audit] every` and `[compact] every`.
 
-Each job runs in a separate process (`mirrord.supervision.jobs.job_process`), so it does not block the event loop of the
-supervisor. A person, a cron job or another daemon may already have started the same job. In this case, the ledger
-shows that the job is running or done (`mirrord.ledger.store.job_lease`). The process then does no work and reports that
-the job was not needed.
+Each job runs in a separate process (`mirrord.supervision.jobs.job_process`), so that it does not block the supervisor's
+event loop. A person, a cron job or another daemon may already have started the same job. In that case, the ledger shows
+that the job is running or done (`mirrord.ledger.store.job_lease`). The process then does no work and reports that the
+job was not needed.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class Schedule:
         self._notes: dict[Job, str] = {}
 
     def use(self, config: Config) -> None:
-        """Use another configuration from now on. Running jobs are not affected."""
+        """Use this configuration from now on. Running jobs are not affected."""
         self._config = config
         for changed in self._changed.values():
             changed.set()
@@ -121,7 +121,7 @@ def job_statuses(
     """Return the status of each kind of job that is scheduled or has ever run.
 
     `due_ms` holds the start time of the next job of each kind. `notes` holds one line for each failure that may be
-    missing in the ledger.
+    missing from the ledger.
     """
     return tuple(
         _status(job, every_ms, states.get(job), due_ms.get(job), notes.get(job, ""))

@@ -2,12 +2,13 @@
 
 Exactly-once delivery depends on how a broker handles sequences, offsets and checksums. The page
 docs/explanation/broker-behaviour.md lists these rules, and `tests/sim/contract.py` checks all of them against Kafka.
-Other products also implement Kafka's protocol, and a later version of Kafka may behave differently. For each set of
-brokers, the batches of `STEPS` are therefore sent once to a topic with one partition. The answers are compared with the
-behavior that a lane relies on.
+Other products also implement Kafka's protocol, and a later version of Kafka may behave differently. Therefore, for each
+set of brokers, the batches in `STEPS` are sent once to a topic with one partition, and the answers are compared with
+the behavior that a lane relies on.
 
-Two properties cannot be observed by a probe. The first is how long a broker remembers a producer. This is a broker
-config, and lanes request its value from the broker. The second is durability across a crash. Only the tests check it.
+Two properties cannot be observed by a probe. The first is how long a broker remembers a producer. A broker config
+determines this time, and lanes request its value from the broker. The second is durability across a crash, which only
+the tests check.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +43,7 @@ class ProbeStep(NamedTuple):
 
     rule: str
     producer: int
-    """Number of the producer, counted from 0. Each producer has a producer id that was never used before."""
+    """Number of the producer, counted from 0. Each producer has a producer id that has never been used before."""
     sequence: int
     fate: Fate = "taken"
     errors: tuple[int, ...] = ()
@@ -103,7 +104,7 @@ class Observed(msgspec.Struct, frozen=True):
     """The answers to the batches of `STEPS`, in the same order."""
     last_sequences: Mapping[int, int] | None
     """The last sequence of each producer that the partition leader remembers, by the number of the producer. None if
-    the leader does not support the request for it (DescribeProducers)."""
+    the leader does not support the request for this information (DescribeProducers)."""
     end: int
     stored: Sequence[Stored]
 
@@ -118,13 +119,13 @@ class Judgement(NamedTuple):
     failures: tuple[str, ...]
     remarks: tuple[str, ...]
     disturbed: bool
-    """Whether another client has written to the topic of the probe, so that no judgment is possible."""
+    """Whether another client has written to the probe's topic, so that no judgment is possible."""
 
 
 def judge(seen: Observed) -> Judgement:
     """Compare the answers with the behavior that lanes rely on. Each broken rule is reported once.
 
-    The expected offsets are computed from the actual answers to earlier steps. One wrong answer therefore does not make
+    The expected offsets are computed from the actual answers to earlier steps, so that one wrong answer does not make
     the answers to all later steps look wrong.
     """
     if any(batch.producer < 0 for batch in seen.stored):
@@ -174,7 +175,7 @@ def _fault(step: ProbeStep, answer: ProbeAnswer, end: int, known_at: int) -> str
 
 
 def _after(seen: Observed, taken: Sequence[tuple[ProbeStep, int]], end: int) -> dict[str, str]:
-    """For each rule that the state of the broker breaks after the last step, return what is wrong."""
+    """Return what is wrong for each rule that the broker's state breaks after the last step."""
     faults: dict[str, str] = {}
     wanted = {step.producer: (step.sequence + RECORDS - 1) % (_LAST_SEQUENCE + 1) for step, _ in taken}
     if seen.last_sequences is None:

@@ -1,9 +1,9 @@
-"""Chooses the Ray node of each replicator. The replicators are distributed over the nodes in proportion to the numbers
-of cores.
+"""Chooses the Ray node for each replicator. Replicators are distributed across the nodes in proportion to the number of
+cores on each node.
 
-When a node is added, replicators on crowded nodes are replaced by new replicators on the added node, one at a time. A
-replicator that starts there gets a few lanes at a time, like every new replicator. Lost nodes and their replicators are
-not part of the input.
+When a node is added, replicators on crowded nodes are replaced by new replicators on the added node, one at a time.
+Like every new replicator, a replicator that starts there gets a few lanes at a time. Lost nodes and their replicators
+are not part of the input.
 """
 
 from collections import Counter
@@ -28,8 +28,8 @@ def fullest_node(taken: Iterable[str], nodes: Mapping[str, int]) -> str:
 def crowded_node(taken: Collection[str], nodes: Mapping[str, int]) -> str:
     """Return a node that should give up a replicator in favor of another node, or an empty string if there is none.
 
-    The node with the most replicators per core gives up one if another node would have fewer per core even with one
-    more. Repeated calls therefore do not move replicators back and forth between nodes.
+    The node with the most replicators per core gives up one replicator if another node would still have fewer per core
+    after gaining one. Repeated calls therefore do not move replicators back and forth between nodes.
     """
     fullest, emptiest = fullest_node(taken, nodes), node_for_next(taken, nodes)
     counts = Counter(taken)

@@ -1,8 +1,8 @@
-"""Resolves operator commands: what the name in a command refers to, which facts the command produces, and how it
-affects the placement of lanes.
+"""Resolves operator commands: determines what the name in a command refers to, which facts the command produces, and
+how it affects the placement of lanes.
 
-The effect of a command is determined by its facts alone. An impossible command is refused with one line that says what
-would be possible.
+The effect of a command is determined by its facts alone. A command that is impossible is refused with one line that
+says what would be possible.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -62,12 +62,12 @@ class FlowView(NamedTuple):
     lanes: Mapping[TopicPartition, LaneId]
     """The lanes that the flow should have, by source partition. Paused lanes are included."""
     known: Collection[TopicPartition]
-    """Other source partitions, whose records were copied in the past."""
+    """Other source partitions whose records were copied in the past."""
     hosts: Sequence[ObservedReplicator]
     takers: Mapping[str, bool]
-    """The names of the replicators that accept lanes. Each value says whether there is room for another lane."""
+    """The replicators that accept lanes, by name. Each value says whether the replicator has room for another lane."""
     alone: Collection[LaneId]
-    """Lanes that must be the only lane of their replicator (`replicators.alone`)."""
+    """Lanes that must each have a replicator to themselves (`replicators.alone`)."""
     orders: Orders
     quarantines: Mapping[TopicPartition, Mapping[LaneId, Quarantine]] = {}
     """The quarantined records by source partition and lane, including those of deleted topics with the same name."""
@@ -76,7 +76,8 @@ class FlowView(NamedTuple):
     standings: Mapping[LaneId, Standing] = {}
     """The position of each lane that has begun to copy, together with its earlier seeks."""
     retrying: Mapping[TopicPartition, str] = {}
-    """Source partitions of hosted lanes that copy nothing now but retry by themselves, each with its status text."""
+    """Source partitions of hosted lanes that are copying nothing now but are retrying by themselves, each with the
+    lane's status text."""
 
 
 class NamedObject(NamedTuple):
@@ -277,7 +278,7 @@ def _drain(named: NamedObject, view: FlowView, origin: Origin) -> Decision:
         return Decision(view.flow, notes=(f"{named} is already drained, {describe_origin(standing.origin)}",))
     there = {host.name for host in view.hosts}
     ended = Origin(POLICY, "it has ended", origin.at_ms)
-    # Names are never used again, so the entries of drained replicators that have ended are removed.
+    # Names are never reused, so the entries of drained replicators that have ended are removed.
     facts: list[OrderFact] = [HostRestored(name, ended) for name in view.orders.drained if name not in there]
     hosted = next(host.lanes for host in view.hosts if host.name == named.host)
     lanes = tuple(sorted(name for name, lane in view.lanes.items() if lane in hosted))
@@ -335,7 +336,7 @@ def _topics(view: FlowView) -> set[str]:
 
 
 def _lanes(view: FlowView) -> set[TopicPartition]:
-    """Return every partition to which a name may refer. Partitions that only appear in active commands are included."""
+    """Return every partition to which a name may refer, including partitions that appear only in active commands."""
     orders = [*view.orders.paused.values(), *view.orders.pins.values()]
     return {
         *view.lanes,

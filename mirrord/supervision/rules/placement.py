@@ -2,8 +2,8 @@
 load.
 
 A hosted lane keeps its replicator unless the loads of the replicators differ too much. The load of a replicator is the
-sum of the weights of its lanes. The caller sets the weights: either all lanes have the same weight, or the weight of a
-lane is its bytes per second.
+sum of the weights of its lanes. The caller sets the weights: either all lanes have the same weight, or a lane's weight
+is its number of bytes per second.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,8 +13,8 @@ from mirrord.config.schema import ReplicatorsConfig
 from mirrord.model.names import LaneId
 
 HYSTERESIS = 0.2
-"""The share of the mean load that the difference between the highest and the lowest load must exceed before lanes move.
-It applies if loads are measured in bytes."""
+"""Lanes move only if the difference between the highest and the lowest load exceeds this share of the mean load. The
+limit applies if loads are measured in bytes."""
 _LARGEST = 0.9
 """Maximum weight of a lane that moves, as a share of the difference between two loads. A heavier lane would only
 reverse the difference."""
@@ -42,7 +42,7 @@ class Weights:
     by_lane: Mapping[LaneId, float] = field(default_factory=dict[LaneId, float])
     """The weight of each known lane. If it is empty, all lanes have the same weight."""
     unknown: float = 1.0
-    """The weight of a lane that is missing in `by_lane`, unless `by_lane` is empty."""
+    """The weight of a lane that is missing from `by_lane`, unless `by_lane` is empty."""
 
     def of(self, lane: LaneId) -> float:
         """Return a lane's weight, which is greater than 0."""
@@ -73,8 +73,8 @@ class PlacementCandidate:
 def place(
     lanes: Iterable[LaneId], rooms: Sequence[PlacementCandidate], most: int | None, weights: Weights = EQUAL
 ) -> dict[LaneId, str]:
-    """Choose a replicator for each lane among the candidates in `rooms`. Stop when all of them have `most` lanes. Add
-    the placed lanes to the load and the number of lanes of the candidates."""
+    """Choose a replicator for each lane among the candidates in `rooms`. Stop when all of them have `most` lanes.
+    Update each candidate's load and number of lanes with the lanes placed on it."""
     placed: dict[LaneId, str] = {}
     for lane in lanes:
         free = [room for room in rooms if most is None or room.lanes < most]
@@ -91,7 +91,7 @@ def moves(lanes: Collection[LaneId], gap: float, most: int, weights: Weights = E
     """Return at most `most` lanes that should move to a replicator with a lower load, the heaviest first. `gap` is the
     difference between the two loads.
 
-    Each move reduces this difference. Repeated calls therefore do not move lanes back and forth.
+    Each move reduces this difference, so that repeated calls do not move lanes back and forth.
     """
     leaving: list[LaneId] = []
     for lane in sorted(lanes, key=lambda each: (weights.of(each), each), reverse=True):

@@ -1,4 +1,5 @@
-"""Resolves operator commands about quarantined records: which quarantined range is meant, and which fact results."""
+"""Resolves operator commands about quarantined records: determines which quarantined range is meant and which fact
+results."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -22,11 +23,11 @@ def rule(
     retrying: str | None = None,
 ) -> Ruling[QuarantineOrder]:
     """Return the fact that an operator command about a quarantined record produces, or why it changes nothing. `lanes`
-    holds the quarantined ranges of all lanes with this topic name and partition. Lanes of deleted topics with this name
-    are included.
+    holds the quarantined ranges of all lanes with this topic name and partition, including lanes of deleted topics with
+    this name.
 
-    `ends` holds the known log ends of the source partitions. `retrying` is the status text of a lane that retries by
-    itself; None if it does not retry. Raises ConfigError if the command is impossible.
+    `ends` holds the known log ends of the source partitions. `retrying` is the status text of the lane if it is
+    retrying by itself, or None if it is not. Raises ConfigError if the command is impossible.
     """
     offset = order.offset
     waits = [(lane, entry) for lane, quarantine in lanes.items() if (entry := waiting(quarantine)) is not None]
@@ -60,7 +61,7 @@ def rule(
 
 def _allowed(entry_end: int, source_end: int, name: str) -> str:
     """Describe the offsets that `--until` allows: from the end of the quarantined range to the log end of the source
-    partition. Records that are not written yet cannot be skipped."""
+    partition. Records that have not been written yet cannot be skipped."""
     if source_end > entry_end:
         return f"{entry_end}, where the entry of {name} ends, to {source_end}, where the source ends"
     why = "the source ends there, too" if source_end >= 0 else "where the source ends is not known now"

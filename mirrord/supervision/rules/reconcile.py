@@ -1,17 +1,18 @@
 """Compares the desired lanes of a flow with the lanes that its replicators host, and determines the next few steps.
 
-The functions are called repeatedly with the current state of the replicators, and keep no state of their own. A lane is
-assigned to a replicator only while no other replicator has it. A replicator has a lane from its assignment until the
-replicator has given the lane back, is known to be dead, or counts as lost. Two replicators of a flow are therefore
-never assigned the same lane, in whatever order the steps succeed or fail.
+The functions are called repeatedly with the current state of the replicators, and keep no state between calls. A lane
+is assigned to a replicator only while no other replicator has it. A replicator has a lane from the time the lane is
+assigned to it until the replicator has given the lane back, is known to be dead, or counts as lost. Therefore, two
+replicators of a flow never have the same lane, regardless of the order in which the steps succeed or fail.
 
-The lanes of a crashed replicator do not wait for its replacement. They are assigned to the remaining replicators, and
-to an empty spare replicator first. When the replacement has started, lanes move to it a few at a time until the loads
-are balanced. A lane that should run alone gets a replicator to itself. The constraints of operators (`Wishes`) are
-obeyed, unless a lane would then have no replicator.
+The lanes of a crashed replicator do not wait for its replacement. They are assigned to the remaining replicators,
+preferably to an empty spare replicator. When the replacement has started, lanes move to it a few at a time until the
+loads are balanced. A lane that should run alone gets a replicator to itself. The operators' constraints (`Wishes`) are
+obeyed unless that would leave a lane without a replicator.
 
 If a Ray node has too many replicators (`mirrord.supervision.rules.node_spread`), a new replicator starts on another
-node. Then the lanes of one replicator move away, as with `mirrord drain`, and that replicator is stopped.
+node. Then the lanes of one replicator on the crowded node move away, as with `mirrord drain`, and that replicator is
+stopped.
 """
 
 import math
@@ -33,7 +34,7 @@ MOVES_AT_ONCE = 4
 QUIET_AT_ONCE = 32
 """Maximum number of nearly idle lanes that may leave a replicator at the same time when all its lanes must leave.
 
-A short pause of a nearly idle lane does no harm. Moving a thousand such lanes four at a time would take minutes.
+A short pause in a nearly idle lane does no harm. Moving a thousand of these lanes four at a time would take minutes.
 """
 _QUIET = 1.25
 """A lane is nearly idle if its weight is at most this multiple of the weight of a lane without a known data rate."""
@@ -49,10 +50,10 @@ class ObservedReplicator(msgspec.Struct, frozen=True):
 
     name: str
     slot: int
-    """Number of the replicator in its flow. A replacement gets the number of the replicator that it replaces."""
+    """Number of the replicator in its flow. A replacement takes over the number of the replicator that it replaces."""
     state: Literal["starting", "serving", "stopping"]
     lanes: frozenset[LaneId] = frozenset()
-    """The lanes that were assigned to the replicator and not given back yet."""
+    """The lanes that have been assigned to the replicator and that it has not given back yet."""
     leaving: frozenset[LaneId] = frozenset()
     """The lanes among `lanes` that the replicator is draining."""
     node: str = ""
@@ -60,7 +61,7 @@ class ObservedReplicator(msgspec.Struct, frozen=True):
 
 
 class StartReplicator(msgspec.Struct, frozen=True):
-    """The step to start a replicator with the number `slot`."""
+    """The step that starts a replicator with the number `slot`."""
 
     slot: int
     node: str = ""
@@ -68,21 +69,21 @@ class StartReplicator(msgspec.Struct, frozen=True):
 
 
 class Assign(msgspec.Struct, frozen=True):
-    """The step to assign these lanes to the replicator `host`."""
+    """The step that assigns these lanes to the replicator `host`."""
 
     host: str
     lanes: tuple[LaneId, ...]
 
 
 class Release(msgspec.Struct, frozen=True):
-    """The step to let the replicator `host` drain these lanes and give them back."""
+    """The step that makes the replicator `host` drain these lanes and give them back."""
 
     host: str
     lanes: tuple[LaneId, ...]
 
 
 class StopReplicator(msgspec.Struct, frozen=True):
-    """The step to stop the replicator `host`, because it is no longer needed."""
+    """The step that stops the replicator `host`, because it is no longer needed."""
 
     host: str
 
@@ -95,12 +96,12 @@ class Wishes(msgspec.Struct, frozen=True):
 
     weights: Weights = EQUAL
     alone: frozenset[LaneId] = frozenset()
-    """Lanes that must be the only lane of their replicator."""
+    """Lanes that must each have a replicator to themselves."""
     even_out: bool = True
     """Whether lanes may move for the sole purpose of balancing the loads. A new replicator gets lanes in any case."""
     pins: Mapping[LaneId, int] = {}
     """The replicator number of each lane that an operator has pinned. The lane is placed on this replicator if the
-    replicator accepts lanes and has room (`takers`). Otherwise the lane is placed like any other."""
+    replicator accepts lanes and has room (`takers`). Otherwise, the lane is placed like any other."""
     drained: frozenset[str] = frozenset()
     """Replicators that an operator has drained.
 
@@ -118,8 +119,8 @@ def reconcile(
     orphans: Collection[LaneId] = (),
     wishes: Wishes = Wishes(),  # noqa: B008 - it is immutable
 ) -> list[ReconcileStep]:
-    """Return the next steps from the current state of the replicators to the desired one; an empty list if nothing has
-    to change.
+    """Return the next steps from the current state of the replicators to the desired state, or an empty list if nothing
+    has to change.
 
     `orphans` are lanes whose replicator died or was lost. They are placed before all other lanes.
     """
@@ -169,8 +170,8 @@ def takers(
     cores: int,
     wishes: Wishes,
 ) -> dict[str, bool]:
-    """Return the names of the replicators to which a lane may be pinned. The value of each name says whether the
-    replicator has room for another lane."""
+    """Return, for each replicator to which a lane may be pinned, whether it has room for another lane. The keys are the
+    replicators' names."""
     alone = sum(lane in wishes.alone for lane in desired)
     shared, _ = _counts(config, len(desired) - alone, alone, cores, _drained(hosts, wishes))
     open_hosts = [host for host in hosts if host.state == "serving" and host.name not in wishes.drained]
@@ -232,8 +233,8 @@ class _Places:
         return self._most is None or len(host.lanes) < self._most
 
     def has_newcomer(self) -> bool:
-        """Return whether one of the replicators is new. A new replicator has less than half of the average number of
-        lanes."""
+        """Return whether one of the replicators is new. A replicator counts as new if it has less than half the average
+        number of lanes."""
         lanes = [len(host.lanes) for host in self.hosts]
         return 2 * min(lanes) * len(lanes) < sum(lanes)
 
@@ -247,8 +248,8 @@ class _Places:
         return placed
 
     def to_pins(self, serving: Sequence[ObservedReplicator], desired: Collection[LaneId]) -> Iterator[Release]:
-        """Yield steps to release lanes that are pinned to a replicator other than their own. At most `MOVES_AT_ONCE`
-        such lanes move at the same time."""
+        """Yield steps that release lanes that are pinned to a replicator other than their current one. At most
+        `MOVES_AT_ONCE` of these lanes move at the same time."""
         pins = self._wishes.pins
         free = {
             host.slot: MOVES_AT_ONCE if self._most is None else self._most - room.lanes
@@ -276,8 +277,8 @@ class _Places:
         return place(lanes, self._rooms, self._most, self._weights)
 
     def fresh(self, lanes: Sequence[LaneId], share: int | None) -> dict[LaneId, str]:
-        """Choose a replicator for each remaining lane without a replicator. Return the replicator name of each lane.
-        With `share`, no replicator gets more than `share` lanes in total."""
+        """Choose a replicator for each remaining lane that has none. Return the replicator name of each lane. With
+        `share`, no replicator gets more than `share` lanes in total."""
         limits = [each for each in (self._most, share) if each is not None]
         return place(lanes, self._rooms, min(limits, default=None), self._weights)
 
@@ -302,8 +303,8 @@ def _place_alone(lanes: Sequence[LaneId], serving: Sequence[ObservedReplicator])
 
 
 def _makes_room(serving: Sequence[ObservedReplicator], alone: Collection[LaneId]) -> list[ReconcileStep]:
-    """Return steps to release lanes that should run alone but share their replicator. They can then move to an empty
-    replicator."""
+    """Return steps that release lanes that should run alone but share their replicator. These lanes can then move to an
+    empty replicator."""
     crowded = [(host, lane) for host in serving if len(host.lanes) > 1 for lane in sorted(host.lanes) if lane in alone]
     empty = sum(not host.lanes for host in serving)
     return [Release(host.name, (lane,)) for host, lane in crowded[: min(empty, MOVES_AT_ONCE)]]
@@ -312,8 +313,8 @@ def _makes_room(serving: Sequence[ObservedReplicator], alone: Collection[LaneId]
 def _starts(hosts: Sequence[ObservedReplicator], wanted: int) -> list[int]:
     missing = wanted - sum(host.state != "stopping" for host in hosts)
     room = STARTS_AT_ONCE - sum(host.state == "starting" for host in hosts)
-    # The replacement of a stopping replicator gets the number of that replicator, and so the lanes that are pinned to
-    # it.
+    # The replacement for a stopping replicator gets that replicator's number, and therefore also the lanes that are
+    # pinned to this number.
     taken = {host.slot for host in hosts if host.state != "stopping"}
     free = (slot for slot in count() if slot not in taken)
     return list(islice(free, max(0, min(missing, room))))
@@ -325,8 +326,8 @@ def _unwanted(desired: Collection[LaneId], serving: Iterable[ObservedReplicator]
 
 
 def _misplaced(hosts: Sequence[ObservedReplicator], wanted: int, wishes: Wishes) -> frozenset[str]:
-    """Return the name of the replicator that should be replaced by one on another node, as a set with one element. The
-    set is empty if no replicator should be replaced.
+    """Return a set that contains the name of the replicator that should be replaced by one on another node, or an empty
+    set if no replicator should be replaced.
 
     The same name is returned until that replicator has ended. A replicator is never chosen if an operator has drained
     it, if lanes are pinned to it, or if it hosts a lane that must run alone.
@@ -372,7 +373,7 @@ def _assignments(placed: dict[LaneId, str]) -> Iterator[Assign]:
 def _leaves_drained(
     serving: Sequence[ObservedReplicator], open_hosts: Sequence[ObservedReplicator], places: _Places, wishes: Wishes
 ) -> list[ReconcileStep]:
-    """Return a step to release lanes of a drained replicator if another replicator can take them."""
+    """Return a step that releases lanes of a drained replicator if another replicator can take them."""
     for host in serving:
         if host.name not in wishes.drained:
             continue
@@ -385,7 +386,7 @@ def _leaves_drained(
 
 
 def _next(lanes: Sequence[LaneId], wishes: Wishes) -> Sequence[LaneId]:
-    """Select, from the lanes that must leave a replicator, those that leave it in the next step."""
+    """From the lanes that must leave a replicator, select those that leave it in the next step."""
     weights = wishes.weights
     quiet = [lane for lane in lanes if weights.by_lane.get(lane, math.inf) <= _QUIET * weights.unknown]
     return quiet[:QUIET_AT_ONCE] if len(quiet) > MOVES_AT_ONCE else lanes[:MOVES_AT_ONCE]
@@ -394,7 +395,7 @@ def _next(lanes: Sequence[LaneId], wishes: Wishes) -> Sequence[LaneId]:
 def _empties(
     serving: Sequence[ObservedReplicator], kept: Sequence[ObservedReplicator], wishes: Wishes
 ) -> list[ReconcileStep]:
-    """Return a step to release lanes of the surplus replicator that has the fewest lanes."""
+    """Return a step that releases lanes of the surplus replicator with the fewest lanes."""
     names = {host.name for host in kept}
     surplus = [
         host for host in serving if host.lanes and host.name not in names and host.lanes.isdisjoint(wishes.alone)
@@ -406,8 +407,8 @@ def _empties(
 
 
 def _moves(places: _Places, wishes: Wishes) -> list[ReconcileStep]:
-    """Return a step to release lanes of the replicator with the highest load. They can then move to the replicator with
-    the lowest load that has room."""
+    """Return a step that releases lanes of the replicator with the highest load. These lanes can then move to the
+    replicator with the lowest load that has room."""
     weights = wishes.weights
     loads = {host.name: weights.sum(host.lanes) for host in places.hosts}
     free = [loads[host.name] for host in places.hosts if places.has_room(host)]
@@ -430,6 +431,6 @@ def _stops(
 ) -> Iterator[StopReplicator]:
     used = set(placed.values())
     idle = [host.name for host in serving if not host.lanes and host.name not in used]
-    # While a replicator is being replaced, the new replicator is empty at first. It must not be stopped.
+    # While a replicator is being replaced, its replacement is initially empty and must not be stopped.
     idle = sorted(name for name in idle if name in misplaced or not misplaced)
     yield from (StopReplicator(name) for name in idle[: max(0, surplus)])

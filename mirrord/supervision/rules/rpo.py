@@ -1,8 +1,8 @@
 """Determines whether a flow meets its recovery point objective (`rpo`).
 
-The objective limits how many seconds of records would be lost if the source were lost now. The measure is the lag of
-the lanes in seconds, which is never too low (`mirrord.supervision.lane_status.lag_seconds`). A flow does not meet the
-objective if the lag of a lane is unknown, or if a selected topic is not copied.
+The objective limits how many seconds of records would be lost if the source were lost now. It is compared with the lag
+of the lanes in seconds, which is never underestimated (`mirrord.supervision.lane_status.lag_seconds`). A flow does not
+meet the objective if the lag of a lane is unknown, or if a selected topic is not copied.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,8 +18,8 @@ def rpo_status(
     """Return whether the flow meets its recovery point objective and, if not, why. Return None if the flow has no
     objective.
 
-    `faults` are the selected topics that are not copied, or only in part. `looked` says whether discovery has already
-    found all lanes that should exist.
+    `faults` are the selected topics that are not copied or are copied only in part. `looked` says whether discovery has
+    already found all lanes that should exist.
     """
     if rpo_ms is None:
         return None

@@ -1,4 +1,4 @@
-"""The result of resolving one operator command, in the form that the rules for quarantines and seeks return."""
+"""The result of resolving one operator command, as the rules for quarantines and seeks return it."""
 
 from typing import Generic, NamedTuple, TypeVar
 

@@ -1,5 +1,5 @@
-"""Resolves operator commands that move a lane forward in the source: whether the seek is possible, and which fact
-results.
+"""Resolves operator commands that move a lane forward in the source: determines whether the seek is possible and which
+fact results.
 
 A lane can only seek forward. A seek backward would copy records to the target a second time.
 """

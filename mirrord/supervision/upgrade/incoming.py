@@ -1,8 +1,8 @@
 """The new daemon's part of an upgrade: it takes over the flows of the old daemon. A lane pauses only while it moves.
 
 The new daemon continues the leases of the old daemon, so the old replicators may keep writing. It moves their lanes to
-new replicators, a group of lanes at a time (`Fleet`). The old replicators run in processes of the old daemon, so they
-are commanded through its HTTP API. When they host no lanes any more, the new daemon orders the old daemon to end.
+new replicators, one group of lanes at a time (`Fleet`). The old replicators run in processes of the old daemon, so they
+are commanded through its HTTP API. When they no longer host any lanes, the new daemon orders the old daemon to end.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,8 +26,8 @@ from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall, H
 
 CALL_S = 5.0
 ANSWER_S = 4.0
-"""Additional time for the answer to a call that has a deadline, counted from the deadline. The old daemon passes such a
-call on to its replicator."""
+"""Additional time after the deadline for the answer to a call that has one. The old daemon passes such a call on to its
+replicator."""
 RETRY_S = 0.2
 LET_GO_S = 15.0
 """Time limit for the old daemon to hand over a flow. It also limits the attempts to end the old daemon after all lanes
@@ -46,7 +46,7 @@ class Succession:
         """The address and version of this daemon, which each request to the old daemon contains. The address is empty
         until the HTTP API of this daemon is open."""
         self.over = False
-        """Whether the old daemon has no flows any more and was ordered to end."""
+        """Whether the old daemon no longer has any flows and has been ordered to end."""
         self.names: set[str] = set()
         """Names of the replicators that run in processes of the old daemon."""
         self._config = config
@@ -60,7 +60,7 @@ class Succession:
     async def consent(
         self, flow: str, state: Callable[[], FlowState], report: Callable[[str], None], since_s: Callable[[], float]
     ) -> None:
-        """Wait until the old daemon agrees to hand over a flow, or until its lease of this flow has ended.
+        """Wait until the old daemon agrees to hand over a flow, or until its lease on this flow has ended.
 
         `since_s` returns the number of seconds since the last observed renewal of the lease. `report` is called with
         the reason for a delay.
@@ -103,7 +103,7 @@ class Succession:
         """Wait until none of the old daemon's replicators is left, then order the old daemon to end. `left` returns
         whether such replicators exist.
 
-        If the old daemon does not accept the order in time, it keeps running, but without any flow.
+        If the old daemon does not accept the order in time, it keeps running, but without any flows.
         """
         while left():
             await self._clock.sleep(LOOK_S)
@@ -140,8 +140,7 @@ class Succession:
 
 
 class SuccessionEngine:
-    """An `Engine` that wraps the engine of this daemon, and that also finds and commands the replicators of the old
-    daemon."""
+    """An `Engine` that wraps this daemon's engine and also finds and commands the old daemon's replicators."""
 
     def __init__(self, engine: Engine, succession: Succession) -> None:
         self._engine = engine
@@ -174,8 +173,8 @@ class SuccessionEngine:
         return await self._engine.start_groups(name, setup, on_death)
 
     async def found(self, prefix: str) -> list[str]:
-        """Return the names of the replicators and group followers that the wrapped engine finds, and of the old
-        daemon's replicators."""
+        """Return the names of the replicators and group followers that the wrapped engine finds, together with the
+        names of the old daemon's replicators."""
         own = await self._engine.found(prefix)
         _, _, rest = prefix.partition("/")
         others = await self._succession.found(rest.partition("/")[0])
@@ -225,7 +224,7 @@ class Remote:
         raise Unsure(f"{self.name} accepts no lanes ({len(lanes)})")
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
-        """Make the replicator drain lanes. Return for each lane whether it was left cleanly, and its progress
+        """Make the replicator drain these lanes. For each lane, return whether it was left cleanly, and its progress
         record."""
         answer = await self._call("release", lanes, deadline_s)
         return {lane: Parting(clean, answer.words.get(lane)) for lane, clean in answer.left.items()}

@@ -1,9 +1,9 @@
 """The old daemon's part of an upgrade: it hands its flows over to the new daemon, and runs until all their lanes have
 moved.
 
-A flow is handed over when the new daemon continues its lease. From then on, the old daemon makes no decisions for the
-flow. Its replicators keep copying, and it passes the new daemon's commands on to them. If the new daemon vanishes
-before the upgrade is complete, the old daemon takes the flow back.
+A flow is handed over when the new daemon continues the flow's lease. From then on, the old daemon makes no decisions
+for the flow. Its replicators keep copying, and it passes the new daemon's commands on to them. If the new daemon
+vanishes before the upgrade is complete, the old daemon takes the flow back.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall, H
 
 LOOK_S = 0.5
 GONE_S = 15.0
-"""A new daemon that has sent no request for this long is assumed to have given up. A working one sends several requests
-per second."""
+"""A new daemon that has sent no request for this long is assumed to have given up. A working new daemon sends several
+requests per second."""
 CLOSE_S = 3.0
 """Time limit for closing the remaining replicators when the new daemon has vanished, or when the old daemon must
 stop."""
@@ -38,12 +38,12 @@ class FlowHandover:
     """The handover of one flow to the new daemon."""
 
     def __init__(self, engine: Engine, prefix: str, clock: Clock) -> None:
-        """The names of the flow's replicators begin with `prefix`."""
+        """Begin without a successor. The names of the flow's replicators begin with `prefix`."""
         self.successor: Successor | None = None
         """The new daemon, once it has announced that it will take the flow."""
         self.is_handed = False
-        """True while the new daemon holds the flow. During this time, the old daemon acts for the flow only on commands
-        from the new daemon."""
+        """True while the new daemon holds the flow. During this time, the old daemon takes action for the flow only
+        when the new daemon commands it to."""
         self._engine = engine
         self._prefix = prefix
         self._clock = clock
@@ -128,24 +128,24 @@ class Handover:
     def __init__(
         self, engine: Engine, flows: Mapping[str, Handing], dismissed: Callable[[], None], clock: Clock
     ) -> None:
-        """`dismissed` is called to end this daemon."""
+        """Begin without a successor. `dismissed` is called to end this daemon."""
         self.replaced_by: Successor | None = None
         """The daemon that has taken over all flows; None until then."""
         self._heir: Successor | None = None
         """The daemon that has begun to take over flows; None if there is none."""
         self._heard = 0.0
-        """The time at which the daemon that takes over last sent a request."""
+        """The time at which the daemon that is taking over last sent a request."""
         self._clock = clock
         self._engine = engine
         self._flows = flows
         self._dismissed = dismissed
 
     async def answer(self, call: HandoverCall, terms: HandoverTerms) -> HandoverAnswer:
-        """Carry out a request of a new daemon, and return the answer. If several daemons want to take over, only one of
-        them is served."""
+        """Carry out a request from a new daemon, and return the answer. If several daemons want to take over, only one
+        of them is served."""
         heir = self._heir if self._clock.monotonic() - self._heard < GONE_S else None
         if all(flow.handover.successor != heir for flow in self._flows.values()):
-            heir = None  # this daemon has taken back the flows that the other one had begun to take over
+            heir = None  # this daemon has taken back the flows that the other daemon had begun to take over
         if heir is not None and call.successor != heir:
             return HandoverAnswer(refused=f"mirrord {heir.program} at {heir.http} is already taking over from it")
         if heir is not None:
@@ -165,8 +165,8 @@ class Handover:
     def _end(self, successor: Successor | None) -> str:
         """End this daemon, unless it still has flows. Return why it does not end, or an empty string if it does.
 
-        The new daemon sends this request when it has taken over all flows that it knows. In the meantime, `apply` may
-        have added another flow to this daemon.
+        The new daemon sends this request when it has taken over all flows that it knows of. In the meantime, `apply`
+        may have added another flow to this daemon.
         """
         kept = [name for name, flow in self._flows.items() if not flow.handover.is_handed and not flow.refusal()]
         if kept:
@@ -204,7 +204,7 @@ class Handover:
 
     def _named(self, name: str) -> ReplicatorHandle:
         """Return the replicator with this name. Raises ReplicatorDead if it has ended. Raises ReplicatorUnsure if its
-        flow was not handed over."""
+        flow has not been handed over."""
         for handle in self._engine.running(name):
             if handle.name == name:
                 if not any(flow.handover.has(name) for flow in self._flows.values()):

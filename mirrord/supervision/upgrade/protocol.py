@@ -1,4 +1,4 @@
-"""The messages between the old and the new daemon of an upgrade (`mirrord start --upgrade`).
+"""The messages between the old daemon and the new daemon during an upgrade (`mirrord start --upgrade`).
 
 The new daemon sends requests to the HTTP API of the old daemon. The two daemons may run different versions of mirrord.
 Fields may therefore be added to the messages, but not removed or changed.
@@ -13,12 +13,12 @@ from mirrord.model.names import LaneId
 from mirrord.replication.lane.assignment import Greeting
 
 HandoverVerb = Literal["terms", "begin", "found", "greet", "release", "report", "close", "kill", "end"]
-"""The requests of the new daemon.
+"""The requests that the new daemon can send.
 
 - "terms": return which flows can be handed over.
 - "begin": hand over a flow. The handover happens when the new daemon continues the lease of the flow.
 - "found": return the names of the replicators of a flow that was handed over.
-- "greet", "release", "report", "close", "kill": make this call of `ReplicatorHandle` on one of these replicators.
+- "greet", "release", "report", "close", "kill": call this method of `ReplicatorHandle` on one of these replicators.
 - "end": end the old daemon, because it has no lanes left.
 """
 
@@ -51,7 +51,7 @@ class HandoverTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HandoverCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A request of the new daemon to the old daemon."""
+    """A request from the new daemon to the old daemon."""
 
     verb: HandoverVerb
     successor: Successor | None = None

@@ -1,1 +1,1 @@
-"""Decides about topics without any I/O: names, plans, configs, ACLs and deletions."""
+"""Makes decisions about topics without any I/O: names, plans, configs, ACLs and deletions."""

@@ -16,7 +16,7 @@ class AclsPlan(msgspec.Struct, frozen=True):
     add: tuple[AclRule, ...] = ()
     remove: tuple[AclRule, ...] = ()
     foreign: tuple[AclRule, ...] = ()
-    """ACLs on the flow's target topics that do not exist at the source and that mirrord has not created. They are
+    """ACLs on the flow's target topics that do not exist at the source and that mirrord did not create. They are
     kept."""
     uncopyable: tuple[tuple[AclRule, str], ...] = ()
     """ACLs of the source that cannot be synced to the target, with the reasons."""

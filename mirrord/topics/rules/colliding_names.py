@@ -14,5 +14,5 @@ def plain_form(topic: str) -> str:
 
 
 def plain_forms(topics: Iterable[str]) -> set[str]:
-    """Return the set of the `plain_form` of these topic names."""
+    """Return the `plain_form` of each of these topic names, as a set."""
     return {plain_form(topic) for topic in topics}

@@ -1,4 +1,4 @@
-"""Decides which target topics are deleted after their source topics were deleted.
+"""Decides which target topics are deleted after their source topics have been deleted.
 
 A target topic is deleted only if three conditions hold: mirrord has created the topic, `propagate_deletes` is true for
 the flow, and the grace period has ended. The ledger contains the time at which the grace period ends.
@@ -16,7 +16,7 @@ from mirrord.topics.rules.recreated_topic_names import CopyNames
 
 
 class TopicCopy(msgspec.Struct, frozen=True, order=True):
-    """A target topic that mirrord has created, according to the ledger, with its source topic."""
+    """A target topic that, according to the ledger, mirrord has created, together with its source topic."""
 
     topic: str
     topic_id: TopicId
@@ -42,7 +42,7 @@ class CopiesWithoutSource(NamedTuple):
     unseen: list[TopicCopy]
     """Target topics whose source topic is not in the source's list of topics."""
     replaced: list[TopicCopy]
-    """Target topics whose source topic was deleted and created again. The new source topic is copied into another
+    """Target topics whose source topic was deleted and created again. The new source topic is copied into a different
     target topic (`on_recreated = "fresh"`)."""
 
 
@@ -78,8 +78,8 @@ def plan_deletions(
     """Plan the deletion of target topics, and withdraw planned deletions that are no longer justified.
 
     `gone` are the target topics whose source topics no longer exist. The caller takes them from the result of
-    `without_source`. Before that, the caller must ask the source for each missing topic by name, because the source's
-    list of topics may be incomplete. `wanted` is false if the flow must not delete topics.
+    `without_source`, but must first ask the source about each unseen topic by name, because the source's list of topics
+    may be incomplete. `wanted` is false if the flow must not delete topics.
     """
     lost = {copy.topic_id for copy in gone}
     facts: list[TopicDeletionPlanned | TopicDeletionWithdrawn] = []

@@ -70,9 +70,9 @@ def is_named_like_copy(flow: FlowConfig, topic: str, target: Container[str]) -> 
 def status_hazards(
     flow: FlowConfig, source: Iterable[str], target: Container[str], begins: Mapping[str, int]
 ) -> Iterator[str]:
-    """Yield one line for each kind of hazard. The lines are shown in the status of a running flow. `source` and
-    `target` are the topic names of the two clusters. `begins` contains the target offset of the first copied record, by
-    target partition."""
+    """Yield one line for each kind of hazard that the status of a running flow shows. `source` and `target` are the
+    topic names of the two clusters. `begins` contains the target offset of the first copied record, by target
+    partition."""
     local = sorted(topic for topic in source if is_named_like_copy(flow, topic, target))
     if local:
         line = f"not copied, because the name looks like a copy from {flow.target}, which has no such topic"
@@ -106,7 +106,7 @@ def other_writers(
     """Yield a finding for each flow outside this configuration that writes to target topics of this flow.
 
     `targets` maps the target topics of this flow to their source topics. `others` contains the target topics of the
-    other flows, by the name of the flow.
+    other flows, by flow name.
     """
     for other, topics in others.items():
         both = sorted(set(topics) & targets.keys())
@@ -119,8 +119,8 @@ def other_writers(
 
 
 def deletions_both_ways(flow: FlowConfig, others: Iterable[FlowConfig]) -> Iterator[Finding]:
-    """Yield a finding if `propagate_deletes` is set, but has no effect. That is the case if another flow copies topics
-    with the same names in the opposite direction."""
+    """Yield a finding if `propagate_deletes` is set but has no effect, because another flow copies topics with the same
+    names in the opposite direction."""
     back = [other.name for other in others if goes_back(flow, other)]
     if flow.propagate_deletes and back:
         yield Finding(

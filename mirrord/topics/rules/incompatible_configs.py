@@ -1,7 +1,7 @@
 """Finds configs with which a target topic would refuse, change or remove records that the source topic accepts.
 
-The comparison uses effective configs. A value may be set on the topic or on a broker, or may be Kafka's default. A
-config that one of the clusters does not report is not compared.
+The comparison uses effective configs: a value may be set on the topic or on a broker, or may be Kafka's default. A
+config is not compared if one of the clusters does not report it.
 """
 
 import re
@@ -21,7 +21,7 @@ BROKER_NAMES = {
     "cleanup.policy": "log.cleanup.policy",
     "compression.type": "compression.type",
 }
-"""The topic configs that are compared. The value is the name of the corresponding broker config."""
+"""The topic configs that are compared, each with the name of the corresponding broker config."""
 SHOWN = 3
 
 
@@ -45,7 +45,7 @@ class _Judged(NamedTuple):
 
 
 def refusals(flow: FlowConfig, pairs: Iterable[TopicPairConfigs]) -> Iterator[Finding]:
-    """Yield one finding for each kind of incompatibility. A finding names the affected target topics."""
+    """Yield one finding for each kind of incompatibility. Each finding names the affected target topics."""
     concerned: dict[_Judged, list[str]] = {}
     for pair in pairs:
         for judged in _judge(pair.source, _will_be(flow, pair)):

@@ -1,8 +1,8 @@
-"""Determines what the ledger says about a source partition before a lane for it begins. `partition_start` decides with
-this evidence where the lane begins.
+"""Determines what the ledger says about a source partition before a lane for it begins. `partition_start` uses this
+evidence to decide where the lane begins.
 
-For example, this module finds out whether a topic was deleted and created again. If this happened to a source topic, no
-record of the new topic has been copied yet. If it happened to a target topic, its records are copied again, provided
+For example, this module determines whether a topic was deleted and created again. If a source topic was recreated, no
+record of the new topic has been copied yet. If a target topic was recreated, its records are copied again, provided
 that the source still has them.
 """
 
@@ -19,8 +19,8 @@ class Incarnations:
     """Answers questions about former topics and about the starts of lanes, from one state of the ledger. The answers
     are valid until the ledger gets another entry.
 
-    Thousands of lanes may begin at the same time. Therefore the lanes of the ledger are grouped by topic once, and no
-    question examines all of them.
+    Thousands of lanes may begin at the same time. Therefore, the lanes in the ledger are grouped by topic once, so that
+    no question requires examining all of them.
     """
 
     def __init__(self, state: FlowState) -> None:
@@ -46,17 +46,17 @@ class Incarnations:
         return LedgerEvidence(again, *known)
 
     def is_again(self, source_topic: str, source_topic_id: TopicId) -> bool:
-        """Return whether the flow has copied a former source topic of this name. If so, the topic with this id was
+        """Return whether the flow has copied a former source topic with this name. If so, the topic with this id was
         created again, and none of its records has been copied yet."""
         ids = self._sources.get(source_topic, ())
         return source_topic in self._forgotten or any(each != source_topic_id for each in ids)
 
     def copied_from(self, key: LaneKey, target_topic: str) -> int | None:
-        """Return the source offset of the first record that was copied into a former target topic of this name. Return
-        None if there was no former topic, or if no record was copied into it.
+        """Return the source offset of the first record that was copied into a former target topic with this name.
+        Return None if there was no former topic, or if no record was copied into it.
 
         If the former target topic also contained records that MirrorMaker 2 had copied, these records were deleted with
-        it. The result is 0 in that case, so that all records that the source still has are copied again.
+        it. In that case, the result is 0, so that all records that the source still has are copied again.
         """
         firsts = [
             0 if lane.inherited is not None else first.offset
@@ -104,8 +104,8 @@ class Lately:
 
 
 def start_offsets(state: FlowState, start_at: Callable[[str], StartPoint]) -> Callable[[str, TopicId, int], int | None]:
-    """Return a function that determines at which offset the lane of a source partition will begin. The function is for
-    partitions that have no lane yet.
+    """Return a function that determines the offset at which the lane of a source partition will begin. The function is
+    for partitions that have no lane yet.
 
     The function returns 0 if the lane will begin at the first record. It returns None if the configured `start`, such
     as "latest", has not been resolved to an offset of the partition yet.

@@ -21,8 +21,8 @@ StartReason = Literal[
     "first-selected",
     "configured",
 ]
-"""The rule that has decided where a lane starts. The docstring of `partition_start` describes the rules in the order of
-these names. The first rule that applies decides."""
+"""The rule that has decided where a lane starts. The docstring of `partition_start` describes the rules in the same
+order as these names. The first rule that applies decides."""
 
 
 class FixedStart(NamedTuple):
@@ -36,13 +36,13 @@ class LedgerEvidence(NamedTuple):
     """What the ledger says about a source partition before a lane for this partition begins."""
 
     source_recreated: bool = False
-    """Whether the flow has copied a former source topic of the same name."""
+    """Whether the flow has copied a former source topic with the same name."""
     copied_from: int | None = None
-    """The source offset of the first record that was copied into a former target topic of the same name. None if there
-    was no such topic."""
+    """The source offset of the first record that was copied into a former target topic with the same name. None if
+    there was no such topic."""
     began_at: int | None = None
-    """The source offset of the first record that was copied into any target topic, even one of another name. None if no
-    record was copied."""
+    """The source offset of the first record that was copied into any target topic, even one with a different name. None
+    if no record was copied."""
     late: bool = False
     """Whether the partition was created after the flow first selected its topics. The configured `start` does not apply
     to such a partition (`mirrord.ledger.start_offsets`)."""
@@ -68,8 +68,8 @@ class TargetEvidence(NamedTuple):
     mm2_copied_topic: bool = False
     """Whether MirrorMaker 2 has copied any partition of the topic."""
     has_lost_copies: bool = False
-    """Whether the target contains copies of this partition's records that the ledger does not know, and the
-    configuration permits the lane to begin nevertheless."""
+    """Whether the target contains copies of this partition's records that are not in the ledger, and the configuration
+    nevertheless permits the lane to begin."""
 
 
 NO_EVIDENCE = TargetEvidence()
@@ -86,11 +86,11 @@ class PartitionStart(NamedTuple):
     position: int = -1
     """The start offset of a lane that takes over from MirrorMaker 2. It is -1 for any other lane."""
     at_least: int = 0
-    """A lower limit of the start offset. If the log start offset of the source partition is higher, the lane starts at
+    """A lower limit for the start offset. If the log start offset of the source partition is higher, the lane starts at
     the log start offset."""
     at_most: int | None = None
-    """An upper limit of the start offset. If the source partition's log ends before this offset, the lane starts at the
-    log end. None if there is no upper limit."""
+    """An upper limit for the start offset. If the source partition's log ends before this offset, the lane starts at
+    the log end. None if there is no upper limit."""
     trouble: str = ""
 
     def offset_for(self, answer: int) -> int:
@@ -109,15 +109,15 @@ def partition_start(start: StartPoint, ledger: LedgerEvidence, target: TargetEvi
     - MirrorMaker 2 has copied the partition: start where MirrorMaker 2 stopped.
     - `trouble` says why the lane must not begin now: the lane waits.
     - `start` is "earliest": start at the first offset.
-    - The partition was copied into a target topic of another name: start at the first record that was copied. If the
-      source no longer has that record, start at the first record that it still has.
+    - The partition was copied into a target topic with a different name: start at the first record that was copied. If
+      the source no longer has that record, start at the first record that it still has.
     - The partition was created after the flow first selected its topics: start at the first offset, because `start`
-      applies only to partitions that existed then. This rule does not apply if the target contains copies that the
-      ledger does not know (`has_lost_copies`).
+      applies only to partitions that existed then. This rule does not apply if the target contains copies that are not
+      in the ledger (`has_lost_copies`).
     - MirrorMaker 2 has copied other partitions of the topic: start at the first offset, because this partition was
       added after MirrorMaker 2 began.
-    - `start` was resolved when the topic was first selected, and was not changed later: start at the resolved offset.
-      If the source's log now ends before that offset, start at the log end.
+    - `start` was resolved when the topic was first selected, and has not been changed since: start at the resolved
+      offset. If the source's log now ends before that offset, start at the log end.
     - In all other cases: start at the offset to which `start` resolves now.
     """
     if ledger.copied_from is not None:

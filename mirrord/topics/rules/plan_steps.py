@@ -1,8 +1,8 @@
 """Lists the changes that `mirrord start` would make to the clusters, as steps for operators.
 
 The functions turn the plans of discovery and of the syncs into steps. `NOT_SYNCED` lists the resources that are never
-synced. It is shown together with the steps. Otherwise, an operator could conclude from an empty list of steps that the
-two clusters do not differ at all.
+synced. It is shown together with the steps, because an operator could otherwise conclude from an empty list of steps
+that the two clusters do not differ.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -98,7 +98,7 @@ def acl_steps(flow: FlowConfig, plan: AclsPlan) -> Iterator[PlanStep]:
 
 
 def deletion_steps(flow: FlowConfig, gone: Iterable[TopicCopy]) -> Iterator[PlanStep]:
-    """Yield a step for each target topic that would be deleted, because its source topic no longer exists."""
+    """Yield a step for each target topic that would be deleted because its source topic no longer exists."""
     grace = flow.delete_grace_ms / 1000
     for copy in gone:
         detail = f"{copy.source_topic} is gone; after {grace:g} s of grace"

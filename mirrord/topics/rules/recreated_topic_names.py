@@ -41,8 +41,8 @@ class CopyNames(msgspec.Struct, frozen=True):
         return named.target_topic if named is not None else None
 
     def needs_own(self, topic: str, topic_id: TopicId) -> bool:
-        """Return whether a separate name must be chosen for this source topic. That is the case if a former topic of
-        the same name was copied, but this topic was not.
+        """Return whether a separate name must be chosen for this source topic. This is the case if a former topic with
+        the same name was copied but this topic was not.
 
         A heartbeats topic never gets a separate name, because clients find it by its name.
         """
@@ -51,7 +51,7 @@ class CopyNames(msgspec.Struct, frozen=True):
         return self.fresh and is_new and not is_heartbeats(topic, self.separator)
 
     def owners(self) -> dict[str, CopyNamed]:
-        """Return the facts that have assigned names to source topics. The keys are the assigned names."""
+        """Return the facts that have assigned names to source topics, by assigned name."""
         return {each.target_topic: each for each in self.bound.values()}
 
     def beside(self, topic: str) -> list[str]:
@@ -97,8 +97,8 @@ def copy_names(state: FlowState, flow: FlowConfig) -> CopyNames:
 
 
 def former_copies(state: FlowState) -> Mapping[tuple[TopicId, str], frozenset[TopicId]]:
-    """Return the ids of all target topics that the flow has ever copied into. In the returned mapping, a key consists
-    of the id of a source topic and the name of a target topic."""
+    """Return the ids of all target topics that the flow has ever copied into. In the returned mapping, each key
+    consists of the id of a source topic and the name of a target topic."""
     found: dict[tuple[TopicId, str], frozenset[TopicId]] = {}
     for lane in state.lanes.values():
         where = (lane.key.source_topic_id, lane.target_topic)

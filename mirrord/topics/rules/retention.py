@@ -1,4 +1,4 @@
-"""Determines from a topic's configs when brokers remove the topic's records: by age, by size, or by compaction."""
+"""Determines from a topic's configs how brokers remove its records: by age, by size or by compaction."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

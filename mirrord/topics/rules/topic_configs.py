@@ -1,8 +1,8 @@
-"""Determines the replication factor and the configs with which target topics are created. Also determines which of
-their configs must be altered later.
+"""Determines the replication factor and the configs with which target topics are created, and which of their configs
+must be altered later.
 
 A config that was set on a topic itself is the topic's own config. The values of all other configs are set on the
-brokers, or are Kafka's defaults. The own configs of a source topic are also set on its target topic.
+brokers, or are Kafka's defaults. A source topic's own configs are also set on its target topic.
 """
 
 from collections.abc import Collection, Iterable, Mapping

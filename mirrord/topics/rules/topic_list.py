@@ -18,15 +18,15 @@ TopicStateName = Literal["copied", "to-create", "to-grow", "fault", "recorded", 
 - "to-create": the target topic must be created.
 - "to-grow": the target topic must get more partitions.
 - "fault": the topic is selected, but cannot be copied.
-- "recorded": the topic is known only from the ledger, because the source was not asked.
+- "recorded": the topic is known only from the ledger, because the source was not queried.
 - "paused": an operator has paused the whole topic or the flow.
 - Any other state: the topic is not selected, for the reason in `policies.selecting.Refusal`.
 """
 
 
 class TopicLine(msgspec.Struct, frozen=True, order=True):
-    """One source topic. `target` is the name of its target topic, or empty if the topic is not copied. `why` is one
-    line that explains the state, or empty."""
+    """One source topic. `target` is the name of its target topic, or an empty string if the topic is not copied. `why`
+    is one line that explains the state, or an empty string."""
 
     source: str
     target: str

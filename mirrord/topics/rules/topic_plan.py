@@ -1,5 +1,5 @@
-"""Plans the target topics that a flow needs, and its lanes. Only partitions that exist at the source and at the target
-get a lane.
+"""Plans a flow's lanes and the target topics that the flow needs. Only partitions that exist at both the source and the
+target get a lane.
 
 If one topic cannot be copied, other topics are not affected. Lanes are identified by topic ids. If a topic is deleted
 and created again, the plan contains new lanes instead of the former lanes.
@@ -38,14 +38,14 @@ class PlannedLane(msgspec.Struct, frozen=True, order=True):
 
 
 class CreateTopic(msgspec.Struct, frozen=True):
-    """The step to create a missing target topic for a source topic."""
+    """The step that creates a missing target topic for a source topic."""
 
     source: Topic
     target_topic: str
 
 
 class GrowTopic(msgspec.Struct, frozen=True):
-    """The step to add partitions to a target topic that has fewer partitions than its source topic."""
+    """The step that adds partitions to a target topic that has fewer partitions than its source topic."""
 
     source: Topic
     target: Topic
@@ -69,10 +69,10 @@ class TopicsPlan(msgspec.Struct, frozen=True):
     """Source topics that cannot be copied, with the reasons."""
     unanswered: Mapping[str, str] = {}
     """Further source topics that cannot be copied, with the reasons. These reasons may arise at any time, even after a
-    start. Therefore these topics do not prevent a start.
+    start, so these topics do not prevent a start.
 
-    There are three such reasons: a user's policy returns no valid result, the target topic was deleted, or the name of
-    a separate target topic is not in the ledger yet.
+    There are three possible reasons: a user's policy returns no valid result, the target topic was deleted, or the name
+    of a separate target topic is not in the ledger yet.
     """
     remarks: Mapping[str, str] = {}
     """Lines for operators about topics that are copied, but need attention, by source topic. For example, the target
@@ -103,8 +103,8 @@ def plan_topics(
 ) -> TopicsPlan:
     """Plan the target topics and lanes for these source topics, which the flow has selected.
 
-    `target_name` applies the flow's naming and may raise PolicyFault. Names in `copy_names` take precedence over it.
-    `claimed` contains the reasons why the flow must not copy into some target topics. They continue the sentence "would
+    `target_name` applies the flow's naming and may raise PolicyFault. Names in `copy_names` take precedence. `claimed`
+    contains the reasons why the flow must not copy into some target topics. Each reason continues the sentence "would
     be copied into X, which". `former` is the result of `mirrord.topics.rules.recreated_topic_names.former_copies`.
     """
     lanes: list[PlannedLane] = []
@@ -171,8 +171,8 @@ def _other_copies(
 def _named(
     topics: Sequence[Topic], target_name: Callable[[str], str], copy_names: CopyNames, others: Iterable[str]
 ) -> tuple[dict[str, str], list[CopyNamed], dict[str, str]]:
-    """Return three results: the name of each source topic's target topic, the facts about names that were chosen now
-    for separate target topics, and the reasons why other source topics have no target name.
+    """Return three results: the name of each source topic's target topic, the facts about names that have just been
+    chosen for separate target topics, and the reasons why other source topics have no target name.
 
     `others` are the names of target topics that exist or that belong to other flows.
     """
@@ -216,7 +216,7 @@ _UNBOUND = "its separate target topic, {}, is created once the ledger has that n
 
 def _owned(topic: Topic, planned: str | None, named: CopyNamed | None) -> str:
     """If the target topic already belongs to another source topic, return a phrase that names that source topic.
-    Otherwise return an empty string."""
+    Otherwise, return an empty string."""
     if planned is None and (named is None or named.source_topic_id == topic.topic_id):
         return ""
     return f"is the copy of {planned or (named.source_topic if named else '')}"

@@ -1,10 +1,10 @@
 """Handles deletions of topics that are copied in both directions between two clusters, under the same names.
 
-Such a topic contains the records of both clusters, on each of them. If such a topic is deleted on one cluster, the
+On each of the two clusters, such a topic contains the records of both clusters. If it is deleted on one cluster, the
 deletion is not propagated, because that would also delete records that were written on the other cluster.
 
-The deleted topic is not created again either. The flow to that cluster would copy only the records that were written on
-the other cluster, so the new topic would be incomplete.
+The deleted topic is not created again, either. The flow to that cluster would copy only the records that were written
+on the other cluster, so the new topic would be incomplete.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -32,9 +32,9 @@ def not_again(
     """Return a reason for each source topic whose target topic must not be created again if it is missing.
 
     These are the source topics that this flow has already copied, and those into which the opposite flow has copied. In
-    both cases, the target cluster has had a topic of the same name. `former` contains the ids of all target topics that
-    this flow has ever copied into. `copied_here` are the ids of source topics into which the opposite flow has copied.
-    `aliases` are the aliases of the source and the target.
+    both cases, the target cluster has had a topic with the same name. `former` contains the ids of all target topics
+    that this flow has ever copied into. `copied_here` are the ids of source topics into which the opposite flow has
+    copied. `aliases` are the aliases of the source and the target.
     """
     return {
         topic.name: _DELETED.format(topic=topic.name, source=aliases[0], target=aliases[1])
@@ -50,7 +50,7 @@ def halves(
     aliases: tuple[Alias, Alias],
 ) -> dict[str, str]:
     """Return a line for each source topic whose target topic was deleted and created again. The line says which records
-    are missing in the new target topic."""
+    are missing from the new target topic."""
     found: dict[str, str] = {}
     for topic in source:
         there = target.get(topic.name)
@@ -61,7 +61,7 @@ def halves(
 
 
 def both_ways_deletions(flow_back: str, topics: Collection[str]) -> str:
-    """Return one line for operators. It says why these target topics are not deleted, although their source topics no
+    """Return one line for operators that says why these target topics are not deleted although their source topics no
     longer exist."""
     names = ", ".join(sorted(topics))
     return f"not deleted, though their source topics are gone, because the flow {flow_back} copies them back: {names}"

@@ -1,9 +1,9 @@
 """Decides how many bytes one fetch request asks for: more from a distant broker, to keep the connection busy.
 
-The next fetch request for a lane can be sent only after the response to the previous request. So each response takes a
-round trip plus the transfer time, and no data arrives during the round trip. A request to a nearby broker asks for
-the usual number of bytes (`FetchRoom.request_bytes`). A request to a distant broker asks for as much data as the broker
-sends in several round trips, if memory allows. Then data arrives most of the time.
+The next fetch request for a lane cannot be sent until the response to the previous request has arrived. Each response
+therefore takes a round trip plus the transfer time, and no data arrives during the round trip. A request to a nearby
+broker asks for the usual number of bytes (`FetchRoom.request_bytes`). A request to a distant broker asks for as much
+data as the broker sends in several round trips, if memory allows, so that data arrives most of the time.
 """
 
 from collections.abc import Sized
@@ -21,7 +21,7 @@ then be too large for the connection only because of a single large batch
 LEAST_REQUEST_BYTES = 64 << 10
 LEAST_LANE_BYTES = 1 << 20
 ROUND_TRIPS = 4
-"""A request to a distant broker asks for as much data as the broker sends in this number of round trips. Then only one
+"""A request to a distant broker asks for as much data as the broker sends in this many round trips, so that only one
 fifth of the time passes without data."""
 _NEW_SHARE = 0.25
 """Weight of the newest response in the average transfer rate."""
@@ -94,7 +94,7 @@ def lane_bytes(tap: PartitionFetch, size: int, asking: int, *, is_far: bool) -> 
 
     The share of each lane is limited, because a few lanes that are catching up must not fill the whole response. If
     `size` allows, a lane may receive at least 1 MiB. This is about Kafka's default limit for a batch
-    (`message.max.bytes`). With less, a broker might cut off a batch, which then has to be fetched again.
+    (`message.max.bytes`). With less, a broker might truncate a batch, which would then have to be fetched again.
     """
     most = max(tap.lane_bytes, tap.far_batches * tap.batch_bytes) if is_far else tap.lane_bytes
     # If retention is about to delete the lane's records, the lane may use the whole request.

@@ -1,10 +1,10 @@
 """Limits how many bytes of records a replicator holds, and how many bytes per second it fetches.
 
-A received frame (a response of a source broker) counts toward the limit until the target has answered the produce
+A received frame (a response from a source broker) counts toward the limit until the target has answered the produce
 requests for all batches in the frame. The Python objects for the batches count as well, and so do the bytes that
 responses to fetch requests in flight may contain.
 
-A caller that was refused is served before callers that ask later. Otherwise the requests to a single broker, whose
+A caller that was refused is served before callers that ask later. Otherwise, the requests to a single broker, whose
 partitions are catching up, could take all of the memory, and the partitions of other brokers would make no progress.
 """
 
@@ -33,7 +33,7 @@ class Rate:
         self._at = now()
 
     def spend(self, size: int) -> None:
-        """Count bytes that were received. If they exceed what the rate allows now, later bytes have to wait longer."""
+        """Count received bytes. If they exceed what the rate allows now, later bytes have to wait longer."""
         self._fill()
         self._left -= size
 
@@ -144,8 +144,8 @@ class MemoryBudget:
 class HeldFrame:
     """A received frame in use. Its buffer returns to the pool when the last batch in it is released.
 
-    For this purpose, a batch refers to its frame, and a produce request refers to its batches until it is answered.
-    Until then, the transport may still be reading the bytes of the buffer.
+    To make this possible, a batch refers to its frame, and a produce request refers to its batches until it has been
+    answered. Until then, the transport may still be reading the bytes of the buffer.
     """
 
     __slots__ = ("_budget", "beside_bytes", "frame")

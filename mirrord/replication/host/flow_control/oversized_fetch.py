@@ -1,12 +1,12 @@
 """Handles partitions whose response is larger than a connection accepts.
 
 A request asks for at most half of the size that a connection accepts. Only the first batch of a response may exceed the
-requested size, because a broker sends it whole (KIP-74). So if a response is larger than the connection accepts, its
-first batch is the cause. The connection refuses such a response before it reads any of it, so it is not known which
-partition has the large batch.
+requested size, because a broker sends it whole (KIP-74). Therefore, if a response is larger than the connection
+accepts, its first batch is the cause. The connection refuses such a response before it reads any of it, so it is not
+known which partition contains the large batch.
 
 To find this partition, each partition of the request is fetched once in a separate request. A partition whose response
-is accepted is then fetched together with others again. The partition with the large batch makes no progress. It is
+is accepted is fetched together with others from then on. The partition with the large batch makes no progress. It is
 fetched separately again every `RETRY_S` seconds.
 """
 
@@ -27,8 +27,8 @@ log = structlog.get_logger()
 
 
 def too_large(lost: ConnectionLost) -> str:
-    """Return the error message if the connection ended because a response was too large, or an empty string if it
-    ended for another reason."""
+    """Return the error message if the connection ended because a response was too large, or an empty string if it ended
+    for a different reason."""
     return str(lost.__cause__) if isinstance(lost.__cause__, Oversize) else ""
 
 
@@ -41,7 +41,7 @@ class OversizedFetch:
         self._place = place
 
     def blame(self, taps: Sequence[PartitionFetch], reason: str) -> Sequence[PartitionFetch]:
-        """Handle a response that was too large. `taps` are the partitions of its request. Return the partitions that
+        """Handle a response that was too large. `taps` are the partitions in its request. Return the partitions that
         must be fetched again at once, each in a separate request.
 
         If the request had only one partition, the batch of this partition is too large. It is fetched again after

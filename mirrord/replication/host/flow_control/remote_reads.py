@@ -1,10 +1,10 @@
 """Fetches records that are in a broker's remote storage (tiered storage, KIP-405).
 
-A broker answers a fetch that needs remote storage when this storage has answered, or after a maximum wait. Before Kafka
-3.8, this maximum is the max wait of the request. Since Kafka 3.8, it is the broker config `remote.fetch.max.wait.ms`.
-All other partitions in the same request have to wait too. Therefore mirrord fetches each partition that needs remote
-storage in a request of its own. Such a request has a long max wait, and uses connections that are only for remote
-storage.
+A broker answers a fetch that needs remote storage once the remote storage has answered or a maximum wait has elapsed.
+Before Kafka 3.8, this maximum is the max wait of the request. Since Kafka 3.8, it is the broker config
+`remote.fetch.max.wait.ms`. All other partitions in the same request have to wait, too. Therefore, mirrord fetches each
+partition that needs remote storage in a separate request, which has a long max wait and uses a connection that is
+reserved for remote storage.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.replication.host.partition_fetch import PartitionFetch
 
 CONNECTIONS = 4
-"""Number of connections to one broker that fetch one partition per request. A broker handles one request of a
-connection at a time, so this number of fetches can run in parallel."""
+"""Number of connections to one broker that fetch one partition per request. A broker handles one request per connection
+at a time, so this many fetches can run in parallel."""
 SHARE = 2
 """A request for remote records asks for the usual number of bytes divided by this number."""
 LOOK_PATIENCE_S = 0.25
@@ -54,7 +54,7 @@ AnyChannel = TypeVar("AnyChannel", bound=RemoteChannel)
 
 
 class LocalLogStarts:
-    """Finds out where the local logs of partitions start. A fetch below the local log start needs records from remote
+    """Determines where the local logs of partitions start. A fetch below the local log start needs records from remote
     storage."""
 
     def __init__(self, asks: Asks, place: Callable[[PartitionFetch], None]) -> None:
@@ -68,9 +68,9 @@ class LocalLogStarts:
 
     def locate(self, tap: PartitionFetch, position: int) -> bool:
         """Set `tap.is_remote`, which says whether the record at `position` is in remote storage. Return False if the
-        broker has to be asked first; `place` is then called after the broker's answer.
+        broker has to be asked first; in that case, `place` is called after the broker has answered.
 
-        Until the first fetch from remote storage, no fetch waits for such an answer, because most clusters have no
+        Until the first fetch from remote storage, no fetch waits for the broker's answer, because most clusters have no
         remote storage.
         """
         if tap.is_remote and position >= tap.local_start:
@@ -98,8 +98,8 @@ class LocalLogStarts:
         """Ask the broker where the local logs of these partitions start, because their next records may be in remote
         storage.
 
-        Partitions that are known to be at the end of the log are not asked about, nor those that were asked about
-        recently. `empty` says that the partitions received no records.
+        The broker is not asked about partitions that are known to be at the end of the log, or about which it was asked
+        recently. `empty` says whether the partitions received no records.
         """
         now = self._loop.time()
         for tap in [tap for tap in taps if now >= tap.look_after and not tap.is_at_end and not tap.is_remote]:

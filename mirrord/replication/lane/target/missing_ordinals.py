@@ -91,6 +91,7 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
     missing = [part for each in found.missing for part in _parted(each, known_until(lane))]
     behind = found.next_ordinal if lane.log.entry is None or not lane.log.cleaned else next_by_entry(lane)
     room, above = log.bare(max(found.behind, log.start), log.end)
+    _note_unproven(lane, found.next_ordinal + room if lane.log.cleaned and lane.log.entry is None and room else -1)
     if behind > found.next_ordinal and not (lost and lost[0][0] < behind):
         # The broker remembered these records, and they were removed before the log was read.
         missing.append(Missing("between", found.next_ordinal, behind - 1, above, room >= behind - found.next_ordinal))
@@ -106,10 +107,7 @@ def look_up_between(lane: Lane, found: Reading, log: Log) -> Effects:
     """Request that the ordinals that are missing between the lane's own batches are looked up. Return no effect if no
     ordinals are missing. If the log lost their records, target and source differ. If a cleaner removed the records,
     they do not."""
-    differs = lane.comparison.differs
-    limit = (
-        NEVER if differs is None else differs.first
-    )  # what is missing from there on belongs to the difference anyway
+    limit = _first_different(lane)  # what is missing from there on belongs to the difference anyway
     between = [replace(each, last=min(each.last, limit - 1)) for each in found.missing if each.first < limit]
     missing = [part for each in between for part in _parted(each, known_until(lane))]
     return _ask(lane, found, log, missing, ())
@@ -127,7 +125,9 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
         gaps = [each for each in asked if not within(displaced_ordinals.known(lane), each.first, each.last)]
         went_back = bool(lost) and all(each.first >= lost[0][0] for each in gaps)
     keeps_all = log.compacts is False and went_back
-    return [AskSuperseded(ask(lane), asked, log.end, found.appended, keeps_all, _epochs_lost_earlier(lane))]
+    return [
+        AskSuperseded(ask(lane), asked, log.end, _appended(lane, found, missing), keeps_all, _epochs_lost_earlier(lane))
+    ]
 
 
 def _epochs_lost_earlier(lane: Lane) -> source_epochs.Epochs | None:
@@ -144,6 +144,23 @@ def _epochs_lost_earlier(lane: Lane) -> source_epochs.Epochs | None:
     at_begin = (begin, source_epochs.recorded_at(copied, begin))
     at_end = (end, source_epochs.recorded_at(recorded, end))
     return (*below, at_begin, *lost, at_end, *above)
+
+
+def _first_different(lane: Lane) -> int:
+    differs = lane.comparison.differs
+    return NEVER if differs is None else differs.first
+
+
+def _appended(lane: Lane, found: Reading, missing: Sequence[Missing]) -> tuple[tuple[int, int], ...]:
+    """Return the ordinals (first, last) after the first missing one whose records were appended. These are all ordinals
+    up to the last one in the log that are neither missing nor in a hole. Ordinals at which target and source differ are
+    left out."""
+    holes = lane.record.holes if lane.record is not None else ()
+    lacking = [(each.first, each.last + 1) for each in (*missing, *found.missing, *displaced_ordinals.known(lane))]
+    lacking += [(first, last + 1) for first, last in found.holes]
+    lacking += [(hole.first, hole.last + 1) for hole in holes if hole.first <= hole.last]
+    whole = min(each.first for each in missing), min(found.next_ordinal, _first_different(lane))
+    return tuple((start, end - 1) for start, end in uncovered(whole, lacking))
 
 
 def _planned_apart(first: int, last: int, known: int) -> list[tuple[int, int]]:
@@ -236,6 +253,25 @@ def is_look_up_outdated(lane: Lane, source_end: int) -> bool:
     record = lane.record
     offset = record.source_runs.offset_of(lane.resume_ordinal - 1) if record is not None else None
     return lane.log.last_by_look_up and offset is not None and 0 <= source_end <= offset
+
+
+def _note_unproven(lane: Lane, until: int) -> None:
+    """Note that a former holder may have saved a resume position up to this ordinal.
+
+    The cleaner may have removed all of the lane's last records from the log, and an election may have removed the newer
+    ones of their keys. The lane copies the records again in this case, and cannot know that they were copied before.
+    """
+    if not lane.takeover.knows_sent:
+        lane.log.unproven = (until, len(lane.record.rewinds) if lane.record is not None else 0)
+
+
+def unproven_until(lane: Lane) -> int:
+    """Return the ordinal up to which a former holder may have saved a resume position. Return -1 if it is not above the
+    position at which the lane has resumed, or if the ledger revokes such positions."""
+    until, rewinds = lane.log.unproven
+    known = lane.record.rewinds[rewinds:] if lane.record is not None else ()
+    is_revoked = any(rewound.ordinal < until for _, rewound in known)
+    return -1 if is_revoked or until <= lane.acked else until
 
 
 def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> list[Verdict]:

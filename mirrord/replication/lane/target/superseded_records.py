@@ -11,10 +11,11 @@ record of its key follows. The tombstone may be appended again, because the key 
 Second, records that follow all of the lane's own batches may never have been appended. For these, the record with the
 later timestamp is the newer one.
 
-A newer record of the same key is not always in the log. An election may remove it after the cleaner has removed the
-copied records that it superseded. A missing record is therefore also superseded if a copied record of its key has a
-higher source offset, whether the log still has that record or not. Otherwise the key would return to an older value of
-the source.
+A newer record of the same key is not always in the log. The cleaner may have removed it as a tombstone. Or it
+superseded copied records, the cleaner removed these, and then an election removed the newer record itself. A missing
+record is therefore also superseded if a copied record of its key has a higher source offset, whether the log still has
+that record or not. Otherwise the key would return to an older value of the source, or a deleted key would have a value
+again.
 """
 
 from collections.abc import Hashable, Iterator
@@ -50,8 +51,8 @@ class AskSuperseded(msgspec.Struct, frozen=True):
     missing: tuple[Missing, ...]
     end: int
     appended: tuple[tuple[int, int], ...] = ()
-    """Ordinals (first, last) of records that were appended, and that the cleaner may have removed since. The source is
-    read for them, too, because they supersede missing records of their keys that have lower source offsets."""
+    """Ordinals (first, last) of records that were appended, even if the cleaner has removed them since. They supersede
+    missing records of their keys that have lower source offsets, so they are read from the source as well."""
     keeps_all: bool = False
     """Whether lost records are copied again even if newer records of their keys exist. This is the case if the topic is
     no longer compacted, and the records are missing because the target log has lost its end, not because of the
@@ -112,10 +113,11 @@ class SupersededJudge:
         self._superseded: set[int] = set()
         self._gone: set[int] = set()
 
-    @property
-    def is_open(self) -> bool:
-        """Whether copied records of the source may supersede records that no record of the target log supersedes."""
-        return any(self._follows(each.missing) for expected in self._wanted.values() for each in expected)
+    def lowest_left(self) -> int:
+        """Return the lowest source offset of the missing records that were not superseded so far. Only records of kinds
+        that copied records of the source can supersede count."""
+        left = (each for expected in self._wanted.values() for each in expected if self._follows(each.missing))
+        return min((each.offset for each in left), default=NEVER)
 
     def expect(self, missing: Missing, ordinal: int, offset: int, key: Hashable, time_ms: int) -> None:
         """Add a missing record that the source still has. `offset` is its source offset."""

@@ -5,20 +5,15 @@ from collections.abc import Callable
 import pytest
 
 from mirrord.kafka.client.range_reader import ReadBatch
-from mirrord.kafka.protocol.record import DecodedRecord
-from mirrord.kafka.protocol.record_batch import CONTROL, HEADER, TRANSACTIONAL, Header
+from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL
 from mirrord.ledger.facts.core import SourceRun
 from mirrord.model.runs import Run
 from mirrord.replication.host import superseded_lookup
-from mirrord.replication.host.own_batch_scan import own_batches
 from mirrord.replication.host.superseded_lookup import SupersededLookup
-from mirrord.replication.lane.signals import AskScan
 from mirrord.replication.lane.target import superseded_records
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded
-from tests.fixtures.fake_pipe import as_any
-from tests.fixtures.superseded_logs import PARTITION, FakeLog, lookup, written
-from tests.unit.replication.host.test_batch_rebuild import BASE, batch
+from tests.fixtures.superseded_logs import FakeLog, lookup, written
 from tests.unit.replication.lane.test_rebuilding import LANE, Play
 
 pytestmark = pytest.mark.usefixtures("known_ends")
@@ -126,10 +121,47 @@ async def test_copied_records_are_found_whatever_the_order_of_their_runs(first: 
 
 
 @pytest.mark.asyncio
-async def test_a_scan_tells_how_many_records_the_cleaner_has_removed_from_a_batch() -> None:
-    rows = [DecodedRecord(BASE + at, 1_000, b"key", b"value", ()) for at in (0, 3)]
-    data = batch(rows, base_offset=5, last_offset_delta=4, producer_id=7, base_sequence=2)
-    log = FakeLog([ReadBatch(Header(*HEADER.unpack_from(data)), data, 0, len(data), False), written(10, "a")], 11, 11)
-    own, others = await own_batches(as_any(log), PARTITION, AskScan(1, "resume", 7, 0, 11))
-    assert [(each.base_offset, each.count, each.removed) for each in own] == [(5, 5, 3)]
-    assert others == ((10, 11),)
+@pytest.mark.parametrize(
+    ("stands", "again"),
+    [("--cd", ()), ("a-cd", ()), ("-xcd", ((1, 1),)), ("xycd", ((0, 1),))],
+)
+async def test_a_record_is_not_copied_again_if_a_later_one_of_its_key_was_in_a_batch_of_the_lane(
+    stands: str, again: tuple[tuple[int, int], ...]
+) -> None:
+    """STALE VALUE. The lane copied keys a and b, and then a batch with the tombstones of some of them, c, and d. The
+    cleaner removed the first batch, and the tombstones from the second one. No record in the log has these keys, but
+    if the first values were copied again, they would come after the tombstones."""
+    keys = {"--cd": "abcd", "a-cd": "abcd", "-xcd": "axcd", "xycd": "xycd"}[stands]
+    source = FakeLog([written(0, "ab"), written(2, keys)], 6, 6)
+    target = FakeLog([written(2, stands, producer=(7, 2))], 6, 6)
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),)))
+    missing = Missing("between", 0, 1, 0, has_room=True)
+    answer = await lookup(source, target, play.record).run(AskSuperseded(1, (missing,), 6, ((2, 5),)))
+    assert (answer.error, answer.trouble, answer.again) == (0, "", again)
+
+
+@pytest.mark.asyncio
+async def test_a_later_record_that_was_not_copied_yet_does_not_supersede_a_missing_one() -> None:
+    """Ordinal 0 is missing, ordinal 1 is the lane's last one, and the source has a newer record of the key after it."""
+    source = FakeLog([written(0, "aba")], 3, 3)
+    target = FakeLog([written(1, "b", producer=(7, 1))], 2, 2)
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),)))
+    missing = Missing("between", 0, 0, 0, has_room=True)
+    answer = await lookup(source, target, play.record).run(AskSuperseded(1, (missing,), 2, ((1, 1),)))
+    assert answer.again == ((0, 0),)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("keys", "reads"), [("axcd", [(0, 2), (2, 6)]), ("abcd", [(0, 2)])])
+async def test_copied_records_are_read_only_if_a_record_would_be_copied_again(
+    keys: str, reads: list[tuple[int, int]]
+) -> None:
+    source = FakeLog([written(0, "ab"), written(2, keys)], 6, 6)
+    target = FakeLog([written(2, keys, producer=(7, 2))], 6, 6)
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),)))
+    missing = Missing("between", 0, 1, 0, has_room=True)
+    await lookup(source, target, play.record).run(AskSuperseded(1, (missing,), 6, ((2, 5),)))
+    assert source.reads == reads

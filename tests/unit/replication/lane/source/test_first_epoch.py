@@ -12,6 +12,7 @@ from mirrord.replication.lane.signals import (
     AppendFailed,
     AskCheck,
     AskSuperseded,
+    Bound,
     CheckAnswer,
     Chunk,
     Effects,
@@ -50,7 +51,9 @@ def copies(play: Play) -> FetchFrom:
     """Resume at ordinal 7. In the source, the record before offset 7 has epoch 4."""
     check = compares(play)
     effects = play.tell(CheckAnswer(check.question, 0, 0, 6, "equal", source_epoch=4))
-    play.bind(effects)
+    for each in effects:
+        if isinstance(each, Append):
+            play.tell(Bound(each.tag, play.fold(*each.facts), play.record))
     return fetch_of(effects)
 
 
