@@ -106,6 +106,8 @@ ONCE_FAILED = (
     (8305784446, "compacted copy, beside others, old records + source truncated twice"),
     (54790464083, "compacted copy, beside others, old records + unclean, beside others"),
     (102876385504, "compacted copy, unclean, beside others + retention of old records"),
+    (447722557689, "compacted copy, unclean, beside others + sought, unclean"),
+    (43298873106, "compacted copy, unclean, beside others + sought, unclean"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
