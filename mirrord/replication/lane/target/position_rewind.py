@@ -1,12 +1,12 @@
-"""Determines which saved resume positions are still valid after the target log has lost records, and ordinals were
+"""Determines which saved resume positions are still valid after the target log has lost records and ordinals have been
 assigned to other source records.
 
-A resume position contains an ordinal, and the offset map in the ledger shows to which source record this ordinal
-belongs. A holder may reassign ordinals and end before it saves a lower resume position. The next holder then reads the
-former resume position, whose ordinal belonged to another source record. In a compacted target topic, this could lose
-records: the next holder would treat records that were never copied as copied records that the log has lost. Therefore,
-the fact that reassigns ordinals also contains a resume position. Saved positions that are older and higher are no
-longer valid.
+A resume position contains an ordinal, and the offset map in the ledger shows which source record this ordinal belongs
+to. A holder may reassign ordinals and end before it saves a lower resume position. The next holder then reads the
+former resume position, whose ordinal belonged to a different source record. In a compacted target topic, this could
+cause records to be lost: the next holder would treat records that were never copied as copied records that the log has
+lost. Therefore, the fact that reassigns ordinals also contains a resume position. Saved positions that are older and
+higher are no longer valid.
 """
 
 import sys
@@ -33,9 +33,9 @@ def rewound_by(
     reassigned, because then no saved resume position can be too high.
 
     All records below the resume position `position` are known to be in the target log. `epochs` are pairs (ordinal,
-    leader epoch of the source) that the same fact contains. A record of another epoch is another record, even at the
-    same source offset. If acknowledged ordinals are reassigned, the lane also notes that their acknowledgements no
-    longer apply.
+    leader epoch of the source) that the same fact contains. A record of a different epoch is a different record, even
+    at the same source offset. If acknowledged ordinals are reassigned, the lane also notes that their acknowledgements
+    no longer apply.
     """
     record = lane.record
     if record is None or not runs or known_until(lane) <= runs[0].ordinal:
@@ -54,8 +54,8 @@ def unproven(lane: Lane, runs: Sequence[Run]) -> Rewound | None:
     that a former holder may have saved (`evidence.unproven_until`). Return None if there can be no such
     position.
 
-    Otherwise the next holder may begin at that position. The records that were copied again below it would then look
-    like records that were appended twice, and the next holder would halt.
+    Without this `Rewound`, the next holder may begin at that position. The records that were copied again below it
+    would then look like records that were appended twice, and the next holder would halt.
     """
     until, position = unproven_until(lane), lane.resume_position
     if lane.record is None or until < 0:
@@ -77,8 +77,8 @@ def valid_position(progress: Progress, record: LaneRecord | None) -> tuple[Resum
     positions = [ResumePosition(progress.ordinal, progress.target_offset, progress.leader_epoch)]
     reached = progress.ordinal
     for number, (grant, each) in enumerate(record.rewinds if record is not None else ()):
-        # A later holder that does not know of this rewind runs a version without `Progress.rewinds`. It has resumed
-        # since.
+        # A later holder that does not know of this rewind runs a version without `Progress.rewinds`, and has resumed
+        # since the rewind.
         is_before = number >= progress.rewinds and (grant == progress.grant or progress.state not in RESUMED)
         if is_before or grant > progress.grant:
             positions.insert(0, ResumePosition(each.ordinal, each.target_offset, each.leader_epoch))
