@@ -47,3 +47,20 @@ def test_a_foreign_record_after_late_bytes_counts() -> None:
     world.known.limits[late] = 0
     with pytest.raises(Violation, match="source offset 1 was put over a newer record"):
         check_order_of_keys(world)
+
+
+def test_a_record_may_follow_an_older_one_that_no_lookup_could_keep_from_following_a_foreign_one() -> None:
+    """The foreign record was written between the lookup of both lost records and the append of the first one. After
+    that, the key has an older value of the source, whether or not the second one is copied again."""
+    world = overwritten(-1, 1, 2)
+    world.known.limits[min(world.source.offset_of)] = 0
+    world.known.limits[min(world.source.offset_of) + 1] = 1
+    check_order_of_keys(world)
+
+
+def test_a_record_may_not_follow_a_foreign_one_that_a_lookup_could_see() -> None:
+    world = overwritten(-1, 1, -2, 2)
+    world.known.limits[min(world.source.offset_of)] = 0
+    world.known.limits[min(world.source.offset_of) + 1] = 2
+    with pytest.raises(Violation, match="source offset 1 was put over a newer record"):
+        check_order_of_keys(world)

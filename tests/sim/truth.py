@@ -408,8 +408,9 @@ def _was_hidden(world: World, number: int) -> bool:
 def check_order_of_keys(world: World) -> None:
     """No record comes after a newer one of its key: a later one of the source, or a foreign one that was written after
     the lane knew that the first one was there. What the source lost (its offsets have been used again), and late bytes
-    accepted by a broker that forgot the producer, are not compared. Nor are foreign records that late bytes followed:
-    they are no longer the last ones of their key, and if the cleaner runs, it removes them."""
+    accepted by a broker that forgot the producer, are not compared. Nor are foreign records that late bytes followed,
+    or a copied record that no lookup could keep out: they are no longer the last ones of their key, and if the cleaner
+    runs, it removes them. A later record of the source that follows then replaces an older one, not a foreign one."""
     own: dict[int, int] = {}
     number_at: dict[int, int] = {}
     theirs: dict[int, list[int]] = {}
@@ -427,7 +428,8 @@ def check_order_of_keys(world: World) -> None:
             raise Violation(f"key {key} is stale: source offset {offset} stands after {own[key]}")
         # Bytes that came late follow all others, which the cleaner removes for them.
         is_known = not world.excused and _is_known(world, number)
-        if is_known and world.known.is_over(number, theirs.get(key, ())):
+        before = theirs.pop(key, []) if is_known else []
+        if before and world.known.is_over(number, before):
             raise Violation(f"key {key}: source offset {offset} was put over a newer record")
         own[key], number_at[key] = offset, number
 

@@ -69,3 +69,12 @@ def known_until(lane: Lane) -> int:
     """
     reached = lane.acknowledged[-1][0] if lane.acknowledged else 0
     return max(lane.resume_position.ordinal, lane.acked, reached)
+
+
+def unproven_until(lane: Lane) -> int:
+    """Return the ordinal up to which a former holder may have saved a resume position. Return -1 if it is not above the
+    position at which the lane has resumed, or if the ledger revokes such positions."""
+    until, rewinds = lane.log.unproven
+    known = lane.record.rewinds[rewinds:] if lane.record is not None else ()
+    is_revoked = any(rewound.ordinal < until for _, rewound in known)
+    return -1 if is_revoked or until <= lane.acked else until

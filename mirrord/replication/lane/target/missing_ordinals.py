@@ -265,15 +265,6 @@ def _note_unproven(lane: Lane, until: int) -> None:
         lane.log.unproven = (until, len(lane.record.rewinds) if lane.record is not None else 0)
 
 
-def unproven_until(lane: Lane) -> int:
-    """Return the ordinal up to which a former holder may have saved a resume position. Return -1 if it is not above the
-    position at which the lane has resumed, or if the ledger revokes such positions."""
-    until, rewinds = lane.log.unproven
-    known = lane.record.rewinds[rewinds:] if lane.record is not None else ()
-    is_revoked = any(rewound.ordinal < until for _, rewound in known)
-    return -1 if is_revoked or until <= lane.acked else until
-
-
 def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> list[Verdict]:
     """Return `compacted` verdicts on the source offsets of lost records that are not copied again, because the target
     has newer records of the same keys. `again` are the ranges (first, last) of ordinals that are copied again."""

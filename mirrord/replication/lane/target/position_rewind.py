@@ -24,7 +24,7 @@ from mirrord.replication.lane.source.source_epochs import UNKNOWN, recorded_at
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import missing_ordinals
 from mirrord.replication.lane.target.acknowledged_records import AcknowledgedPart, assigned_again
-from mirrord.replication.lane.target.evidence import known_until
+from mirrord.replication.lane.target.evidence import known_until, unproven_until
 from mirrord.replication.lane.target.superseded_records import MOST_RANGES
 
 RESUMED = frozenset({Phase.COPYING.value, Phase.SETTLING.value, Phase.DRAINING.value, Phase.DRAINED.value})
@@ -120,13 +120,13 @@ def _runs_from(runs: Sequence[Run], ordinal: int) -> list[Run]:
 
 def unproven(lane: Lane, runs: Sequence[Run]) -> Rewound | None:
     """Return the `Rewound` that the fact with these runs has to contain if the lane resumes below a resume position
-    that a former holder may have saved (`missing_ordinals.unproven_until`). Return None if there can be no such
+    that a former holder may have saved (`evidence.unproven_until`). Return None if there can be no such
     position.
 
     Without this `Rewound`, the next holder may begin at that position. The records that were copied again below it
     would then look like records that were appended twice, and the next holder would halt.
     """
-    until, position = missing_ordinals.unproven_until(lane), lane.resume_position
+    until, position = unproven_until(lane), lane.resume_position
     if lane.record is None or until < 0:
         return None
     first = min(until, _first_changed(lane.record.source_runs, runs))
