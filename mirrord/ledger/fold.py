@@ -90,7 +90,7 @@ _OF_ANYBODY = AuditFact | CompactionBegan | MapCompacted | JobFact
 
 
 def writer_text(writer: str, number: int) -> str:
-    """Return the value of `Entry.writer` for one append of a writer. `number` increases with each append."""
+    """Return the value of `Entry.writer` for one append by a writer. `number` increases with each append."""
     return f"{writer}#{number}"
 
 
