@@ -398,11 +398,12 @@ def _was_superseded(world: World, number: int) -> bool:
 
 
 def _was_hidden(world: World, number: int) -> bool:
-    """Whether the holder could not find a copied record: no resume position covers it, the log of the leader that was
-    asked had it cleaned, and an election removed what had superseded it. The holder copies again from below it; until
-    that is done, another replica may show the older value after it (decision 95)."""
+    """Whether the holder could not find a copied record: the log of the leader that was asked had it cleaned, and an
+    election removed what had superseded it. The holder copies it again, because the key would have no value otherwise.
+    Until the newer records follow, another replica may show the older value after it, and that replica may still have
+    the first copy (decision 95)."""
     could_be_known = _is_known(world, number) and number not in world.known.unknowing
-    return number in world.target.cleaned and not could_be_known
+    return (number in world.target.cleaned and not could_be_known) or number in world.target.hid
 
 
 def check_order_of_keys(world: World) -> None:
