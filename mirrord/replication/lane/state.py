@@ -172,8 +172,7 @@ class TargetLog:
     cleaned: bool = False
     """Whether the log cleaner may have removed records from the part of the target log that was read last."""
     shared: int = -2
-    """Target offset up to which the log is still the same as when the resume position was recorded. -1: not known. -2:
-    not asked yet."""
+    """Target offset up to which the log is as it was at the resume position. -1: not known. -2: not asked yet."""
     scan: Reading | None = None
     """The result of the last scan, kept while the ordinals that are missing from the log are looked up."""
     lost_ordinals: tuple[tuple[int, int], ...] = ()
@@ -182,6 +181,9 @@ class TargetLog:
     """The lost ordinals that are copied again, or None if all of them are copied again. For the others, the target has
     a newer record of the same key."""
     copied_again_until: int = 0
+    lost_below: tuple[int, int] = (-1, -1)
+    """(source offset, leader epoch): the log lost records below this source offset, last had them in this leader epoch,
+    and a plan omits some of them; (-1, -1) if there is none."""
     went_back: WentBack | None = None
     """Set after the target log has lost records, until the ledger records which of them are copied again."""
     forgotten: Forgotten | None = None

@@ -178,6 +178,8 @@ def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Eff
     again = tuple(each for each in answer.again if each[0] >= found.next_ordinal)
     ordinal = max(found.next_ordinal, answer.until)
     facts = displaced_ordinals.recorded(lane, found, answer.again)
+    if holes or again != lane.log.lost_ordinals:
+        missing_ordinals.note_plan(lane, found.missing)
     found = replace(found, holes=tuple(holes), facts=facts, missing=(), next_ordinal=ordinal)
     lane.log.scan = None
     if lane.comparison.differs is not None:

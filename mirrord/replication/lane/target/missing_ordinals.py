@@ -21,7 +21,7 @@ from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Stage
 from mirrord.replication.lane.signals import Effects, LaneRecord, OwnBatch, ScanAnswer
 from mirrord.replication.lane.source import source_epochs
-from mirrord.replication.lane.source.copied_pieces import mapped
+from mirrord.replication.lane.source.copied_pieces import highest_copied, mapped
 from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.state import Forgotten, Lane, WentBack
 from mirrord.replication.lane.target import displaced_ordinals
@@ -237,6 +237,31 @@ def go_back(lane: Lane, kept: tuple[tuple[int, int], ...]) -> None:
     """
     remember_position(lane)
     lane.log.copied_again, lane.log.copied_again_until = kept, planned_until(lane)
+
+
+def note_plan(lane: Lane, missing: Sequence[Missing]) -> None:
+    """Note which records the target log has lost, because a plan for them will omit some. If the offset map is rebuilt
+    before the plan is carried out, its runs no longer show this (`look_up_after_rebuild`).
+
+    If an earlier plan is not carried out yet, what was noted about it is kept."""
+    record, lost = lane.record, lane.log.lost_ordinals
+    if record is None or not lost or (record.source_runs.offset_of(lane.acked) or 0) < lane.log.lost_below[0]:
+        return
+    epoch = max((each.leader_epoch for each in missing if each.kind == "lost" and each.last >= lost[0][0]), default=-1)
+    highest = highest_copied(record, lost[0][0], lost[-1][1] + 1)
+    lane.log.lost_below = (-1, -1) if highest is None else (highest[0] + 1, epoch)
+
+
+def look_up_after_rebuild(lane: Lane) -> None:
+    """Have the next resume look up the lost records that a rebuilt offset map does not contain. The map continues in
+    the order of the source, so the lane would also copy the records that the former plan omitted."""
+    record, (limit, epoch) = lane.record, lane.log.lost_below
+    position = record.source_runs.offset_of(lane.resume_ordinal) if record is not None else None
+    lane.log.lost_below = (-1, -1)
+    if position is None or position >= limit or epoch < 0:
+        return
+    lane.acknowledged = ((lane.resume_ordinal + limit - position, epoch),)
+    lane.log.must_read_log = True
 
 
 def remember_position(lane: Lane) -> None:

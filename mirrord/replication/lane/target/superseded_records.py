@@ -87,6 +87,9 @@ class SupersededJudge:
     def __init__(self, asked: AskSuperseded) -> None:
         self._asked = asked
         self._wanted: dict[Hashable, list[tuple[Missing, int, int]]] = {}
+        self._behind: dict[Hashable, tuple[int, list[tuple[Missing, int, int]]]] = {}
+        """Missing records for which a newer one was found, and the highest of their ordinals. An older record may
+        follow the newer one."""
         self._superseded: set[int] = set()
         self._gone: set[int] = set()
 
@@ -114,7 +117,12 @@ class SupersededJudge:
 
         A record of the lane with the same ordinal and the same timestamp is the missing record itself. The log may have
         displaced ordinals again, if a replica whose log an election had discarded is the leader now.
+
+        A record of the lane with a lower ordinal may follow a newer one, if it arrived late. It is then the last value
+        of the key, so a missing record is not superseded.
         """
+        if sequence >= 0 and key in self._behind:
+            self._restore(key, sequence)
         wanted = self._wanted.get(key)
         if wanted is None:
             return
@@ -131,12 +139,33 @@ class SupersededJudge:
             is_itself = its_ordinal == ordinal and time_ms == its_time_ms
             if is_itself or (newer and its_ordinal >= ordinal):
                 self._superseded.add(ordinal)
+                if not is_itself:
+                    self._leave_behind(key, each)
             else:
                 left.append(each)
         if left:
             self._wanted[key] = left
         else:
             del self._wanted[key]
+
+    def _restore(self, key: Hashable, sequence: int) -> None:
+        """Look up those missing records again that are newer than the lane's record with this sequence."""
+        highest, behind = self._behind[key]
+        if nearest(sequence, highest) >= highest:
+            return
+        del self._behind[key]
+        for each in behind:
+            ordinal = each[1]
+            if nearest(sequence, ordinal) < ordinal:
+                self._superseded.discard(ordinal)
+                self._wanted.setdefault(key, []).append(each)
+            else:
+                self._leave_behind(key, each)
+
+    def _leave_behind(self, key: Hashable, each: tuple[Missing, int, int]) -> None:
+        highest, behind = self._behind.get(key, (-1, []))
+        behind.append(each)
+        self._behind[key] = max(highest, each[1]), behind
 
     def answer(self) -> SupersededAnswer:
         """Return which of the missing records are to be copied again."""
