@@ -1,8 +1,8 @@
-"""Stores the newest configuration of a daemon in Ray's internal key-value store.
+"""Stores a daemon's latest configuration in Ray's internal key-value store.
 
-A supervisor process that Ray restarts receives the arguments of the first process. Therefore the process reads the
+When Ray restarts a supervisor process, the new process receives the arguments of the first one. Therefore it reads the
 current configuration from this store, which outlives both processes. Before the daemon applies a new configuration, it
-writes the configuration to the store. The stored configuration holds references to secrets, never the secrets
+writes that configuration to the store. The stored configuration holds references to secrets, never the secrets
 themselves.
 """
 
@@ -19,13 +19,13 @@ from mirrord.config.schema import Config
 log = structlog.get_logger()
 
 _store: Any = internal_kv
-"""The module of Ray that gives access to its internal key-value store. The module is not part of Ray's public API, but
-Ray's own libraries use it. A test checks that the module exists."""
+"""The Ray module that provides access to Ray's internal key-value store. The module is not part of Ray's public API,
+but Ray's own libraries use it. A test checks that the module exists."""
 
 
 def kept_config(daemon: str) -> Config | None:
-    """Return the configuration stored last, or None if there is none. The call blocks for a few milliseconds until Ray
-    answers."""
+    """Return the most recently stored configuration, or None if there is none. The call blocks for a few milliseconds
+    until Ray answers."""
     try:
         stored = cast(bytes | None, _store._internal_kv_get(_key(daemon)))
         return None if stored is None else msgspec.msgpack.decode(stored, type=Config)
@@ -35,7 +35,7 @@ def kept_config(daemon: str) -> Config | None:
 
 
 async def keep_config(daemon: str, config: Config) -> None:
-    """Store this configuration of the daemon in place of the previous one."""
+    """Store this configuration of the daemon, and replace the previous one."""
     try:
         await asyncio.to_thread(_store._internal_kv_put, _key(daemon), msgspec.msgpack.encode(config))
     except (RayError, RuntimeError) as error:

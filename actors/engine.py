@@ -29,7 +29,7 @@ from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.supervision.fleet.engine import ReplicatorDead, ReplicatorUnsure
 
 START_S = 30.0
-"""Timeout for the start of an actor, in seconds. Its process usually starts within a second or two, but may take much
+"""Timeout, in seconds, for the start of an actor. Its process usually starts within a second or two, but may take much
 longer on a busy machine."""
 WATCH_PAUSE_S = 0.2
 
@@ -45,7 +45,7 @@ class RayEngine:
         self._instance = instance
         self._log_directory = log_directory
         self._orders = uuid.uuid4().hex
-        """Identifies this process. The value is sent with each order, so that an actor can refuse the orders of other
+        """Identifies this process. The value is sent with each order, so that an actor can refuse orders from other
         processes."""
         self._running: dict[str, ActorCalls] = {}
         self._watches: set[asyncio.Task[None]] = set()
@@ -58,7 +58,7 @@ class RayEngine:
 
     @property
     def nodes(self) -> Mapping[str, int]:
-        """Return the number of cores of each living node, by node id. Nodes without cores are omitted."""
+        """Return the number of cores of each live node, by node id. Nodes without cores are omitted."""
         return self._nodes.cores
 
     async def follow_nodes(self) -> None:
@@ -66,7 +66,7 @@ class RayEngine:
         await self._nodes.follow()
 
     async def end_others(self, flows: Collection[str]) -> None:
-        """End the actors of this daemon that belong to none of these flows. No supervisor controls these actors, so
+        """End this daemon's actors that do not belong to any of these flows. No supervisor controls those actors, so
         they would otherwise keep running."""
         kept = (options.supervisor_name(self._instance), *(f"{self._instance}/{flow}/" for flow in flows))
         for name in await self.found(f"{self._instance}/"):
@@ -74,8 +74,8 @@ class RayEngine:
                 await self.end(name)
 
     async def found(self, prefix: str) -> list[str]:
-        """Return the names of the living actors whose names begin with `prefix`. Actors that this process has started
-        or attached to are omitted."""
+        """Return the names of the live actors whose names begin with `prefix`. Actors that this process has started or
+        attached to are omitted."""
         return sorted(name for name in await names() if name.startswith(prefix) and name not in self._running)
 
     def running(self, prefix: str) -> list[ReplicatorCalls]:
@@ -84,15 +84,15 @@ class RayEngine:
         return [calls for calls in known if isinstance(calls, ReplicatorCalls)]
 
     async def attach(self, name: str, on_death: Callable[[], None]) -> ReplicatorCalls:
-        """Attach to the running replicator of this name. Raises ReplicatorDead if there is none."""
+        """Attach to the running replicator with this name. Raises ReplicatorDead if there is none."""
         return await self._attach(ReplicatorCalls, name, on_death)
 
     async def attach_groups(self, name: str, on_death: Callable[[], None]) -> GroupCalls:
-        """Attach to the running group follower of this name. Raises ReplicatorDead if there is none."""
+        """Attach to the running group follower with this name. Raises ReplicatorDead if there is none."""
         return await self._attach(GroupCalls, name, on_death)
 
     async def end(self, name: str) -> None:
-        """End the actor of this name, if there is one. Raises ReplicatorUnsure if the actor may still be alive."""
+        """End the actor with this name, if there is one. Raises ReplicatorUnsure if the actor may still be alive."""
         actor = await find(name)
         if actor is None:
             return
@@ -161,13 +161,13 @@ class RayEngine:
         """Wait until the actor's process ends, and then call `on_death`, unless this process has asked the actor to
         end.
 
-        Return early, without that call, if another supervisor process now watches the actor, or if Ray has lost the
+        Return early, without that call, if another supervisor process is now watching the actor, or if Ray has lost the
         actor's node.
         """
         while True:
             try:
                 await actor.watch.remote(self._orders)
-                # Another process of this daemon now watches the actor.
+                # Another process of this daemon is now watching the actor.
                 self._running.pop(calls.name, None)
                 return
             except ActorDiedError as error:
@@ -176,7 +176,7 @@ class RayEngine:
                     return  # nothing to report: every other call to the actor also fails with this error
                 break
             except RayError:
-                # Only the connection to the actor may have been lost, so the call is repeated.
+                # Perhaps only the connection to the actor has been lost, so the call is retried.
                 await asyncio.sleep(WATCH_PAUSE_S)
         ended.set()
         self._running.pop(calls.name, None)

@@ -1,5 +1,5 @@
-"""The group follower of a flow as a Ray actor. The actor has a separate process, so that many commits of consumer
-groups delay neither the lanes nor the supervisor."""
+"""A flow's group follower as a Ray actor. The actor runs in a separate process, so that large numbers of commits by
+consumer groups delay neither the lanes nor the supervisor."""
 
 import os
 
@@ -27,7 +27,7 @@ class GroupsActor(WorkerActor):
         return f"mirrord groups {self._name}"
 
     async def open(self) -> int:
-        """Read the ledger, start to follow the groups, and return the id of this process."""
+        """Read the ledger, start following the groups, and return the id of this process."""
         log.info("groups_opening", follower=self._name)
         await self._sync.open()
         self._end_when_lost(self._sync)
@@ -35,7 +35,7 @@ class GroupsActor(WorkerActor):
         return os.getpid()
 
     async def greet(self, orders: str) -> bytes:
-        """Return the identity of this follower. The next call of `news` then returns all positions again, because the
+        """Return the identity of this follower. The next call to `news` then returns all positions again, because the
         caller of `greet` may be a new process that does not know them."""
         log.info("groups_greeted", follower=self._name, orders=orders)
         self._sync.report_all()

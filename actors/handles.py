@@ -1,8 +1,8 @@
-"""The boundary to Ray. Every call has a timeout, and either returns the actor's answer or raises `ReplicatorDead` or
+"""The boundary to Ray. Every call has a timeout. It either returns the actor's answer, or raises `ReplicatorDead` or
 `ReplicatorUnsure`.
 
 Actors have the type `Any` here and in `engine.py`, because Ray creates their methods at run time. This module converts
-the answers of actors to typed values. Ray functions that wait for Ray's GCS run outside the event loop, in a thread.
+the actors' answers to typed values. Ray functions that wait for Ray's GCS run outside the event loop, in a thread.
 """
 
 import asyncio
@@ -36,21 +36,21 @@ from mirrord.supervision.fleet.engine import (
 
 CALL_S = 5.0
 ANSWER_S = 2.0
-"""If a call has a deadline as an argument, its answer may arrive up to this number of seconds after the deadline."""
+"""If a call takes a deadline as an argument, its answer may arrive up to this number of seconds after the deadline."""
 REPORT_S = 15.0
-"""Timeout of a report from a group follower. This timeout is longer than `CALL_S`, because the follower queries the
+"""Timeout for a report from a group follower. This timeout is longer than `CALL_S`, because the follower queries the
 target cluster before it answers."""
 LINGER_S = 1.0
-"""Time between the moment when an actor loses its lease and the end of its process, in seconds. The lanes stop writing
-at once. Until the process ends, the actor's reports show the supervisor that the lease is lost."""
+"""Time, in seconds, between the moment at which an actor loses its lease and the end of its process. The lanes stop
+writing immediately. Until the process ends, the actor's reports show the supervisor that the lease has been lost."""
 ORPHAN_LOOK_S = 1.0
 END_S = 5.0
-"""How long Ray may take to confirm the end of a killed process."""
+"""How long Ray may take to confirm that a killed process has ended."""
 END_LOOK_S = 0.05
 
 NODE_DIED = "The actor died because its node has died."
-"""The text by which Ray reports that an actor died with its node (GenNodeDiedCause in gcs_actor_manager.cc). Ray passes
-no error code for this cause to Python. A test checks that the text is unchanged."""
+"""The text with which Ray reports that an actor died with its node (GenNodeDiedCause in gcs_actor_manager.cc). For this
+cause, Ray passes no error code to Python. A test checks that the text is unchanged."""
 
 log = structlog.get_logger()
 
@@ -70,7 +70,7 @@ _groups = msgspec.msgpack.Decoder(GroupsReport)
 async def call(answer: Awaitable[T], timeout_s: float) -> T:
     """Wait for an actor's answer, and return it. Every failure is raised as ReplicatorDead or ReplicatorUnsure."""
     try:
-        # Not `asyncio.wait_for`: in Python 3.11 it may swallow the cancellation of the caller.
+        # Not `asyncio.wait_for`: in Python 3.11, it may swallow the caller's cancellation.
         async with asyncio.timeout(timeout_s):
             return await answer
     except ActorDiedError as error:
@@ -100,9 +100,9 @@ def in_health_group(method: Method) -> Method:
 
 
 async def create(kind: type, options: Mapping[str, Any], name: str, *arguments: object, node: str = "") -> Any:
-    """Create an actor of this name and return it. The actor may still be starting.
+    """Create an actor with this name and return it. The actor may still be starting.
 
-    `node` is the id of the preferred node, and empty if any node will do. Raises EnvironmentFault if Ray refuses, for
+    `node` is the id of the preferred node, or empty if any node will do. Raises EnvironmentFault if Ray refuses, for
     example because the name is taken.
     """
     where: dict[str, Any] = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)} if node else {}
@@ -117,7 +117,7 @@ async def create(kind: type, options: Mapping[str, Any], name: str, *arguments: 
 
 
 async def find(name: str) -> Any | None:
-    """Return the living actor of this name, or None."""
+    """Return the live actor with this name, or None if there is none."""
     try:
         return await asyncio.to_thread(_ray.get_actor, name)
     except (RayError, ValueError):
@@ -125,7 +125,7 @@ async def find(name: str) -> Any | None:
 
 
 async def names() -> list[str]:
-    """Return the names of all living actors in this namespace. Raises ReplicatorUnsure if Ray does not answer."""
+    """Return the names of all live actors in this namespace. Raises ReplicatorUnsure if Ray does not answer."""
     try:
         return await asyncio.to_thread(list_named_actors)
     except RayError as error:
@@ -145,8 +145,8 @@ async def kill(actor: Any, *, restart: bool = False) -> None:
 def end_when(lost: Coroutine[Any, Any, None], name: str, reason: str = "the lease is lost") -> asyncio.Task[None]:
     """Start a task that ends the current process after `lost` has completed, and return the task.
 
-    An actor calls this function to end its process by itself when it has lost its lease, or when no other process can
-    reach it. In both cases, there may be no other process that could end it.
+    An actor calls this function to end its own process when it has lost its lease, or when no other process can reach
+    it. In both cases, there may be no other process that could end the actor.
     """
 
     async def end() -> None:
@@ -162,7 +162,7 @@ async def until_orphaned() -> None:
     """Wait until the parent of this process has ended. The parent is Ray's node manager.
 
     Ray considers a node lost if its node manager has ended. A worker process on this node can outlive the node manager
-    (observed with Ray 2.60), but no other process can reach the worker any more.
+    (observed with Ray 2.60), but other processes can no longer reach the worker.
     """
     parent = os.getppid()
     while True:
@@ -172,9 +172,9 @@ async def until_orphaned() -> None:
 
 
 class Watches:
-    """Tracks which supervisor process waits for an actor's end. A supervisor process waits by calling the actor. The
-    call returns when a newer supervisor process makes such a call. Otherwise, the call of a process that has died would
-    never return, and would use up one of the concurrent calls that Ray permits."""
+    """Tracks which supervisor process is waiting for an actor's end. A supervisor process waits by calling the actor.
+    The call returns when a newer supervisor process makes the same call. Otherwise, a call from a process that has died
+    would never return, and would use up one of the concurrent calls that Ray permits."""
 
     def __init__(self) -> None:
         self._orders = ""
@@ -182,7 +182,7 @@ class Watches:
 
     async def wait(self, orders: str) -> None:
         """Wait until another supervisor process calls this method. `orders` identifies the calling process. All calls
-        must come from one event loop."""
+        must come from the same event loop."""
         if orders != self._orders:
             self._replaced.set()
             self._replaced, self._orders = asyncio.Event(), orders
@@ -190,7 +190,7 @@ class Watches:
 
 
 class ActorCalls:
-    """The calls that a supervisor makes to any actor, whether it is a replicator or a group follower."""
+    """The calls that a supervisor can make to any actor, whether the actor is a replicator or a group follower."""
 
     def __init__(self, name: str, actor: Any, ended: asyncio.Event, orders: str) -> None:
         """`ended` is set when Ray reports that the actor's process has ended. `orders` identifies the calling
@@ -236,7 +236,7 @@ class ReplicatorCalls(ActorCalls):
         await call(self._actor.assign.remote(_assignments.encode(lanes), self._orders), CALL_S)
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
-        """Ask the replicator to drain these lanes. Return for each lane whether the replicator has drained it cleanly,
+        """Ask the replicator to drain these lanes. For each lane, return whether the replicator has drained it cleanly,
         and the lane's last progress record."""
         answer = self._actor.release.remote(list(lanes), deadline_s, self._orders)
         partings: dict[LaneId, bytes | bool] = await call(answer, deadline_s + ANSWER_S)
@@ -270,8 +270,8 @@ class ReplicatorCalls(ActorCalls):
         """End the replicator's process. Return once the process is confirmed to have ended.
 
         Ray's GCS reports an actor as dead as soon as it is asked to kill that actor, even if the actor's node cannot be
-        reached. Therefore such a report proves that the process has ended only if it arrived before the request.
-        Raises ReplicatorUnsure if nothing proves the end of the process.
+        reached. Therefore such a report proves that the process has ended only if the report arrived before the
+        request. Raises ReplicatorUnsure if nothing proves that the process has ended.
         """
         if self._ended.is_set():
             return
@@ -284,7 +284,7 @@ class ReplicatorCalls(ActorCalls):
 
 
 class GroupCalls(ActorCalls):
-    """Implements `GroupsHandle` with calls to the actor of a group follower (`actors.groups.GroupsActor`)."""
+    """Implements `GroupsHandle` with calls to a group follower's actor (`actors.groups.GroupsActor`)."""
 
     async def news(self) -> GroupsNews:
         """Return the translated positions that have changed since the last call."""
@@ -297,12 +297,12 @@ class GroupCalls(ActorCalls):
 
 
 def _parting(answer: bytes | bool) -> Parting:
-    """Decode the answer of a replicator that was asked to release a lane. A replicator of an older version answers only
-    whether it has drained the lane cleanly."""
+    """Decode the answer from a replicator that was asked to release a lane. A replicator that runs an older version
+    reports only whether it has drained the lane cleanly."""
     try:
         return Parting(clean=bool(answer), word=_word.decode(answer) if isinstance(answer, bytes) and answer else None)
     except msgspec.DecodeError:
-        return Parting(clean=True)  # sent by another version; the state topic also holds the resume position
+        return Parting(clean=True)  # sent by a different version; the state topic also holds the resume position
 
 
 def _runs(process: psutil.Process) -> bool:

@@ -1,6 +1,6 @@
 """The nodes of a Ray cluster on which replicators can run, as Ray reports them.
 
-Nodes that offer no cores to actors are omitted. The head node of a cluster is often such a node. If Ray has marked a
+Nodes that offer no cores to actors are omitted; the head node of a cluster is often one of them. If Ray has marked a
 node as dead, Ray cannot reach the node, but the node's processes may still be alive.
 """
 
@@ -19,12 +19,12 @@ _ray: Any = ray
 
 
 class Nodes:
-    """The living nodes of the Ray cluster that have cores, according to Ray's last answer."""
+    """The live nodes of the Ray cluster that have cores, according to Ray's latest answer."""
 
     def __init__(self) -> None:
-        """Ask Ray for the nodes. The call blocks for some milliseconds."""
+        """Ask Ray for the nodes. The call blocks for a few milliseconds."""
         self.cores = _living()
-        """The cores of each living node, by node id. A node that has less than one core counts as one."""
+        """The number of cores of each live node, by node id. A node with less than one core counts as having one."""
 
     async def follow(self) -> None:
         """Update `cores` every second until cancelled."""

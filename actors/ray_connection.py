@@ -1,7 +1,7 @@
 """The Ray cluster that a daemon runs on: one that it starts on this machine, or an existing one.
 
-Clients that connect to Ray's ports need a token. A Ray that mirrord starts creates one unless RAY_AUTH_MODE says
-otherwise (`ray get-auth-token` shows it). Such a Ray ends with this process, for whatever reason the process ends: the
+Clients that connect to Ray's ports need a token. A Ray cluster that mirrord starts creates a token unless RAY_AUTH_MODE
+says otherwise (`ray get-auth-token` shows the token). Such a cluster ends with this process, whatever the reason: the
 kernel ends Ray's processes together with the thread that started them (PR_SET_PDEATHSIG, ray._private.services), so
 `connect` must be called on the main thread. `janitor.py` ends the processes that remain.
 """
@@ -25,43 +25,44 @@ from mirrord.config.schema import RayConfig
 from mirrord.model.errors import EnvironmentFault
 
 OBJECT_STORE_BYTES = 80 << 20
-"""Smallest object store that Ray accepts. Records never pass through it."""
+"""The smallest size of the object store that Ray accepts. Records never pass through the object store."""
 LOG_BYTES = 16 << 20
-"""Size in bytes at which Ray rotates a log file of its processes. It keeps five rotated files of each log."""
+"""Size in bytes at which Ray rotates a log file of one of its processes. Ray keeps five rotated files of each log."""
 DEAD_ACTORS = 200
 """Number of dead actors that Ray remembers for its dashboard. Ray's default is 100,000 (ray_config_def.h)."""
 TASKS = 1_000
 """Number of actor calls that Ray remembers for its dashboard. Ray's default is 100,000."""
 HEAD_LOST_S = 10
-"""Time in seconds after which the processes of a Ray that mirrord started end once its head has died. Ray's default is
-60 s."""
+"""Time in seconds between the death of the head of a Ray cluster that mirrord started and the end of the cluster's
+other processes. Ray's default is 60 s."""
 WORKER_NICENESS = 0
-"""Niceness of actors' processes. Ray's default is 15 (ray_config_def.h), which suits batch work. On a busy machine it
-starves actors: a supervisor does not start, and replicators lose their leases.
+"""Niceness of actors' processes. Ray's default is 15 (ray_config_def.h), which suits batch work. On a busy machine,
+that default starves actors: a supervisor does not start, and replicators lose their leases.
 """
 TRIES = 3
-SHORT_FOLDER = Path("/tmp")  # noqa: S108 - below it, the path of a Unix socket must fit into 107 characters
-"""The parent of Ray's folder. Ray puts its sockets about 60 characters below its folder (AF_UNIX, unix(7))."""
+SHORT_FOLDER = Path("/tmp")  # noqa: S108 - below it, the path of a Unix socket must fit in 107 characters
+"""The parent of Ray's folder. The paths of Ray's sockets are about 60 characters longer than the path of that folder
+(AF_UNIX, unix(7))."""
 
 PRINTS = "_worker_logs_enabled"
-"""Private attribute of Ray's worker module: whether the driver prints the output of workers. Apart from mirrord, only
+"""Private attribute of Ray's worker module: whether the driver prints the workers' output. Apart from mirrord, only
 Ray's debugger sets it. A test checks that the attribute exists."""
 
 _ray: Any = ray
 
 
 class RayConnection:
-    """The connection of this process, as a Ray driver, to the Ray cluster of the daemon."""
+    """This process's connection, as a Ray driver, to the daemon's Ray cluster."""
 
     def __init__(self, config: RayConfig) -> None:
         self._config = config
         self._folder: Path | None = None
         self._janitor: subprocess.Popen[bytes] | None = None
         self.dashboard = ""
-        """The address of Ray's dashboard, or empty."""
+        """The address of Ray's dashboard, or an empty string if there is none."""
 
     def connect(self) -> None:
-        """Start or join a Ray cluster. Blocks for some seconds. Raises EnvironmentFault."""
+        """Start or join a Ray cluster. Blocks for several seconds. Raises EnvironmentFault."""
         _quiet_ray()
         context = self._start() if self._config.address == "local" else self._join()
         url = context.dashboard_url
@@ -70,28 +71,28 @@ class RayConnection:
     def close(self) -> None:
         """Disconnect from Ray, and end Ray if mirrord started it.
 
-        The janitor is not notified, because it must begin only when this process has ended. Until then, this process
-        has files of Ray open, and the janitor kills every process that has such files open, even one that is only slow
-        to exit.
+        The janitor is not notified, because it must not begin until this process has ended. Until then, this process
+        has some of Ray's files open, and the janitor kills every process that has such files open, even one that is
+        merely slow to exit.
         """
         _ray.shutdown()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def sweep(self) -> None:
-        """Remove the files of Ray workers that ended long ago. Does nothing if Ray was not started by mirrord."""
+        """Remove the files of Ray workers that ended long ago. Do nothing if mirrord did not start Ray."""
         if self._folder is not None:
             sweep(self._folder)
 
     def _join(self) -> Any:
         try:
             return _ray.init(address=self._config.address, namespace=NAMESPACE, **_DRIVER)
-        # Ray's errors have no common base class here: ConnectionError, ValueError, RuntimeError.
+        # The errors that Ray raises here have no common base class: ConnectionError, ValueError, RuntimeError.
         except Exception as error:
             raise EnvironmentFault(f"ray.address: no Ray cluster at {self._config.address}: {_line(error)}") from error
 
     def _start(self) -> Any:
-        # Processes that Ray starts must find this program, even if it runs from a checkout.
+        # Processes that Ray starts must be able to find this program, even if it runs from a checkout.
         home = str(Path(__file__).parents[1])
         paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([home, *filter(None, paths)]))
@@ -114,7 +115,7 @@ class RayConnection:
                 )
                 if self._janitor.stdin is not None:
                     # The duplicate keeps the pipe open until this process has ended. Python closes its own descriptor
-                    # while it exits, and the rest of the exit may take longer than the janitor's grace period.
+                    # while it is exiting, and the rest of the exit may take longer than the janitor's grace period.
                     os.dup(self._janitor.stdin.fileno())
                 return context
             # "The current node timed out during startup": on a busy machine, Ray gives up on its own agents after 15 s.
@@ -128,7 +129,7 @@ class RayConnection:
 
 
 _DRIVER: dict[str, Any] = {
-    # Each process of mirrord writes and rotates a separate log file.
+    # Each mirrord process writes and rotates a separate log file.
     "log_to_driver": False,
     "configure_logging": False,
 }
@@ -140,7 +141,7 @@ def _quiet_ray() -> None:
     os.environ.setdefault("RAY_maximum_gcs_destroyed_actor_cached_count", str(DEAD_ACTORS))
     os.environ.setdefault("RAY_task_events_max_num_task_in_gcs", str(TASKS))
     logging.getLogger("ray").setLevel(logging.ERROR)
-    # Ray prints a page on stdout when a worker is killed; the supervisor writes one line to its log instead.
+    # Ray prints a page of text to stdout when a worker is killed; the supervisor writes one line to its log instead.
     setattr(worker, PRINTS, False)
 
 

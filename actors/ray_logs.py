@@ -1,7 +1,7 @@
 """Removes old log files of worker processes from Ray's folder, if mirrord started the Ray cluster. Otherwise the folder
 would grow with each worker process.
 
-Ray writes two or three small files for each worker process and does not remove them while the cluster runs
+Ray writes two or three small files for each worker process and does not remove them while the cluster is running
 (ray._private.node.Node, "Logging"). These files do not contain mirrord's own logs.
 """
 

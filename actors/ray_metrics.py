@@ -2,7 +2,7 @@
 Ray's metrics.
 
 Ray keeps the values in this process and passes them to its agent. The first error in Ray is logged, and later errors
-are ignored: the same values remain available from the daemon's `/metrics`.
+are ignored, because the same values remain available from the daemon's `/metrics`.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ EVERY_S = 10.0
 """Interval at which values are passed to Ray. Ray's agent forwards values at about the same interval
 (metrics_report_interval_ms)."""
 ONE_HOT = frozenset({"mirrord_flow_state", "mirrord_lane_state", "mirrord_lanes"})
-"""Gauges with one series for each state. When a state no longer applies, its series gets the value 0. Series of other
-gauges may disappear from the daemon's metrics. Ray then gets the value NaN for such a series, and no longer shows
-it."""
+"""Gauges with one series for each state. When a state no longer applies, its series gets the value 0. A series of any
+other gauge may disappear from the daemon's metrics. In that case, Ray receives the value NaN for the series and no
+longer shows it."""
 
 log = structlog.get_logger()
 

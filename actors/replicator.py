@@ -1,6 +1,6 @@
 """The replicator as a Ray actor: a process with one event loop for its lanes and another for its health checks.
 
-Ray creates both event loops before any code of this module runs. Ray uses uvloop if it is installed
+Ray creates both event loops before any code in this module runs. Ray uses uvloop if it is installed
 (ray._private.async_compat).
 """
 
@@ -21,8 +21,8 @@ from mirrord.replication.lane.assignment import Greeting, LaneAssignment
 from mirrord.runtime.build_info import program
 
 ORPHAN_S = 120.0
-"""The longest time for which a replicator keeps its lanes after Ray's node manager on its node has ended, in seconds.
-Ray needs up to 16 s to detect that a node manager was killed, and up to a minute to detect that it hangs."""
+"""The maximum time, in seconds, for which a replicator keeps its lanes after Ray's node manager on its node has ended.
+Ray needs up to 16 s to detect that a node manager has been killed, and up to a minute to detect that it hangs."""
 DRAIN_S = 5.0
 
 log = structlog.get_logger()
@@ -44,7 +44,7 @@ class ReplicatorActor(WorkerActor):
         return f"mirrord replicator {self._name}"
 
     async def open(self) -> int:
-        """Read the ledger, and return the id of this process. When this call has returned, lanes can be assigned."""
+        """Read the ledger, and return the id of this process. Once this call has returned, lanes can be assigned."""
         log.info("replicator_opening", replicator=self._name, event_loop=type(asyncio.get_running_loop()).__module__)
         await self._replicator.open()
         self._end_when_lost(self._replicator)
@@ -52,7 +52,7 @@ class ReplicatorActor(WorkerActor):
         return os.getpid()
 
     async def greet(self, orders: str) -> bytes:
-        """Return the identity of this replicator. From this call on, only orders of the calling process are
+        """Return the identity of this replicator. From this call on, only orders from the calling process are
         accepted."""
         log.info("replicator_greeted", replicator=self._name, orders=orders)
         self._orders = orders
@@ -64,7 +64,7 @@ class ReplicatorActor(WorkerActor):
         await self._replicator.prepare(msgspec.msgpack.decode(lanes, type=list[LaneAssignment]))
 
     async def assign(self, lanes: bytes, orders: str) -> None:
-        """Start to host these lanes."""
+        """Start hosting these lanes."""
         self._check(orders)
         await self._replicator.assign(msgspec.msgpack.decode(lanes, type=list[LaneAssignment]))
 
@@ -98,9 +98,9 @@ class ReplicatorActor(WorkerActor):
     async def _end_orphaned(self) -> None:
         """Wait until Ray's node manager has ended, and then close this replicator and end its process.
 
-        Without the node manager, no process can reach this one. The lanes move to other replicators when the supervisor
-        considers the node lost. Until then this replicator keeps copying. The interruption of the lanes is therefore as
-        short as in a planned move.
+        Without the node manager, no other process can reach this one. The lanes move to other replicators when the
+        supervisor considers the node lost. Until then, this replicator keeps copying. The lanes are therefore
+        interrupted for no longer than in a planned move.
         """
         await until_orphaned()
         log.error("replicator_orphaned", replicator=self._name)
@@ -115,7 +115,7 @@ class ReplicatorActor(WorkerActor):
             os._exit(1)  # no other process can end this process
 
     def _check(self, orders: str) -> None:
-        """Refuse the orders of a former supervisor process. Its calls may arrive after the first call of its
+        """Refuse orders from a former supervisor process. Its calls may arrive after the first call from its
         successor."""
         if orders != self._orders:
             raise EnvironmentFault(f"{self._name} takes its commands from another process")

@@ -1,4 +1,4 @@
-"""The supervisor as a Ray actor: a separate process with a daemon's flows and HTTP API.
+"""The supervisor as a Ray actor: a separate process that runs a daemon's flows and HTTP API.
 
 If the process dies, Ray restarts the actor (`max_restarts`), and then calls only `__init__`. Therefore `__init__`
 starts all of the supervisor's tasks.
@@ -27,7 +27,7 @@ from mirrord.supervision.upgrade.protocol import Predecessor
 
 BEAT_S = 0.1
 PAUSE_S = 1.0
-"""Pause between two attempts to start. An attempt fails, for example, while the previous process still uses the HTTP
+"""Pause between attempts to start. An attempt fails, for example, while the previous process is still using the HTTP
 port."""
 
 LINGER_S = 5.0
@@ -68,8 +68,8 @@ class SupervisorActor:
         return f"mirrord {program()} supervisor of {self._config.instance}"
 
     async def address(self) -> str:
-        """Return the address of the HTTP API, or an empty string until the API is open. Raises EnvironmentFault if the
-        supervisor cannot start."""
+        """Return the address of the HTTP API, or an empty string if the API is not open yet. Raises EnvironmentFault if
+        the supervisor cannot start."""
         if self._fault:
             raise EnvironmentFault(self._fault)
         return self._address
@@ -79,13 +79,13 @@ class SupervisorActor:
         return self._supervisor.status().encode()
 
     async def apply(self, config: bytes) -> bytes:
-        """Switch to another version of the daemon's own configuration file. Return the changes, as `ConfigChanges` in
+        """Switch to a new version of the daemon's own configuration file. Return the changes, as `ConfigChanges` in
         msgpack."""
         wanted = msgspec.msgpack.decode(config, type=Config)
         return msgspec.msgpack.encode(await self._supervisor.apply(wanted, own_file=True, dry_run=False))
 
     async def stop(self) -> None:
-        """Begin to drain all flows."""
+        """Begin draining all flows."""
         await self._supervisor.stop()
 
     async def stopped(self) -> bool:
@@ -116,7 +116,7 @@ class SupervisorActor:
         await self._supervisor.wait()
         await forget_config(self._daemon)
         self._ended = True
-        # Usually the foreground process ends this process. The actor must end itself if the foreground process was
+        # Usually the foreground process ends this process. The actor must end itself if the foreground process has been
         # killed and the Ray cluster keeps running.
         await asyncio.sleep(LINGER_S)
         await kill(await find(self._name))

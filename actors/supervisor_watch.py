@@ -29,7 +29,7 @@ SWEEP_S = 60.0
 """How often old log files are removed from the folder of a Ray cluster that this process started."""
 LOOK_S = 2.0
 SILENT_S = 30.0
-"""`LOOK_S` is the interval between two checks of the supervisor's event loop. `SILENT_S` is how long the loop may be
+"""`LOOK_S` is the interval between checks of the supervisor's event loop. `SILENT_S` is how long the loop may be
 unresponsive."""
 
 log = structlog.get_logger()
@@ -62,7 +62,7 @@ class RayDaemon:
         If the predecessor's supervisor runs on the same Ray cluster, both supervisors run there until the predecessor
         ends.
         """
-        self._ray.connect()  # must run on the main thread (see `connect`); no other task runs yet
+        self._ray.connect()  # must run on the main thread (see `connect`); no other task is running yet
         name = options.supervisor_name(self._config.instance)
         others = any(each.startswith(name) for each in await names())
         if others and predecessor is not None:
@@ -93,20 +93,20 @@ class RayDaemon:
             raise
 
     async def status(self) -> Status | None:
-        """Return the supervisor's current status, or None while the supervisor does not answer."""
+        """Return the supervisor's current status, or None if the supervisor does not answer."""
         try:
             return Status.decode(await call(self._actor.status.remote(), CALL_S))
         except (ReplicatorDead, ReplicatorUnsure):
             return None
 
     async def apply(self, config: Config) -> ConfigChanges:
-        """Make the supervisor switch to another configuration, and return the changes. Raises EnvironmentFault if the
+        """Make the supervisor switch to a new configuration, and return the changes. Raises EnvironmentFault if the
         supervisor does not answer."""
         answer = await call(self._actor.apply.remote(msgspec.msgpack.encode(config)), APPLY_S)
         return msgspec.msgpack.decode(answer, type=ConfigChanges)
 
     async def stop(self) -> None:
-        """Ask the supervisor to begin to drain all flows."""
+        """Ask the supervisor to begin draining all flows."""
         self._stop_before = asyncio.get_running_loop().time() + STOP_S + CLOSE_S
         try:
             await call(self._actor.stop.remote(), CALL_S)
@@ -114,9 +114,9 @@ class RayDaemon:
             return  # another signal repeats the request, and `wait` detects the end of the supervisor
 
     async def wait(self) -> None:
-        """Wait until the supervisor has drained all flows, then end it and disconnect from Ray. If `stop` was called,
-        wait at most `STOP_S` + `CLOSE_S` seconds after that call. Raises EnvironmentFault if the supervisor dies before
-        it has drained the flows."""
+        """Wait until the supervisor has drained all flows, then end it and disconnect from Ray. If `stop` has been
+        called, wait at most `STOP_S` + `CLOSE_S` seconds after that call. Raises EnvironmentFault if the supervisor
+        dies before it has drained the flows."""
         self._looked = self._heard = asyncio.get_running_loop().time()
         swept = 0.0
         try:
@@ -135,8 +135,9 @@ class RayDaemon:
             await self._end()
 
     async def _check_loop(self) -> None:
-        """Kill the supervisor process if it does not respond, because its event loop hangs or a signal (SIGSTOP) has
-        suspended it. Ray then restarts the supervisor. In the meantime, the replicators continue to copy."""
+        """Kill the supervisor process if it does not respond, either because its event loop hangs or because a signal
+        (SIGSTOP) has suspended it. Ray then restarts the supervisor. In the meantime, the replicators continue to
+        copy."""
         now = asyncio.get_running_loop().time()
         if now - self._looked < LOOK_S:
             return
@@ -170,7 +171,7 @@ class RayDaemon:
                 if address := await call(self._actor.address.remote(), CALL_S):
                     return address
             except ReplicatorUnsure as fault:
-                self._unsure = str(fault)  # the supervisor is still starting, or tries again to start
+                self._unsure = str(fault)  # the supervisor is still starting, or is trying again to start
             except ReplicatorDead as fault:
                 raise EnvironmentFault(f"the supervisor does not start: {fault}") from fault
             await asyncio.sleep(POLL_S)

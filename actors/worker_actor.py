@@ -1,4 +1,5 @@
-"""The common base of the actors of replicators and of group followers: a process that runs one `LeasedWorker`."""
+"""The common base of the replicators' actors and the group followers' actors. Each of these actors is a process that
+runs one `LeasedWorker`."""
 
 import asyncio
 
@@ -28,8 +29,8 @@ class WorkerActor:
 
     @in_health_group
     async def watch(self, orders: str) -> None:
-        """Return when another supervisor process calls this method. If a call fails with ActorDiedError, the process of
-        this actor has ended."""
+        """Return when another supervisor process calls this method. If a call fails with ActorDiedError, this actor's
+        process has ended."""
         await self._watches.wait(orders)
 
     def _decoded(self) -> tuple[FlowSetup, KafkaLog]:

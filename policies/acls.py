@@ -1,8 +1,8 @@
-"""Decides which ACLs of the source are synced, and to which resources at the target they apply.
+"""Decides which of the source's ACLs are synced, and to which resources at the target they apply.
 
 `read-only` is the policy of MirrorMaker 2 (MirrorSourceConnector.shouldReplicateAcl and targetAclBinding). It syncs
-only ACLs whose resource pattern names exactly one topic. It grants nobody the permission to write at the target. An ACL
-that is deleted at the source remains at the target.
+only ACLs whose resource pattern names exactly one topic. It does not grant any permission to write at the target. An
+ACL that is deleted at the source remains at the target.
 
 `exact` syncs all ACLs that clients need after a failover, including ACLs on consumer groups. Principals that may write
 at the source may also write at the target. ACLs that are deleted at the source are deleted at the target.
@@ -19,12 +19,12 @@ from mirrord.model.errors import ConfigError
 
 
 class TopicNames(NamedTuple):
-    """What an ACL policy must know about a flow: which topics the flow copies, and their names at the target."""
+    """What an ACL policy needs to know about a flow: which topics the flow copies, and their names at the target."""
 
     selects: Callable[[str], bool]
-    """Returns whether the flow copies a topic of this name."""
+    """Returns whether the flow copies a topic with this name."""
     selects_below: Callable[[str], bool]
-    """Returns whether the flow copies any topic with a name that begins with this prefix."""
+    """Returns whether the flow copies any topic whose name begins with this prefix."""
     target_topic: Callable[[str], str]
     target_prefix: Callable[[str], str | None]
     """The method `policies.naming.Naming.target_prefix` of the flow's naming."""
@@ -45,16 +45,16 @@ class AclPolicy(Protocol):
     resources: tuple[ResourceKind, ...]
     """The kinds of resources for which ACLs are synced."""
     removes: bool
-    """Whether mirrord deletes an ACL at the target after it was deleted at the source. Only ACLs that mirrord has
-    created are deleted."""
+    """Whether mirrord deletes an ACL at the target after the ACL has been deleted at the source. Only ACLs that mirrord
+    has created are deleted."""
 
     def gives(self, rule: AclRule) -> bool:
-        """Return whether this policy could have created such an ACL at the target. An ACL that mirrord has created
-        under a former policy, and that the current policy could not have created, is deleted."""
+        """Return whether this policy could have created this ACL at the target. An ACL that mirrord created under a
+        former policy is deleted if the current policy could not have created it."""
         ...
 
     def carried(self, rule: AclRule, names: TopicNames) -> AclRule | Untold | None:
-        """Return the ACL for the target that corresponds to an ACL of the source. Return None if this policy does not
+        """Return the ACL for the target that corresponds to an ACL at the source. Return None if this policy does not
         sync the ACL, and `Untold` if the ACL should be synced but cannot be."""
         ...
 
@@ -111,7 +111,7 @@ ACLS: dict[str, Callable[[], AclPolicy]] = {"read-only": ReadOnly, "exact": Exac
 
 
 def acl_policy(name: str) -> AclPolicy:
-    """Return the ACL policy of this name. Raises ConfigError if the name is unknown."""
+    """Return the ACL policy with this name. Raises ConfigError if the name is unknown."""
     try:
         return ACLS[choice(*ACLS)(name)]()
     except ValueError as rule:

@@ -1,9 +1,9 @@
 """Loads policies that a user provides: finds the class that the configuration names, checks its interface, and creates
-an object of the class.
+an instance of the class.
 
 The configuration names a class by its dotted path (`module:Class`), or by the name of an entry point of an installed
-package. Python must be able to find the module: either it is installed together with mirrord, or its folder is in
-PYTHONPATH. Every fault raises a ConfigError that says what was found and what is allowed.
+package. Python must be able to find the module: either it is installed together with mirrord, or its folder is on
+PYTHONPATH. Every fault leads to a ConfigError that says what was found and what is allowed.
 """
 
 import importlib
@@ -26,9 +26,9 @@ class PolicyRequirements(NamedTuple):
     """What is required of a class that a user names under one configuration key."""
 
     key: str
-    """The configuration key below the flow, such as `records.filter`."""
+    """The configuration key within the flow, such as `records.filter`."""
     group: str
-    """The entry point group under which packages can offer such classes."""
+    """The entry point group in which packages can provide such classes."""
     methods: tuple[str, ...]
     """The names of the required methods. Each method takes one argument."""
     may: tuple[str, ...] = ()
@@ -52,7 +52,8 @@ def make(
     settings: PolicySettings,
     built_in: str | None = None,
 ) -> object:
-    """Return an object of the class that `text` names. The class must meet the requirements `kind`. Raises ConfigError.
+    """Return an instance of the class that `text` names. The class must meet the requirements in `kind`. Raises
+    ConfigError.
 
     If `text` is the name of a built-in policy, `built_in` is the dotted path of its class.
     """
@@ -77,7 +78,7 @@ def make(
 def _make_own(
     text: str, found: Callable[..., object], source: Alias, target: Alias, settings: PolicySettings
 ) -> object:
-    """Return an object of the built-in class `found`. Only the settings are checked. Raises ConfigError."""
+    """Return an instance of the built-in class `found`. Only the settings are checked. Raises ConfigError."""
     known = [name for name in inspect.signature(found).parameters if name not in {"source", "target"}]
     strange = next((name for name in settings if name not in known), "")
     if strange:
@@ -182,7 +183,7 @@ def _meant(name: str, known: Iterable[str]) -> str:
 
 
 def _meant_module(name: str) -> str:
-    """Return a hint with the name of an existing module that is most similar to `name`. Only modules in the same
+    """Return a hint that names the existing module whose name is most similar to `name`. Only modules in the same
     package, or at the top level, are considered. Return an empty string if no name is similar."""
     parent, _, last = name.rpartition(".")
     path = getattr(importlib.import_module(parent), "__path__", []) if parent else None

@@ -2,15 +2,16 @@
 
 Such a class need not import anything from mirrord. The protocols in this module can be used with a type checker.
 
-mirrord creates one object of the class for each flow, as `Class(source, target, **settings)`. `source` and `target` are
-the aliases of the two clusters. They are passed by position, so the parameters may have any names. `settings` are the
-entries of the settings table next to the class's name in the configuration. They are passed as keyword arguments.
+mirrord creates one instance of the class for each flow, as `Class(source, target, **settings)`. `source` and `target`
+are the aliases of the two clusters. They are passed by position, so the parameters may have any names. `settings`
+contains the entries of the settings table that belongs to the class's key in the configuration. These entries are
+passed as keyword arguments.
 
-A method's result may depend only on the argument of the method and on the arguments of the class. The method must not
-block. mirrord may use a result until the process ends, without calling the method again for the same name. If a method
-raises an exception, mirrord reports the exception for the topic or partition in question. Other topics and partitions
-are not affected. The docstrings of some interfaces list further methods after the words "may also have". A class need
-not implement these methods.
+A method's result may depend only on the method's argument and on the arguments with which the instance was created. The
+method must not block. mirrord may use a result until the process ends, without calling the method again for the same
+name. If a method raises an exception, mirrord reports the exception for the topic or partition in question. Other
+topics and partitions are not affected. The docstrings of some interfaces list further methods after the words "may also
+have". A class need not implement these methods.
 """
 
 from collections.abc import Sequence
@@ -24,9 +25,9 @@ class NamingPolicy(Protocol):
     may also have::
 
         def hops(self, topic: str) -> Sequence[str]
-            The aliases of the clusters that a topic has passed according to its name, the latest first. Flows in a
-            ring need this method: it prevents mirrord from copying a topic to a target that the topic has already
-            passed. Without this method, mirrord assumes that a topic has passed no cluster.
+            The aliases of the clusters that a topic has passed through according to its name, the latest first. Flows
+            in a ring need this method: it prevents mirrord from copying a topic to a target that the topic has already
+            passed through. Without this method, mirrord assumes that a topic has not passed through any cluster.
 
         def target_prefix(self, prefix: str) -> str | None
             The common prefix of the target topics of all source topics that begin with `prefix`. No other target topic
@@ -35,7 +36,7 @@ class NamingPolicy(Protocol):
     """
 
     def target_topic(self, source_topic: str, /) -> str:
-        """Return the topic's name at the target. The name must be a valid topic name in Kafka. Different source topics
+        """Return the topic's name at the target. The name must be a valid Kafka topic name. Different source topics
         must have different names."""
         ...
 
@@ -64,13 +65,13 @@ class PropertyPolicy(Protocol):
     """
 
     def passes(self, name: str, /) -> bool:
-        """Return whether the config of this name is synced from the source."""
+        """Return whether the config with this name is synced from the source."""
         ...
 
 
 class Record(Protocol):
-    """A record in the form that filters and transforms receive. It is a named tuple, so `record._replace(value=b"...")`
-    returns a changed copy."""
+    """A record in the form in which filters and transforms receive it. It is a named tuple, so
+    `record._replace(value=b"...")` returns a changed copy."""
 
     @property
     def offset(self) -> int:
@@ -96,8 +97,8 @@ class RecordFilter(Protocol):
     """The interface for `filter = "module:Class"` in `[flows.records]`. The class decides which records are copied.
 
     The filter must always return the same result for the same record. mirrord may call it again for the same record,
-    for example if a process ends before the record is copied. Once a result is stored in the ledger, mirrord uses the
-    stored result.
+    for example if a process ends before the record is copied. Once a result has been stored in the ledger, mirrord uses
+    the stored result.
     """
 
     def keeps(self, record: Record, /) -> bool:

@@ -2,7 +2,7 @@
 
 A naming or selection policy that the user provides is created only once, because it caches its results. Later calls
 return the same object. If such a policy is unusable, the first call raises ConfigError. `policies.policy_trial` detects
-unusable policies in advance.
+unusable policies beforehand.
 """
 
 from typing import cast

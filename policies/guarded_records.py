@@ -11,7 +11,7 @@ from policies.contracts import Record, RecordFilter, RecordTransform
 
 
 class Changed(NamedTuple):
-    """The fields of a record that a transform has returned. With these values, the record is written to the target."""
+    """The fields of a record that a transform has returned. The record is written to the target with these values."""
 
     time_ms: int
     key: bytes | None

@@ -1,11 +1,11 @@
-"""Wraps a user's policies for topic names, topic selection and configs. The wrappers have the interfaces of the
+"""Wraps a user's policies for topic names, topic selection and configs. The wrappers have the same interfaces as the
 built-in policies, and check every result.
 
 If the user's code raises an exception or returns an invalid result, the wrapper raises PolicyFault for the name in
-question. The wrapper for configs does not raise it, but leaves the config in question unchanged.
+question. The wrapper for configs does not raise PolicyFault, but leaves the config in question unchanged.
 
-Most valid results are cached and used from then on. Otherwise a topic could move to another target topic, because the
-policy might return another result later.
+Most valid results are cached and used from then on. Otherwise, a topic could move to a different target topic, because
+the policy might return a different result later.
 """
 
 from collections.abc import Sequence
@@ -87,7 +87,7 @@ class GuardedNaming:
             return None
         if not isinstance(answer, str):
             raise self._asked.wrong("target_prefix", prefix, answer, "a text, or None")
-        # ACLs on prefixes are derived from the result. A wrong result would permit access to other topics.
+        # ACLs on prefixes are derived from the result. An incorrect result would permit access to other topics.
         for source, target in self._targets.items():
             if source.startswith(prefix) != target.startswith(answer):
                 rule = (
@@ -97,8 +97,8 @@ class GuardedNaming:
         return answer
 
     def hops(self, topic: str) -> tuple[Alias, ...]:
-        """Return the aliases of the clusters that the topic has passed, according to its name. The latest cluster is
-        the first. Raises PolicyFault if the policy fails."""
+        """Return the aliases of the clusters that the topic has passed through according to its name, the latest
+        cluster first. Raises PolicyFault if the policy fails."""
         if is_heartbeats(topic, self._separator):
             return self._heartbeats.hops(topic)
         if not self._asked.has("hops"):

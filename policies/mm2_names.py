@@ -1,7 +1,7 @@
 """The names of the topics in which MirrorMaker 2 stores records for its clients.
 
-The names are those of org.apache.kafka.connect.mirror.ReplicationPolicy. These names contain a separator, which may
-differ from the separator in the names of target topics. Only the name of the heartbeats topic contains no separator.
+The names are those of org.apache.kafka.connect.mirror.ReplicationPolicy. All of these names except that of the
+heartbeats topic contain a separator, which may differ from the separator in the names of target topics.
 """
 
 from mirrord.model.names import Alias

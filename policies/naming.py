@@ -1,8 +1,8 @@
 """Maps a source topic to its name at the target, and back.
 
-`prefix` names topics like Kafka's DefaultReplicationPolicy, and `identity` names them like IdentityReplicationPolicy
-(org.apache.kafka.connect.mirror). Tools for MirrorMaker 2 therefore understand the names. A text with `{topic}` is a
-template for names.
+`prefix` names topics as Kafka's DefaultReplicationPolicy does, and `identity` names them as IdentityReplicationPolicy
+does (org.apache.kafka.connect.mirror). Tools for MirrorMaker 2 therefore understand the names. A string that contains
+`{topic}` is a template for names.
 """
 
 from collections.abc import Callable
@@ -22,12 +22,12 @@ class Naming(Protocol):
     """Maps the topic names of one flow in both directions. `source_topic` is the exact inverse of `target_topic`."""
 
     def target_topic(self, source_topic: str) -> str:
-        """Return the name of the target topic of this source topic."""
+        """Return the name of this source topic's target topic."""
         ...
 
     def source_topic(self, target_topic: str) -> str | None:
-        """Return the name of the source topic of this target topic. Return None if the flow cannot have created the
-        target topic."""
+        """Return the name of this target topic's source topic. Return None if the flow cannot have created the target
+        topic."""
         ...
 
     def target_prefix(self, prefix: str) -> str | None:
@@ -39,14 +39,14 @@ class Naming(Protocol):
         ...
 
     def hops(self, topic: str) -> tuple[Alias, ...]:
-        """Return the aliases of the clusters that the topic has passed, according to its name. The latest cluster is
-        the first. Clusters that are not part of the name are omitted."""
+        """Return the aliases of the clusters that the topic has passed through according to its name, the latest
+        cluster first. Clusters that are not part of the name are omitted."""
         ...
 
 
 class PrefixNaming:
     """Adds the source's alias as a prefix. For example, the target topic of `orders` from cluster `eu` is `eu.orders`.
-    A name shows which clusters the topic has passed, so flows can form rings."""
+    A name shows which clusters the topic has passed through, so flows can form rings."""
 
     def __init__(self, source: Alias, separator: str = SEPARATOR) -> None:
         self._prefix = source + separator
@@ -64,14 +64,14 @@ class PrefixNaming:
         return self._prefix + prefix
 
     def hops(self, topic: str) -> tuple[Alias, ...]:
-        """Return all parts of the name except the last part. As in MirrorMaker 2, a local topic `a.b` counts as a topic
-        that came from a cluster `a`."""
+        """Return all parts of the name except the last part. As in MirrorMaker 2, a local topic `a.b` is treated as a
+        topic that came from a cluster `a`."""
         return tuple(topic.split(self._separator)[:-1])
 
 
 class IdentityNaming:
-    """Gives target topics the names of their source topics. This is useful for migrations, and for consumers with a
-    configuration that must not change.
+    """Gives target topics the names of their source topics. This is useful for migrations, and for consumers whose
+    configuration must not change.
 
     Only heartbeats topics get the source's alias as a prefix, as in IdentityReplicationPolicy, because each cluster has
     its own heartbeats topic.
@@ -100,7 +100,7 @@ class IdentityNaming:
 
 class TemplateNaming:
     """Adds fixed text before or after a topic's name, for example with the template `dr-{topic}`. Such a name does not
-    show which clusters the topic has passed."""
+    show which clusters the topic has passed through."""
 
     def __init__(self, template: str, source: Alias, separator: str = SEPARATOR) -> None:
         self._before, _, self._behind = template.partition(PLACE)
@@ -126,7 +126,7 @@ class TemplateNaming:
 
 
 def is_heartbeats(topic: str, separator: str = SEPARATOR) -> bool:
-    """Return whether this is the name of a heartbeats topic of MirrorMaker 2, either a local one or a copy from another
+    """Return whether this is the name of a MirrorMaker 2 heartbeats topic, either a local one or a copy from another
     cluster."""
     return topic == HEARTBEATS or topic.endswith(separator + HEARTBEATS)
 
@@ -135,7 +135,7 @@ NAMINGS: dict[str, Callable[[Alias, str], Naming]] = {"prefix": PrefixNaming, "i
 
 
 def naming(name: str, source: Alias, separator: str = SEPARATOR) -> Naming:
-    """Return the naming of a flow that copies from `source`. `name` is the name of a built-in naming, or a template.
+    """Return the naming for a flow that copies from `source`. `name` is the name of a built-in naming, or a template.
 
     Raises ConfigError if `name` is neither a built-in naming nor a template.
     """

@@ -115,8 +115,8 @@ def _examples(flow: FlowConfig) -> Iterable[str]:
 
 
 def _tells_origin(flow: FlowConfig) -> bool:
-    """Return whether the naming shows every cluster that a topic has passed, even after the topic is copied back. The
-    check uses this flow and a flow in the opposite direction with the same naming."""
+    """Return whether the naming shows every cluster that a topic has passed through, even after the topic has been
+    copied back. The check uses this flow and a flow in the opposite direction with the same naming."""
     here = naming_of(flow)
     back = _turned(flow)
     for topic in _examples(flow) or EXAMPLES[:1]:

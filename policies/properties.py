@@ -3,7 +3,7 @@ source topic.
 
 The names of the rules are the values of MirrorMaker 2's `use.defaults.from`. The configs that are excluded by default
 are those of MirrorMaker 2's `config.properties.exclude` (org.apache.kafka.connect.mirror.DefaultConfigPropertyFilter).
-Configs of tiered storage are never synced.
+Tiered storage configs are never synced.
 """
 
 import re
@@ -14,16 +14,16 @@ from mirrord.config.value_parsers import choice
 from mirrord.model.errors import ConfigError
 
 OF_STORAGE = re.compile(r"remote\.storage\.enable|remote\.log\..*|local\.retention\..*")
-"""Configs of tiered storage (KIP-405). Their values depend on the storage of each cluster. A cluster without tiered
-storage rejects every request with such a config, even a request to create a topic."""
+"""Tiered storage configs (KIP-405). Their values depend on each cluster's storage. A cluster without tiered storage
+rejects every request that contains such a config, even a request to create a topic."""
 
 
 class Properties(Protocol):
     """The rule that decides which topic configs a flow syncs."""
 
     def passes(self, name: str) -> bool:
-        """Return whether the config of this name is synced from the source. If it is not synced, mirrord never changes
-        it at the target."""
+        """Return whether the config with this name is synced from the source. If it is not synced, mirrord never
+        changes it at the target."""
         ...
 
     def takes_default(self, name: str) -> bool:
@@ -38,8 +38,8 @@ class Properties(Protocol):
 
 
 class _Excluding:
-    """Syncs all configs except two kinds: configs of tiered storage, and configs with a name that completely matches
-    one of the patterns."""
+    """Syncs all configs except two kinds: tiered storage configs, and configs whose entire name matches one of the
+    patterns."""
 
     faults: tuple[str, ...] = ()
 
@@ -74,8 +74,8 @@ PROPERTIES: dict[str, Callable[[Iterable[str]], Properties]] = {"target": Defaul
 
 
 def properties(defaults_from: str, exclude: Iterable[str]) -> Properties:
-    """Return the rule for this value of `use_defaults_from`. `exclude` are the patterns of excluded configs. Raises
-    ConfigError if the value is unknown."""
+    """Return the rule for this value of `use_defaults_from`. `exclude` contains the patterns of excluded configs.
+    Raises ConfigError if the value is unknown."""
     try:
         return PROPERTIES[choice(*PROPERTIES)(defaults_from)](exclude)
     except ValueError as rule:

@@ -26,7 +26,7 @@ class Tombstones:
 
 
 class Keys:
-    """A filter that selects records by their keys. A record is copied if its whole key matches `match` and does not
+    """A filter that selects records by their keys. A record is copied if its entire key matches `match` and does not
     match `exclude`."""
 
     def __init__(self, source: Alias, target: Alias, *, match: str | None = None, exclude: str = "") -> None:
@@ -45,7 +45,7 @@ class Keys:
 
 class Headers:
     """A transform that removes headers and masks header values. `drop` contains the names of the headers to remove, and
-    `mask` the names of the headers with values that are replaced by `***`."""
+    `mask` contains the names of the headers whose values are replaced by `***`."""
 
     def __init__(self, source: Alias, target: Alias, *, drop: Sequence[str] = (), mask: Sequence[str] = ()) -> None:
         """`drop` and `mask` are lists of header names. Raises ValueError if a setting is invalid."""
@@ -80,5 +80,5 @@ def _header_names(setting: str, found: object) -> frozenset[str]:
 
 FILTERS: Mapping[str, str] = {"tombstones": f"{__name__}:Tombstones", "keys": f"{__name__}:Keys"}
 TRANSFORMS: Mapping[str, str] = {"headers": f"{__name__}:Headers"}
-"""`FILTERS` and `TRANSFORMS` map the names of the built-in filters and transforms in the configuration to the dotted
-paths of their classes."""
+"""`FILTERS` and `TRANSFORMS` map the names that the configuration uses for the built-in filters and transforms to the
+dotted paths of their classes."""

@@ -1,11 +1,11 @@
 """Decides which source topics a flow copies, and gives the reason for each topic that it does not copy.
 
-A topic is selected if it meets three conditions. Its whole name matches one of the patterns in `topics`. Its name
+A topic is selected if it meets three conditions. Its entire name matches one of the patterns in `topics`. Its name
 matches none of the patterns in `exclude`. The user's `select` policy does not refuse it.
 
 Three kinds of topics are never selected, even if they match: Kafka's internal topics, topics in which mirrord and
-MirrorMaker 2 store their state, and topics that have already passed the target cluster according to their names. User
-topics with names that only end in `.internal` are selected (KIP-1074).
+MirrorMaker 2 store their state, and topics that have already passed through the target cluster according to their
+names. User topics whose names merely end in `.internal` are selected (KIP-1074).
 
 A flow can copy certain topics regardless of the patterns and the policy, such as MirrorMaker 2's heartbeats.
 """
@@ -23,9 +23,9 @@ Refusal = Literal["internal", "excluded", "not-included", "cycle", "left-out", "
 """The reason why a topic is not copied:
 
 - "internal": it belongs to Kafka, MirrorMaker 2 or mirrord.
-- "excluded": it matches a pattern of `exclude`.
-- "not-included": it matches no pattern of `topics`.
-- "cycle": according to its name, it has already passed the target.
+- "excluded": it matches a pattern in `exclude`.
+- "not-included": it matches no pattern in `topics`.
+- "cycle": according to its name, it has already passed through the target.
 - "left-out": the user's policy refuses it.
 - "fault": a user's policy returns no valid result.
 """
@@ -35,14 +35,15 @@ class Leaving(Protocol):
     """A policy that refuses some of the topics that the patterns in `topics` and `exclude` accept."""
 
     def refusal(self, topic: str) -> str | None:
-        """Return one line that says why this topic is not copied. Return None if the topic is copied. Raises
-        PolicyFault if the policy fails."""
+        """Return one line that says why this topic is not copied, or None if the topic is copied. Raises PolicyFault if
+        the policy fails."""
         ...
 
 
 @functools.cache
 def _internal(separator: str) -> re.Pattern[str]:
-    # MirrorMaker 2 uses "." or "-" as the separator in internal names. Another separator can be configured (KIP-949).
+    # MirrorMaker 2 uses "." or "-" as the separator in internal names. A different separator can be configured
+    # (KIP-949).
     between = rf"([.-]|{re.escape(separator)})"
     return re.compile(
         r"__.*"  # Kafka: __consumer_offsets, __transaction_state, __share_group_state, ...
@@ -54,7 +55,7 @@ def _internal(separator: str) -> re.Pattern[str]:
 
 
 def is_internal(topic: str, separator: str = ".") -> bool:
-    """Return whether a topic of this name belongs to Kafka, MirrorMaker 2 or mirrord.
+    """Return whether a topic with this name belongs to Kafka, MirrorMaker 2 or mirrord.
 
     `separator` is the configured separator in the names of MirrorMaker 2's internal topics.
     """
@@ -74,8 +75,8 @@ class Selection:
         leaving: Leaving | None = None,
         always: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """`include` and `exclude` are patterns for whole topic names. `leaving` is the user's policy, if there is one.
-        `always` returns whether a topic is copied even if the patterns or the policy would leave it out."""
+        """`include` and `exclude` are patterns that must match whole topic names. `leaving` is the user's policy, if
+        there is one. `always` returns whether a topic is copied even if the patterns or the policy would exclude it."""
         self._include = [re.compile(pattern) for pattern in include]
         self._exclude = [re.compile(pattern) for pattern in exclude]
         self._target = target
@@ -105,7 +106,8 @@ class Selection:
             return "fault"
 
     def reason(self, topic: str) -> str:
-        """Return the reason with which a user's policy refuses the topic. If the policy fails, return the fault."""
+        """Return the reason that a user's policy gives for refusing the topic. If the policy fails, return the
+        fault."""
         try:
             self._naming.hops(topic)
             return (self._leaving.refusal(topic) if self._leaving is not None else None) or ""
@@ -113,7 +115,7 @@ class Selection:
             return str(fault)
 
     def excluded_by(self, topic: str) -> str | None:
-        """Return the first pattern of `exclude` that matches this topic name, or None if no pattern matches."""
+        """Return the first pattern in `exclude` that matches this topic name, or None if no pattern matches."""
         return next((pattern.pattern for pattern in self._exclude if pattern.fullmatch(topic)), None)
 
     def selects(self, topic: str) -> bool:
@@ -124,8 +126,8 @@ class Selection:
         return refusal is None
 
     def copy_of(self, topic: str) -> str | None:
-        """Return the name of the target topic of this source topic. Return None if the topic is not copied, or if a
-        user's policy returns no valid result."""
+        """Return the name of this source topic's target topic. Return None if the topic is not copied, or if a user's
+        policy returns no valid result."""
         try:
             return self._naming.target_topic(topic) if self.selects(topic) else None
         except PolicyFault:

@@ -30,7 +30,7 @@ _HEAD = """# Measurements
 
 `make campaign` and `make bench-whole` produce the figures on this page. `python -m bench.report` generates the page
 from the results in bench/results. [bench/README.md](../bench/README.md) describes how each figure is measured. Absolute
-figures depend on the machine and its load, so compare only figures of the same run with each other.
+figures depend on the machine and its load, so only compare figures from the same run with each other.
 """
 
 _WORDS = {
@@ -87,7 +87,8 @@ def write_profile(last: Result) -> None:
     """Write the figures of docs/profile.md. The rest of that page is written by hand."""
     begin, end = FIGURES
     head, _, rest = PROFILE.read_text().partition(begin)
-    section = f"Measured at {last['at']} with commit {last['commit']}.\n\n{tables.profile(last['results']).for_page()}"
+    figures = tables.profile(last["results"]).for_page()
+    section = f"Measured on {last['at']}, using commit {last['commit']}.\n\n{figures}"
     PROFILE.write_text(f"{head}{begin}\n\n{section}\n{_where(last)}\n{end}{rest.partition(end)[2]}")
 
 
@@ -146,11 +147,11 @@ def _campaign(results: list[Result]) -> str:
     head = ["when", "commit", "variant, engine", "seed", "records", "kill -9", "of these while copying", "differences"]
     return (
         "## Exactly once under kill -9\n\n"
-        "A campaign kills brokers and processes of mirrord at random moments while records are written and copied.\n"
-        "Then another client (librdkafka) compares both clusters record by record. It reads the target with\n"
+        "A campaign kills brokers and mirrord processes at random moments while records are being written and copied.\n"
+        "A different client (librdkafka) then compares both clusters record by record, and reads the target with\n"
         "`read_uncommitted`. `python -m bench.campaign --help` describes the variants. In the column `kill -9`,\n"
-        "`zombie` counts daemons and `frozen` counts replicators that were suspended for a minute instead of killed.\n"
-        "They were resumed after another process had replaced them.\n\n"
+        "`zombie` counts daemons and `frozen` counts replicators that were suspended for a minute instead of being\n"
+        "killed. They were resumed after another process had replaced them.\n\n"
         f"{_table(head, rows)}\n{_where(results[-1])}"
     )
 
@@ -168,11 +169,11 @@ def _simulator(results: list[Result]) -> str:
         ]
         for each in results
     ]
-    head = ["when", "commit", "seed", "stories", "steps with faults, each", "seconds", "violations"]
+    head = ["when", "commit", "seed", "stories", "steps with faults per story", "seconds", "violations"]
     return (
         "## Simulator\n\n"
-        "A story is one run of the simulator with random faults. All fake clusters of the run are in one process.\n"
-        "After every step, the target log is compared with the source and the ledger. Each difference counts as a\n"
+        "A story is one run of the simulator with random faults. All its fake clusters run in a single process. After\n"
+        "every step, the target log is compared with the source and the ledger. Each difference counts as a\n"
         "violation.\n\n"
         f"{_table(head, rows)}\n{_where(results[-1])}"
     )
@@ -197,7 +198,7 @@ def _question(question: str, results: list[Result]) -> str:
     share = "" if last["share"] == 1 else f" The run was shortened to {last['share']:.0%} of a full run."
     return (
         f"## {_WORDS[question]}\n\n"
-        f"Measured by `python -m bench.run --question {question}` at {last['at']}, with commit {last['commit']} and "
+        f"Measured with `python -m bench.run --question {question}` on {last['at']}, using commit {last['commit']} and "
         f"seed {last['seed']}. The load average before the run was {last['load']:.1f}.{share}\n\n"
         f"{parts}\n{_where(last)}"
     )

@@ -174,16 +174,16 @@ def offset_map(results: Sequence[Result]) -> list[Table]:
     """Return the cost of the map."""
     return [
         Table(
-            "Size of the offset map, and the times that a start and a translation take",
+            "Size of the offset map, and the time that a start and a translation take",
             [
                 "map",
                 "partitions",
                 "runs",
-                "bytes a run in snapshots",
+                "bytes per run in snapshots",
                 "`limits.map_bytes`",
                 "start",
                 "memory of a reader",
-                "bytes a run",
+                "bytes per run",
                 "temporary file",
                 "translation, newest runs",
                 "anywhere",
@@ -225,7 +225,7 @@ def compaction(results: Sequence[Result]) -> list[Table]:
         for each in results
         for at, (when, opened) in enumerate(zip(("before", "after"), each["opened"], strict=True))
     ]
-    head = ["", "runs", "moved", "files", "snapshots", "start", "first old translation", "each later one"]
+    head = ["", "runs", "moved", "files", "snapshots", "start", "first old translation", "each later translation"]
     return [Table("A map before and after `mirrord compact`", head, rows)]
 
 
@@ -256,11 +256,11 @@ def topics(results: Sequence[Result]) -> list[Table]:
         )
     ]
     stands = (
-        f"Longest time in which a partition of a busy topic delivers no record, in milliseconds "
-        f"({bench_topics.PARTITIONS} partitions, {bench_topics.RECORDS_PER_S:,} records a second, "
+        f"Longest time during which a partition of a busy topic delivers no records, in milliseconds "
+        f"({bench_topics.PARTITIONS} partitions, {bench_topics.RECORDS_PER_S:,} records per second, "
         f"measured in windows of {bench_topics.WINDOW_S:g} s each)"
     )
-    head = ["engine, what happens", "windows", "at the target: least, median, most", "of quiet", "at the source"]
+    head = ["engine, what happens", "windows", "on the target: least, median, most", "of quiet", "on the source"]
     return [
         Table(stands, head, gaps),
         Table(
@@ -278,24 +278,25 @@ def moves(results: Sequence[Result]) -> list[Table]:
         for each in results
         for what, gaps, goal in (
             ("the moved partition", "moved_ms", "250"),
-            ("the worst of the others in the meantime", "others_ms", "-"),
+            ("the slowest of the other partitions in the meantime", "others_ms", "-"),
             ("any partition, without a move", "quiet_ms", "-"),
-            ("any partition at the source in the meantime", "source_ms", "-"),
+            ("any partition on the source in the meantime", "source_ms", "-"),
         )
     ]
     phases = [row for each in results for row in _phases(each["engine"], each.get("phases", ()))]
     stands = (
-        f"Longest time in which a partition delivers no record while a busy partition is moved to another replicator, "
-        f"in milliseconds ({bench_moves.RECORDS_PER_S:,} records a second in {bench_moves.PARTITIONS} partitions)"
+        f"Longest time during which a partition delivers no records while a busy partition is being moved to another "
+        f"replicator, in milliseconds ({bench_moves.RECORDS_PER_S:,} records per second in {bench_moves.PARTITIONS} "
+        "partitions)"
     )
     return [
         Table(stands, ["engine, partition", "windows", "median", "p99", "most", "goal at most, p99"], rows),
         Table(
-            "Milliseconds that a move spends in each step: p50, p99, and the moves that delay records the longest",
+            "Milliseconds that a move spends in each step: p50, p99, and the moves that delay records longest",
             ["engine, move", "gap", *PHASES],
             phases,
         ),
-        _copies("Comparison of source and target, record by record, after all moves", results),
+        _copies("Record-by-record comparison of source and target after all moves", results),
     ]
 
 
@@ -308,21 +309,21 @@ def kills(results: Sequence[Result]) -> list[Table]:
             _gaps(f"{each['engine']}: {what}", each[gaps], goal)
             for what, gaps, goal in (
                 ("until all partitions of the killed replicator deliver records again", "killed_ms", "5,000"),
-                ("the worst of the other partitions in the meantime", "others_ms", f"{bound_ms:.0f}"),
+                ("the slowest of the other partitions in the meantime", "others_ms", f"{bound_ms:.0f}"),
                 ("partitions that stay while a replicator joins or leaves", "resized_ms", f"{bound_ms:.0f}"),
                 ("any partition, without a kill", "quiet_ms", "-"),
-                ("any partition at the source in the meantime", "source_ms", "-"),
+                ("any partition on the source in the meantime", "source_ms", "-"),
             )
         ]
     title = (
-        f"Longest time in which a partition delivers no record after kill -9 of a replicator, in milliseconds "
-        f"({bench_kills.PARTITIONS} partitions, {bench_kills.RECORDS_PER_S:,} records a second, measured in "
+        f"Longest time during which a partition delivers no records after kill -9 of a replicator, in milliseconds "
+        f"({bench_kills.PARTITIONS} partitions, {bench_kills.RECORDS_PER_S:,} records per second, measured in "
         f"windows of {bench_kills.WINDOW_S:g} s each). The goal for other partitions is 250 ms, or twice the longest "
-        "time without a kill if that is more"
+        "time without a kill if this is longer"
     )
     return [
         Table(title, ["engine, partition", "windows", "median", "p99", "most", "goal at most"], rows),
-        _copies("Comparison of source and target, record by record, after all kills", results),
+        _copies("Record-by-record comparison of source and target after all kills", results),
     ]
 
 
@@ -355,7 +356,7 @@ def _phases(engine: str, results: Sequence[Result]) -> list[list[str]]:
 
 def discovery(results: Sequence[Result]) -> list[Table]:
     """Return the cost of single rounds, and of an idle flow."""
-    size = "".join(f"{each['topics']:,} topics of {each['partitions']} partitions" for each in results[:1])
+    size = "".join(f"{each['topics']:,} topics of {each['partitions']} partitions each" for each in results[:1])
     costs = [
         [
             cost["what"],
@@ -380,7 +381,7 @@ def discovery(results: Sequence[Result]) -> list[Table]:
 
 def groups(results: Sequence[Result]) -> list[Table]:
     """Return the delay of groups at the target, and its cost."""
-    size = "".join(f"{each['groups']:,} groups of {each['partitions']} partitions" for each in results[:1])
+    size = "".join(f"{each['groups']:,} groups of {each['partitions']} partitions each" for each in results[:1])
     rows = [
         [
             each["engine"],
@@ -393,8 +394,8 @@ def groups(results: Sequence[Result]) -> list[Table]:
         for each in results
     ]
     heading = (
-        f"Milliseconds until a commit at the source is also at the target (goal: {_RIGHT_GOAL}), and CPU time (goal: "
-        f"{_FOLLOW_GOAL}). There are {size} each; each group commits every {bench_groups.EVERY_S:g} s"
+        f"Milliseconds until a commit on the source has reached the target (goal: {_RIGHT_GOAL}), and CPU time (goal: "
+        f"{_FOLLOW_GOAL}). There are {size}; each group commits every {bench_groups.EVERY_S:g} s"
     )
     head = ["engine", "commits", "p50", "p99", "most", "of a core", "at rest", "seconds"]
     return [Table(heading, head, rows)]
@@ -458,14 +459,14 @@ def audits(results: Sequence[Result]) -> list[Table]:
     ]
     head = [
         "partitions",
-        "bytes a batch",
-        "read from both",
+        "bytes per batch",
+        "read from both clusters",
         "CPU of readers",
         "of Java",
         "of the driver",
         "of the relay",
     ]
-    return [Table("Bytes that `mirrord audit --level digest` reads, and the CPU time that it needs", head, rows)]
+    return [Table("Bytes that `mirrord audit --level digest` reads, and the CPU time that it takes", head, rows)]
 
 
 _AUDITORS = ("reader_cpu_s", "java_cpu_s", "driver_cpu_s")

@@ -42,11 +42,11 @@ def catch_up(results: Sequence[Result]) -> list[Table]:
             f"Copying a backlog; the first {WARM_SHARE:.0%} of its records are not measured",
             [
                 "backlog: copier",
-                "bytes in a batch",
+                "bytes per batch",
                 "stored MB/s",
                 "records/s",
                 "CPU-s per stored GB",
-                "of other processes",
+                "CPU-s of other processes",
                 "peak memory",
                 "start to first record, s",
             ],
@@ -81,7 +81,7 @@ def _transactions(results: Sequence[Result]) -> list[Table]:
                 f"{efforts[0] / efforts[1]:.0%}",
             ]
         )
-    head = ["copier", "records/s", "without", "of the plain rate", "goal at least", "the same by CPU"]
+    head = ["copier", "records/s", "without transactions", "of the plain rate", "goal at least", "the same per CPU-s"]
     return [
         Table(
             f"Copying a backlog ({transactional['name']}), compared with the same batches without transactions",
@@ -105,7 +105,7 @@ def far(results: Sequence[Result]) -> list[Table]:
         for found in each["copied"]
     ]
     title = "".join(
-        f"Copying a backlog from or to a cluster that is a round trip of {each['round_trip_ms']:.0f} ms away"
+        f"Copying a backlog from or to a cluster with a round-trip time of {each['round_trip_ms']:.0f} ms"
         for each in results[:1]
     )
     return [Table(title, ["backlog: copier", "stored MB/s", "goal", "peak memory", "CPU-s per stored GB"], rows)]
@@ -116,7 +116,7 @@ def latency(results: Sequence[Result]) -> list[Table]:
     return [
         Table(
             "Added latency, in milliseconds",
-            ["copier", "records", "a second", "p50", "p99", "goal at most", "p99.9", "most", "source alone, p50"],
+            ["copier", "records", "per second", "p50", "p99", "goal at most", "p99.9", "most", "source alone, p50"],
             [
                 [
                     each["engine"],
@@ -153,7 +153,7 @@ def mm2_nodes(results: Sequence[Result]) -> list[Table]:
         for whose, seconds in (("affected partitions", "concerned_s"), ("the other partitions", "others_s"))
         if each[seconds]
     ]
-    title = "Longest time in which a partition that MirrorMaker 2 copies delivers no record, in seconds"
+    title = "Longest time during which a partition that MirrorMaker 2 copies delivers no records, in seconds"
     return [Table(title, ["event: partitions", "count", "least", "median", "most"], rows)]
 
 

@@ -36,8 +36,8 @@ def growth(results: Sequence[Result]) -> list[Table]:
     ]
     return [
         Table(
-            "Start time, CPU time and memory of a daemon in one process. A column `times` shows how many "
-            "times as large the value to its left is as in the first row of the same kind",
+            "Start time, CPU time and memory of a daemon in one process. Each column `times` shows the ratio of the "
+            "value to its left to the value in the first row of the same kind",
             [*head, "MB/s"],
             rows,
         )

@@ -1,4 +1,4 @@
-"""Writes a text file atomically: the file appears with its whole content or not at all."""
+"""Writes a text file atomically: the file appears with its entire content or not at all."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from mirrord.model.errors import EnvironmentFault
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a text file atomically: it appears with its whole content or not at all. Raises EnvironmentFault."""
+    """Write a text file atomically: it appears with its entire content or not at all. Raises EnvironmentFault."""
     unfinished = path.with_name(f"{path.name}.unfinished")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

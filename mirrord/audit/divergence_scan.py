@@ -96,7 +96,7 @@ async def diverge(
 
 
 async def _waiting(config: Config, flow: FlowConfig, state: FlowState, topics: Sequence[str]) -> list[TopicPartition]:
-    """Return the source partitions that the flow should copy and has not begun to copy. Raises EnvironmentFault."""
+    """Return the source partitions that the flow should copy but has not begun to copy. Raises EnvironmentFault."""
     survey = (await survey_flows(config, ClusterAccess(config, PATIENCE_S)))[flow.name]
     if isinstance(survey, EnvironmentFault):
         raise survey
@@ -139,8 +139,8 @@ async def _ids(config: Config, alias: str, topics: set[str]) -> dict[str, str]:
 
 
 def _ours(state: FlowState, lane: LaneState) -> frozenset[int]:
-    """Return the producer ids of all lanes that write into the same target topic as this lane. Batches of these
-    producers are copies, even above the last known resume position."""
+    """Return the producer ids of all lanes that write to the same target topic as this lane. Batches of these producers
+    are copies, even above the last known resume position."""
     return frozenset(
         each.producer_id for each in state.lanes.values() if each.key.target_topic_id == lane.key.target_topic_id
     )
@@ -189,8 +189,8 @@ async def _read(
     committed: bool,
 ) -> Diverging:
     """Read the records of a range as a consumer would, but ignore the copies that mirrord wrote. Return the number of
-    these records, and the range of offsets from the first to the last one. If `rows` is given, add each record to that
-    file."""
+    the remaining records, and the range of offsets from the first of them to the last. If `rows` is given, add each of
+    them to that file."""
     stretch_columns: dict[str, object] = {"flow": flow.name, "side": stretch.side, "why": stretch.why}
     stretch_columns |= {"topic": named.topic, "partition": named.partition}
     count, first, last = 0, stretch.start, stretch.start - 1

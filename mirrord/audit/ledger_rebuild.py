@@ -1,9 +1,9 @@
 """Rebuilds a flow's ledger from the logs on both clusters.
 
-A daemon must not mistake a partly written ledger for a complete one. Otherwise, it would copy again every record that
-the ledger does not mention yet. The first step therefore writes a mark to the state topic. While the mark is there,
+A daemon must not mistake a partly written ledger for a complete one. Otherwise, it would again copy every record that
+the ledger does not mention yet. The first step therefore writes a mark to the state topic. While the mark is present,
 every client that opens the ledger stops with the error `LedgerWentBack`. The last step replaces the mark with the topic
-id and the log end offset of the new ledger. An interrupted rebuild has to be repeated from the beginning.
+id and the log end offset of the new ledger. An interrupted rebuild has to be restarted from the beginning.
 """
 
 import asyncio
@@ -48,10 +48,11 @@ BEING_MADE = LedgerEnd(TopicId("being rebuilt"), (1 << 63) - 1, 0)
 """The mark that a rebuild is in progress. It has the form of a ledger end, but no real ledger has this topic id or
 reaches this offset. A client that reads the mark from the state topic raises `LedgerWentBack`."""
 TOGETHER = 500
-"""Maximum number of facts in one ledger entry. An entry contains fewer facts if they exceed 256 KiB."""
+"""Maximum number of facts in one ledger entry. An entry contains fewer facts if their total size exceeds 256 KiB
+first."""
 STEP_S = 0.1
 DRAINED = "drained"
-"""The lane state in the progress records that a rebuild writes. It says that no batch of the lane is in flight."""
+"""The lane state in the progress records that a rebuild writes. It means that no batch of the lane is in flight."""
 
 log = structlog.get_logger()
 
@@ -165,7 +166,7 @@ async def _until_still(config: Config, flow: FlowConfig, found: FlowRebuilt, wai
     """Wait until no more records of the flow can arrive at the target.
 
     A daemon that lost its ledger stops when its lease expires. Its last requests end at most one request timeout later.
-    Raises EnvironmentFault if a daemon still renews the lease, or if records have arrived since the lanes were
+    Raises EnvironmentFault if a daemon is still renewing the lease, or if records have arrived since the lanes were
     examined.
     """
     before = await _beat(config, flow)
@@ -185,8 +186,8 @@ async def _until_still(config: Config, flow: FlowConfig, found: FlowRebuilt, wai
 
 
 async def _beat(config: Config, flow: FlowConfig) -> tuple[int, int] | None:
-    """Return the newest renewal of the lease as (lease epoch, number of the renewal). Return None if no daemon holds
-    the lease, or if the ledger cannot be read."""
+    """Return the newest renewal of the lease as (lease epoch, renewal number). Return None if no daemon holds the
+    lease, or if the ledger cannot be read."""
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     try:
         await store.open(read_only=True)
@@ -292,7 +293,7 @@ def _together(all_facts: Sequence[AnyFact]) -> Iterator[tuple[AnyFact, ...]]:
 
 
 def _check(entries: Sequence[Entry]) -> None:
-    """Check that every fact will take effect. This happens before any entry is written. Raises EnvironmentFault if a
+    """Check that every fact will take effect. This check runs before any entry is written. Raises EnvironmentFault if a
     fact would have no effect."""
     state = FlowState()
     for offset, entry in enumerate(entries):

@@ -39,8 +39,8 @@ RANGE_RECORDS = 100_000
 """Maximum number of records in a range. It limits memory use: if the records have to be compared one by one, all
 source records and target records of the range are in memory at the same time."""
 BEGIN_S = 5.0
-"""The interval between two checks of whether a daemon has begun to copy a partition. If no record is copied after two
-intervals, the audit reports the partition as not copied."""
+"""The interval between two checks of whether a daemon has begun to copy a partition. If no record has been copied after
+two intervals, the audit reports the partition as not copied."""
 _POLICY = "cleanup.policy"
 
 
@@ -63,24 +63,25 @@ class LaneAuditPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The newest proof that an earlier audit recorded for this lane, if its level is sufficient. The ranges begin where
     the proven part ends. None if there is no such proof, or if everything is audited again."""
     is_from_begin: bool = True
-    """Whether the audit includes the first range that is not proven yet. It does not if `since_ms` omits this range.
-    The range begins where the proven part ends or, if nothing is proven, at the first record of the offset map."""
+    """Whether the audit includes the first range that has not been proven yet. It does not if `since_ms` excludes this
+    range. The range begins where the proven part ends or, if nothing is proven, at the first record of the offset
+    map."""
     left_out: int = 0
     """Number of ranges that the audit omits because they are older than `since_ms`."""
     lost: int = 0
-    """Number of records that were copied into a target topic that no longer exists."""
+    """Number of records that were copied to a target topic that no longer exists."""
     uncopied: tuple[int, int] = (0, 0)
-    """The source offsets [start, end) of the partition, if none of its records is copied; otherwise (0, 0)."""
+    """The source offsets [start, end) of the partition, if none of its records has been copied; otherwise (0, 0)."""
     losses: tuple[Explained, ...] = ()
-    """Losses that the ledger records for source offsets that are in none of the ranges."""
+    """Losses that the ledger records for source offsets outside all ranges."""
     waiting: int = 0
-    """Number of source offsets from the resume position to the log end offset. They are not copied yet."""
+    """Number of source offsets from the resume position to the log end offset. They have not been copied yet."""
     beyond: int = 0
     """Number of target offsets from the resume position to the log end offset. They are not audited."""
     has_nothing: bool = False
     """Whether the source partition holds nothing to copy."""
     repaired: tuple[RangeRepaired, ...] = ()
-    """The ranges of source offsets whose records a repair has copied into a separate topic."""
+    """The ranges of source offsets whose records a repair has copied to a separate topic."""
 
 
 class FlowPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +110,7 @@ async def plan_flow(
 
     The plan contains all offsets below the resume positions of the flow, and every selected partition without any
     copied record. If `topics` holds regexes, the plan contains only source topics that match one of them. If a topic
-    was deleted and created again, only the newest topic of that name is audited.
+    was deleted and created again, only the newest topic with that name is audited.
 
     If `level` is "digest" or "records", ranges that an earlier audit has proven at this level or a stricter one are
     skipped. With `again`, they are audited again. With `since_ms`, the audit begins with the range that contains the
@@ -127,8 +128,8 @@ async def plan_flow(
 async def _plan_now(
     config: Config, flow: FlowConfig, level: str, topics: Sequence[str], since_ms: int | None, *, again: bool
 ) -> tuple[FlowPlan, bool]:
-    """Return the plan for the current state of the ledger, and whether a daemon may begin to copy an uncopied partition
-    at any moment."""
+    """Return the plan for the current state of the ledger, and whether a daemon may at any moment begin to copy an
+    uncopied partition."""
     try:
         state, gaps, history = await read_ledger(config, flow)
     except LedgerMissing:
@@ -165,7 +166,7 @@ async def _plan_now(
 
 def _with_uncopied(planned: Sequence[LaneAuditPlan], missing: Sequence[Uncopied]) -> list[LaneAuditPlan]:
     """Return the planned lanes and, in addition, one entry for each partition without any copied record. Such an entry
-    names the source offsets that are not copied and, if it is known, the reason."""
+    names the source offsets that have not been copied and, if it is known, the reason."""
     rows = {each.audited.source: each for each in planned}
     for each in missing:
         audited = AuditedLane(source=each.source, target=each.target, committed=True)
@@ -183,7 +184,7 @@ def _former_losses(
     state: FlowState, planned: Sequence[LaneAuditPlan], verdicts: Mapping[LaneId, Sequence[Verdict]]
 ) -> dict[TopicPartition, list[Explained]]:
     """Return the losses that the ledger records for older lanes, by source partition. An older lane copied an earlier
-    source topic of the same name, or copied into an earlier target topic."""
+    source topic with the same name, or copied to an earlier target topic."""
     newest = {each.lane for each in planned}
     found: dict[TopicPartition, list[Explained]] = {}
     for lane in state.lanes.values():
@@ -203,7 +204,7 @@ def _with_losses(
     former: Mapping[TopicPartition, Sequence[Explained]],
     since: Mapping[TopicPartition, int] | None,
 ) -> LaneAuditPlan:
-    """Return the lane with its remaining losses: those that are in none of its ranges and that no earlier audit has
+    """Return the lane with its remaining losses: those that are outside all of its ranges and that no earlier audit has
     counted. The first audit of a partition also counts the losses of its older lanes (`former`)."""
     proven_to = lane.proven.source_offset if lane.proven else 0
     begin = max(proven_to, since.get(lane.audited.source, 0) if since is not None else 0)
@@ -279,7 +280,7 @@ class _Clusters(msgspec.Struct, frozen=True):
         source_ids = await _ids(config, flow.source, {each.topic for each in sources})
         target_ids = await _ids(config, flow.target, {each.topic for each in targets})
         # The resume positions were read earlier, so the log end offset of the target is at or above them, unless the
-        # target lost records.
+        # target has lost records.
         starts = await log_offsets(config.clusters[flow.target], targets, "start")
         ends = await log_offsets(config.clusters[flow.target], targets, "end")
         since = None
@@ -403,8 +404,7 @@ async def read_ledger(config: Config, flow: FlowConfig) -> tuple[FlowState, Gaps
     """Read the flow's state with its resume positions, every verdict that the ledger still holds, and the results of
     earlier audits.
 
-    The resume positions are read first, and the ledger after them. The ledger therefore explains every offset below the
-    resume positions.
+    The resume positions are read before the ledger. The ledger therefore explains every offset below them.
     """
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     await store.open(read_only=True)

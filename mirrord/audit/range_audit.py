@@ -1,5 +1,5 @@
 """Reads a range from the source log and the target log and compares the records. Batch headers are compared first.
-Single records are compared only if the headers do not prove that source and target are equal."""
+Individual records are compared only if the headers do not prove that source and target are equal."""
 
 import hashlib
 from collections.abc import AsyncGenerator
@@ -23,7 +23,7 @@ from mirrord.model.names import TopicPartition
 from mirrord.runtime.rate_limit import Pace
 
 TRIES = 3
-"""How many times a range is read again if retention deletes some of its records while it is read."""
+"""How many times a range is read again if retention deletes some of its records while it is being read."""
 _KEY_BYTES = 16
 
 
@@ -62,9 +62,9 @@ class RangeReader:
     async def keys(
         self, lane: AuditedLane, wanted: AuditRange, *, with_source: bool
     ) -> tuple[dict[bytes, Newest], KeyedCopy, int]:
-        """Return three values. The first one contains, for each key in the range, the newest source record and the
-        newest target record. The second one describes the target partition: its properties decide which keys it may
-        lack. The third one is the number of bytes read. The source is only read if `with_source` is set.
+        """Return three values. The first contains, for each key in the range, the newest source record and the newest
+        target record. The second describes the properties of the target partition that decide which keys it may lack.
+        The third is the number of bytes read. The source is read only if `with_source` is set.
 
         Raises EnvironmentFault if a log cannot be read.
         """
@@ -166,13 +166,13 @@ class _Both:
         return compare_records(self._wanted, source, target, around)
 
     async def source_keys(self) -> AsyncGenerator[tuple[bytes, Newest], None]:
-        """Yield each key of the range at the source, together with its record."""
+        """Yield the key of each source record in the range, together with the record."""
         async for batch in self._source_batches():
             for row in source_rows(self._wanted, self._inside(batch, self._wanted.source_start)):
                 yield row
 
     async def target_keys(self) -> AsyncGenerator[tuple[bytes, Newest], None]:
-        """Yield each key of the range at the target, together with its record."""
+        """Yield the key of each target record in the range, together with the record."""
         async for batch in self._target_batches():
             for row in target_rows(self._wanted, self._inside(batch, self._wanted.target_start)):
                 yield row

@@ -1,6 +1,6 @@
 """Reads the source log and the target log of a lane whose ledger is lost, and determines the lane's position.
 
-Batch headers are compared first, and single records where necessary (`mirrord.audit.rules.rebuild_placement`).
+Batch headers are compared first, and individual records where necessary (`mirrord.audit.rules.rebuild_placement`).
 """
 
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ RIVAL_BATCHES = 20
 contains this number of the producer's first batches, and the same number of its last batches."""
 ORIGINALS_AT_ONCE = 1_000
 READ_OVER = 1_000
-"""If the gap between two ranges of wanted offsets is not larger than this, both ranges are read together with the
+"""If the gap between two ranges of wanted offsets is no larger than this, both ranges are read together with the
 records in the gap. This is faster than two separate reads."""
 RECORDS_AT_ONCE = 20_000
 """Number of records that are read at a time from the source or the target when records are matched one by one."""
@@ -56,7 +56,8 @@ RECORDS_AT_ONCE = 20_000
 _Unit = TypeVar("_Unit", CopiedRecords, OriginalRecords)
 RebuildOutcome = Literal["rebuilt", "new", "refused"]
 """What happens to a lane. "rebuilt": it resumes at the position that was found. "new": no record that the source holds
-was ever copied, so the lane begins like any new one. "refused": the position cannot be determined, so it is paused."""
+has ever been copied, so the lane begins like any new lane. "refused": the position cannot be determined, so the lane is
+paused."""
 
 
 class LaneRebuilt(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,12 +86,12 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     keeps: Callable[[DecodedRecord], bool] | None = None
     """The flow's record filter; None if it has no filter. The function may raise PolicyFault."""
     foreign: frozenset[int] = frozenset()
-    """The ids of producers that copied records from the target into the source topic. These records are not copied
+    """The ids of producers that copied records from the target to the source topic. These records are not copied
     back."""
 
 
 class _Own(msgspec.Struct):
-    """The batches that one producer wrote into the target partition."""
+    """The batches that one producer wrote to the target partition."""
 
     batches: list[SequencedBatch]
     keys: list[Hashable]
@@ -119,7 +120,7 @@ class _Source(msgspec.Struct):
 
 
 class LaneLook:
-    """Reconstructs the lanes of one flow, one after the other."""
+    """Reconstructs the lanes of one flow, one at a time."""
 
     def __init__(self, source: LogReader, target: LogReader) -> None:
         self._source = source
@@ -311,7 +312,7 @@ class _Lane:
         return standing(placed, self._others, self._log_start, filtered=self._is_filtered)
 
     async def refuse_rivals(self, producer: tuple[int, int]) -> None:
-        """Raise Unplaced if, after the lane's first batch, another producer also copied records of the source."""
+        """Raise Unplaced if, after the lane's first batch, another producer also copied records from the source."""
         begin = self._found.producers[producer].batches[0].offset
         held = {each.key for each in self._originals}
         for other, own in self._found.producers.items():
@@ -325,10 +326,9 @@ class _Lane:
                 )
 
     async def _is_from_source(self, own: _Own, begin: int) -> bool:
-        """Return whether a producer copied records of the source. None of its batches equals a batch of the source, but
-        this does not exclude that it copied records: its batches may have been rebuilt record by record. Their records
-        are therefore searched for in the source. If there are many batches, a sample of them is used.
-        """
+        """Return whether a producer copied records from the source, although none of its batches equals a batch of the
+        source. This is possible, because batches may have been rebuilt record by record. The producer's records are
+        therefore searched for in the source. If there are many batches, a sample of them is used."""
         late = [batch for batch in own.batches if batch.offset > begin]
         some = late if len(late) <= 2 * RIVAL_BATCHES else [*late[:RIVAL_BATCHES], *late[-RIVAL_BATCHES:]]
         wanted = [CopiedRecords(0, batch.offset, batch.length, None) for batch in some]
@@ -364,9 +364,9 @@ class _Lane:
         return True in timed
 
     async def _matched(self, placed: Placed, producer: tuple[int, int]) -> Placed | None:
-        """Find the source record of each copy, by batches and, where necessary, by single records. Raises Unplaced.
+        """Find the source record of each copy, by batches and, where necessary, by individual records. Raises Unplaced.
 
-        Return None if the source lacks some of the copied records, or if the copies are not in the order of the source.
+        Return None if the source lacks some of the copied records, or if the copies are not in source order.
         """
         parts = stretches(placed, filtered=self._is_filtered)
         if not parts:
@@ -412,8 +412,8 @@ class _Lane:
         return matching.found()
 
     async def _compared(self, placed: Placed, producer: tuple[int, int]) -> Placed:
-        """Find the source positions of the copies whose batches equal no batch of the source, or more than one. For
-        this, single records are compared, and more of them in each round. Raises Unplaced."""
+        """Find the source positions of the copies whose batches equal no batch of the source, or more than one.
+        Individual records are compared, and each round compares more of them. Raises Unplaced."""
         around, last = LOOK_AROUND, -1
         while True:
             here, there = doubtful(placed, around)

@@ -1,9 +1,9 @@
-"""Copies records that an audit found to be missing or altered into a separate topic, each record once.
+"""Copies to a separate topic the records that an audit has found to be missing or altered. Each record is copied once.
 
 The topic has the format of the dead-letter topic (`mirrord.replication.dead_letters.topic`). Each record carries its
-original topic, partition and offset. Before it writes, a repair reads which records the topic already holds. The repair
-is recorded in the ledger (`RangeRepaired`) after the records have been written. If the process crashes between these
-two steps, the repair can be repeated: it finds the records in the topic and only updates the ledger.
+original topic, partition and offset. Before a repair writes, it determines which records the topic already holds. The
+repair is recorded in the ledger (`RangeRepaired`) after the records have been written. If the process crashes between
+these two steps, the repair can be repeated: it finds the records in the topic and only updates the ledger.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -52,18 +52,18 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
     kind: RepairedKind
     into: str
     records: int
-    """Number of records of the range that are in the repair topic."""
+    """Number of records in the range that are in the repair topic."""
     at: int | None
     """Offset, in the repair topic, of the first record of the range. None if the topic holds no record of the range."""
     lacks: int | None = None
-    """Source offset of the first record of the range that is missing in the repair topic. None if no record is missing,
-    or if the source was not read."""
+    """Source offset of the first record of the range that is missing from the repair topic. None if no record is
+    missing, or if the source was not read."""
     trouble: str = ""
     """Why the range cannot be repaired; empty if it can."""
     by: str = ""
     """The operator who repaired the range, according to the ledger; empty if the ledger records no repair."""
     at_ms: int | None = None
-    """When the range was repaired, by the clock of the machine that repaired it."""
+    """When the range was repaired, according to the clock of the machine that repaired it."""
 
 
 def damages(found: Mapping[RangeKey, RangeResult]) -> list[Damage]:
@@ -116,7 +116,8 @@ async def repair(config: Config, found: Iterable[Damage], origin: Origin | None)
         try:
             made += await _flow(config, known[name], some, origin, receipts)
         finally:
-            # The facts are also recorded when a range cannot be read, because the ranges before it have been copied.
+            # The facts are also recorded when a range cannot be read, because the ranges before it have already been
+            # copied.
             line = await record_repairs(config, known[name], receipts) if receipts else ""
             lines += [line] if line else []
     if flows and not made:
@@ -127,7 +128,8 @@ async def repair(config: Config, found: Iterable[Damage], origin: Origin | None)
 async def _flow(
     config: Config, flow: FlowConfig, found: list[Damage], origin: Origin | None, facts: list[RangeRepaired]
 ) -> list[Repair]:
-    """Repair the ranges of one flow. The caller records `facts` in the ledger, even if this function raises."""
+    """Repair the ranges of one flow. The caller records `facts` in the ledger, even if this function raises an
+    exception."""
     state = await read_state(flow, ClusterAccess(config, PATIENCE_S).ledger)
     source, target = config.clusters[flow.source], config.clusters[flow.target]
     letters = DeadLetters(flow, source, target, repair_topic(flow.name))
@@ -186,8 +188,8 @@ def _as_recorded(result: Repair, before: RangeRepaired) -> Repair:
 def _facts(each: Damage, topic: str, lying: Lying, origin: Origin) -> list[RangeRepaired]:
     """Return the facts that record which source offsets were repaired.
 
-    There may be several facts for one damaged range: each contains consecutive offsets, and by now some offsets of the
-    range may hold no record, for example because the source is compacted.
+    There may be several facts for one damaged range: each fact covers consecutive offsets, and by now some offsets in
+    the range may hold no record, for example because the source is compacted.
     """
     return [
         RangeRepaired(each.lane, start, end, each.kind, topic, lying.at, origin) for start, end in ranges(lying.offsets)

@@ -13,7 +13,7 @@ PATIENCE_S = 10.0
 
 
 async def record_repairs(config: Config, flow: FlowConfig, facts: Sequence[RangeRepaired]) -> str:
-    """Append the facts that the ledger does not hold yet. Return an empty string, or the reason if they cannot be
+    """Append the facts that the ledger does not hold yet. Return an empty string, or the reason why they cannot be
     written.
 
     Even if the facts cannot be written, the repaired records are in the repair topic. The next repair finds them there

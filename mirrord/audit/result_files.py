@@ -1,7 +1,7 @@
 """The stored results of an audit: Parquet files in a folder, and the totals that are computed from them.
 
-Each file is written under a temporary name and then renamed, so a reader only sees complete files. An interrupted audit
-can continue with the results that are already stored (`--resume`).
+Each file is written under a temporary name and then renamed, so that a reader sees only complete files. An interrupted
+audit can continue with the results that have already been stored (`--resume`).
 """
 
 import hashlib
@@ -120,7 +120,8 @@ class Results:
             yield from table.to_pylist()
 
     def begin(self) -> None:
-        """Create the folder at the start of an audit, so that `--resume` works however early the audit is interrupted.
+        """Create the folder at the start of an audit, so that `--resume` works no matter how early the audit is
+        interrupted.
 
         Raises EnvironmentFault.
         """
@@ -185,8 +186,8 @@ def _result(row: Mapping[str, Any]) -> RangeResult:
 
 
 def proven(lane: LaneAuditPlan, results: Iterable[RangeResult], level: AuditLevel, at_ms: int) -> RangeAudited | None:
-    """Return the fact that records what a lane's results prove together with earlier audits. Return None if they prove
-    nothing new."""
+    """Return the fact that records what a lane's results and those of earlier audits prove together. Return None if
+    they prove nothing new."""
     found = {(result.first, result.end): result for result in results}
     first: AuditRange | None = None
     last: AuditRange | None = None
@@ -214,7 +215,7 @@ def proven(lane: LaneAuditPlan, results: Iterable[RangeResult], level: AuditLeve
 
 def summary(flow: FlowPlan, lane: LaneAuditPlan, results: Iterable[RangeResult], *, level: AuditLevel) -> LaneSummary:
     """Return the totals of a lane's results. An audit of level `ledger` proves nothing about records, so the proven
-    position is then that of earlier audits."""
+    position then remains that of earlier audits."""
     found = {(result.first, result.end): result for result in results}
     differences: Counter[str] = Counter()
     explained: Counter[str] = Counter()

@@ -24,7 +24,8 @@ class VerbParser(argparse.ArgumentParser):
     unknown one.
 
     Before Python 3.12.7, argparse cannot parse a positional argument with a default, such as CONF, after an option
-    (Python issue 59317). It assigns the default when it reaches the option, and then rejects the given argument.
+    (Python issue 59317). It assigns the default when it reaches the option, and then rejects the argument that was
+    given.
     """
 
     _within = False
@@ -52,7 +53,7 @@ class VerbParser(argparse.ArgumentParser):
         return known
 
     def error(self, message: str) -> NoReturn:
-        """Report an error and exit, like argparse. If there are unknown options, report only these, because they
+        """Report an error and exit, like argparse. If there are unknown options, report only those, because they
         usually cause the other errors."""
         strange = list(self._strange())
         super().error("; ".join(strange) if strange else message)
@@ -63,7 +64,7 @@ class VerbParser(argparse.ArgumentParser):
         known = {option.lstrip("-"): option for option in self._option_string_actions}
         for word in self._given:
             if word == "--" or (self._subparsers is not None and not word.startswith("-")):
-                return  # the rest is no option, or belongs to the verb
+                return  # the rest contains no options, or belongs to the verb
             name = word.partition("=")[0]
             if not re.match(r"--?[A-Za-z]", name) or " " in name or name in self._option_string_actions:
                 continue
@@ -111,12 +112,13 @@ def add_clusters(parser: argparse.ArgumentParser) -> None:
 
 
 def add_flow(parser: argparse.ArgumentParser) -> None:
-    """Add `--flow`, which selects one flow instead of all."""
+    """Add `--flow`, which selects one flow instead of all flows."""
     parser.add_argument("--flow", metavar="NAME", help="only this flow")
 
 
 def add_some_flows(parser: argparse.ArgumentParser) -> None:
-    """Add `--flow` and `--clusters`, which select some flows instead of all. `some_flows` applies the selection."""
+    """Add `--flow` and `--clusters`, which select some flows instead of all flows. `some_flows` applies the
+    selection."""
     parser.add_argument("--flow", metavar="NAME", action="append", dest="flows", help="only this flow; may be repeated")
     add_clusters(parser)
 
@@ -133,7 +135,7 @@ def some_flows(config: Config, arguments: argparse.Namespace) -> Config:
 
 
 def offset(word: str) -> int:
-    """Parse an offset, as the `type` of an argparse argument. Raises ArgumentTypeError."""
+    """Parse an offset. Used as the `type` of an argparse argument. Raises ArgumentTypeError."""
     if not (word.isascii() and word.isdecimal()):
         raise argparse.ArgumentTypeError(f'found "{word}"; allowed: an offset, 0 or more')
     return int(word)

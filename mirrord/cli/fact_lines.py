@@ -1,4 +1,4 @@
-"""Describes the facts of a ledger in words, one line for each fact."""
+"""Describes a ledger's facts in words, one line for each fact."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -207,7 +207,7 @@ def _rewound(fact: SourceRun) -> str:
     if fact.rewound is None:
         return ""
     first, limit = fact.rewound.first, fact.rewound.ordinal
-    return f"; ordinals from {first} on are reassigned, and older resume positions count up to {limit}"
+    return f"; ordinals from {first} on may be reassigned, and older resume positions count up to {limit}"
 
 
 def _displaced(fact: TargetRun) -> str:
@@ -263,7 +263,8 @@ def _describe_found(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarant
             policy += f" ({letters_words(fact.letters)})" if fact.letters >= 0 else ""
             return f"source offsets [{fact.start}, {fact.end}) are in quarantine{policy}: {fact.line}"
         case TakeoverChecked():
-            return f"takeover of ordinals {fact.first} to {fact.last} checked: {fact.outcome}{_note(fact.note)}"
+            ordinals = f" of ordinals {fact.first} to {fact.last}" if fact.first <= fact.last else ""
+            return f"takeover{ordinals} checked: {fact.outcome}{_note(fact.note)}"
         case SeekDone() if fact.start == fact.end:
             return f"had already copied everything before source offset {fact.end}"
         case SeekDone():
@@ -272,11 +273,13 @@ def _describe_found(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarant
             return describe_inherited(fact)
         case MapRebuilt():
             what = f"{fact.until - fact.last - 1} missing records follow"
-            return f"the map was rebuilt from ordinal {fact.first} to {fact.last}, {what}"
+            until = f"to {fact.last}" if fact.first <= fact.last else "on"
+            return f"the map was rebuilt from ordinal {fact.first} {until}, {what}"
 
 
 def describe_inherited(fact: CopyInherited) -> str:
-    """Return a text with the position that a lane inherited from MirrorMaker 2, and the result of checking it."""
+    """Return a text with the position that a lane inherited from MirrorMaker 2, and the result of checking this
+    position."""
     words = {
         "verified": f"the target's last {fact.looked_at:,} records agree",
         "behind": f"but the target ends before that, according to its last {fact.looked_at:,} records",
@@ -311,7 +314,7 @@ def _epochs(fact: SourceRun) -> str:
 
 
 def _verdicts(verdicts: Iterable[Verdict]) -> str:
-    """Describe the ranges of source offsets that were not copied, with their reasons."""
+    """Describe the ranges of source offsets that were not copied, with the reasons."""
     ranges: dict[str, list[str]] = {}
     for verdict in verdicts:
         ranges.setdefault(verdict.reason, []).append(f"[{verdict.start}, {verdict.end})")

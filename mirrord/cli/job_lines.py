@@ -1,4 +1,4 @@
-"""Formats the audits and compactions of a flow as lines of `mirrord status`."""
+"""Formats the audits and compactions of a flow as lines for `mirrord status`."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,7 +13,7 @@ _STYLES = {"differences": "bold red", "failed": "red", "stopped": "yellow"}
 
 
 def job_lines(jobs: Sequence[JobStatus]) -> Iterator[str]:
-    """Yield one line for audits and one for compactions. The line describes the last run and says when the next run is
+    """Yield one line for audits and one for compactions. Each line describes the last run and says when the next run is
     due."""
     for job in jobs:
         parts = [_last(job)]

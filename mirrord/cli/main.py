@@ -1,4 +1,4 @@
-"""The entry point: runs the requested verb, and turns every error into one message and an exit code."""
+"""The entry point: runs the requested verb, and turns every error into a single message and an exit code."""
 
 import argparse
 import importlib
@@ -16,8 +16,8 @@ from mirrord.model.errors import ConfigError, MirrordError
 from mirrord.model.version import version
 from mirrord.runtime.logs import default_directory, quiet
 
-# The table holds names instead of modules, so a verb imports only what it needs. `status`, for example, does not import
-# Ray.
+# The table holds names instead of modules, so that running a verb imports only what the verb needs. `status`, for
+# example, does not import Ray.
 VERBS = {
     "start": "mirrord.cli.verbs.start",
     "stop": "mirrord.cli.verbs.stop",
@@ -48,10 +48,10 @@ VERBS = {
 
 
 class VerbModule(Protocol):
-    """The interface that every verb module has."""
+    """The interface that every verb module implements."""
 
     def register(self, verbs: Verbs) -> None:
-        """Add the parser of the verb."""
+        """Add the verb's parser."""
         ...
 
     def run(self, arguments: argparse.Namespace) -> int:
@@ -82,10 +82,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader of the pipe, such as `head`, has closed it. The rest of the buffer must not cause an error at exit.
+        # The process that reads the pipe, such as `head`, has closed it. The rest of the buffer must not cause an error
+        # at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception as error:  # noqa: BLE001 - a user never sees a traceback: it goes to a file
+    except Exception as error:  # noqa: BLE001 - users never see a traceback; it is written to a file
         return _fail(f"internal error: {type(error).__name__}: {error}; details in {_write_traceback()}", 1)
 
 

@@ -4,19 +4,19 @@ UNKNOWN = "-"
 
 
 def count(number: float | None) -> str:
-    """Format a number like 1,234,567."""
+    """Format a number, as in 1,234,567."""
     return UNKNOWN if number is None else f"{number:,.0f}"
 
 
 def share(part: float | None) -> str:
-    """Format a share like 97.5 %. A share below 1 is never rounded up to 100 %."""
+    """Format a share, as in 97.5 %. A share below 1 is never rounded up to 100 %."""
     if part is None:
         return UNKNOWN
     return "100 %" if part >= 1 else f"{int(part * 1000) / 10:.1f} %"
 
 
 def size(number_bytes: float | None) -> str:
-    """Format a number of bytes like 12.3 MB."""
+    """Format a number of bytes, as in 12.3 MB."""
     if number_bytes is None:
         return UNKNOWN
     for unit in ("B", "kB", "MB", "GB"):
@@ -27,7 +27,7 @@ def size(number_bytes: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Format a number of seconds like 850 ms, 12.5 s, 3 min 20 s, 2 h 05 min or 10 d 4 h."""
+    """Format a number of seconds, as in 850 ms, 12.5 s, 3 min 20 s, 2 h 05 min or 10 d 4 h."""
     if seconds is None:
         return UNKNOWN
     if seconds < 1:
@@ -43,7 +43,7 @@ def duration(seconds: float | None) -> str:
 
 
 def milliseconds(number_ms: float | None) -> str:
-    """Format a number of milliseconds like 4.2 ms, 850 ms or 12.5 s."""
+    """Format a number of milliseconds, as in 4.2 ms, 850 ms or 12.5 s."""
     if number_ms is not None and number_ms < 10:
         return f"{number_ms:.1f} ms"
     return duration(None if number_ms is None else number_ms / 1000)

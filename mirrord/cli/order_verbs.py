@@ -19,23 +19,23 @@ from mirrord.supervision.daemon_http_client import give_order
 
 LONGEST_REASON = 500
 EPILOG = """The command is recorded in the flow's ledger, with its author and reason, so it stays in force after a
-restart of the daemon. Giving it again changes nothing. Use the names that `mirrord status`, `topics` and `lag` show. If
-several flows have a topic, partition or replicator of this name, write FLOW:NAME or use --flow.
+restart of the daemon. Repeating it changes nothing. Use the names that `mirrord status`, `topics` and `lag` show. If
+several flows have a topic, partition or replicator with this name, write FLOW:NAME or use --flow.
 
 Exit code 0: done, or nothing to do; 1: no daemon accepts the command; 2: the name does not exist, and nothing was
 changed; 3: with --dry-run, the command would change something."""
 
 
 def add_order(parser: argparse.ArgumentParser, name: str, what: str) -> None:
-    """Add the arguments of an operator command that applies to a single named object. `name` is the metavar of that
-    argument, and `what` its help text."""
+    """Add the arguments of an operator command that applies to a single named object. `name` is the metavar of the
+    argument that names the object, and `what` is its help text."""
     parser.add_argument("name", metavar=name, help=what)
     add_order_options(parser)
 
 
 def add_order_options(parser: argparse.ArgumentParser, *, reason: str = "--reason", required: bool = False) -> None:
-    """Add the options that all operator commands accept. `reason` is the name of the option that takes the reason for
-    the command."""
+    """Add the options that all operator commands accept. `reason` is the name of the option that specifies the reason
+    for the command."""
     add_conf(parser)
     parser.add_argument("--flow", metavar="NAME", help="only in this flow")
     why = "the reason, which is recorded and shown"
@@ -45,7 +45,7 @@ def add_order_options(parser: argparse.ArgumentParser, *, reason: str = "--reaso
 
 
 def add_kind(parser: argparse.ArgumentParser, *kinds: ObjectKind) -> None:
-    """Add `--kind`, which says what kind of object a name refers to."""
+    """Add `--kind`, which specifies what kind of object a name refers to."""
     parser.add_argument("--kind", choices=kinds, help="what the name refers to, if it is ambiguous")
 
 

@@ -1,5 +1,5 @@
-"""Shows the progress of a job on stderr. On a terminal, one line is redrawn. Otherwise, a new line is printed every ten
-seconds."""
+"""Shows the progress of a job on stderr. On a terminal, a single line is redrawn. Otherwise, a new line is printed
+every ten seconds."""
 
 import sys
 import time
@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 EVERY_S = 10.0
-"""Interval in seconds between two progress lines if stderr is not a terminal."""
+"""Interval in seconds between progress lines if stderr is not a terminal."""
 
 
 class ProgressLine:
@@ -32,7 +32,7 @@ class ProgressLine:
                 print(f"\r{' ' * self._shown}\r", end="", file=sys.stderr, flush=True)
 
     def show(self, done: int, every: int, units: str, more: str = "") -> None:
-        """Show that `done` of `every` units are done. `more` is appended to the line."""
+        """Show that `done` of `every` units are finished. `more` is appended to the line."""
         share = f"{100 * done // every}%" if every else "100%"
         line = f"mirrord: {self._what}: {share}: {done:,} of {every:,} {units}{f', {more}' if more else ''}"
         with self._lock:

@@ -16,15 +16,15 @@ _HEAD = """\
 
 Generated from the help texts of `mirrord` (`python -m mirrord.cli.reference_page`). Do not edit this page.
 
-All commands have the same exit codes. 0: success. 1: failure. 2: wrong usage or configuration. 3: a difference was
-found. [Change a running mirror](../how-to/operator-commands.md) shows how the commands are used.
+All commands have the same exit codes. 0: success. 1: failure. 2: incorrect usage or invalid configuration. 3: a
+difference was found. [Change a running mirror](../how-to/operator-commands.md) shows how the commands are used.
 
 """
 
 
 def page(texts: Mapping[str, str]) -> str:
-    """Return the text of docs/reference/cli.md. `texts` maps verbs to help texts, in order; the empty name is `mirrord`
-    itself."""
+    """Return the text of docs/reference/cli.md. `texts` maps verbs to help texts, in order; an empty name means
+    `mirrord` itself."""
     names = {verb: f"mirrord {verb}".strip() for verb in texts}
     contents = ", ".join(f"[{verb}](#{name.replace(' ', '-')})" for verb, name in names.items() if verb)
     parts = [f"## {names[verb]}\n\n```text\n{text.rstrip()}\n```\n" for verb, text in texts.items()]

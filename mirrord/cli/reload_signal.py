@@ -1,5 +1,5 @@
-"""Handles SIGHUP: the daemon reads its configuration file again and applies it. A daemon that was started on a terminal
-stops instead, because SIGHUP then means that the terminal was closed."""
+"""Handles SIGHUP: the daemon reads its configuration file again and applies it. A daemon that was started from a
+terminal stops instead, because SIGHUP then means that the terminal has been closed."""
 
 import argparse
 import asyncio
@@ -25,9 +25,9 @@ log = structlog.get_logger()
 
 
 def reload_on_hangup(arguments: argparse.Namespace, apply: Apply, stop: Callable[[], Awaitable[None]]) -> None:
-    """Install the handler of SIGHUP in the running event loop. `arguments` are the command-line arguments of the
-    daemon."""
-    # An absolute path still finds the file after the process has changed its working directory.
+    """Install the SIGHUP handler in the running event loop. `arguments` contains the daemon's command-line
+    arguments."""
+    # An absolute path still leads to the file after the process has changed its working directory.
     path = str(Path(arguments.conf).absolute())
     tasks: set[asyncio.Task[None]] = set()
 
@@ -44,8 +44,8 @@ async def _stop(stop: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _reload(path: str, arguments: argparse.Namespace, apply: Apply) -> None:
-    """Reload the configuration file and apply it. If it cannot be applied, nothing changes, and the log contains the
-    reason."""
+    """Reload the configuration file and apply it. If it cannot be applied, nothing changes, and the reason is
+    logged."""
     try:
         config, remarks = load_file(path, LOADING)
         config = some_flows(config, arguments)

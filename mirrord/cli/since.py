@@ -1,4 +1,4 @@
-"""Parses the option `--since`: a time, or a duration before now."""
+"""Parses the option `--since`: a point in time, or a duration before now."""
 
 from mirrord.config.units import duration_ms
 from mirrord.config.value_parsers import start_point

@@ -1,4 +1,4 @@
-"""The command-line arguments that are shared by the verbs that run Spark jobs."""
+"""Command-line arguments shared by the verbs that run Spark jobs."""
 
 import argparse
 import re
@@ -10,7 +10,7 @@ _SETTING = re.compile(r"(spark\.[A-Za-z0-9_.]+)=(.*)")
 
 
 def add_spark(parser: argparse.ArgumentParser) -> None:
-    """Add `--topics`, which selects source topics, and `--spark`, which sets properties of Spark."""
+    """Add `--topics`, which selects source topics, and `--spark`, which sets Spark properties."""
     parser.add_argument(
         "--topics", metavar="REGEX", action="append", default=[], help="only source topics that match; may be repeated"
     )
@@ -20,7 +20,7 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
 
 
 def check_topics(arguments: argparse.Namespace) -> None:
-    """Raise ConfigError if a pattern of `--topics` is not a valid regex."""
+    """Raise ConfigError if a pattern in `--topics` is not a valid regex."""
     for pattern in arguments.topics:
         try:
             re.compile(pattern)

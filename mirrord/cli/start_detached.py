@@ -14,16 +14,16 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import Status
 
 READY_S = 30.0
-"""Maximum time in seconds that a daemon in the background waits for its flows to be running or on standby. After this
-time, the daemon reports that it runs, and names the flows that are not ready."""
+"""Maximum time in seconds that a background daemon waits for its flows to be running or on standby. After this time,
+the daemon reports that it is running, and names the flows that are not ready."""
 TOLD_S = 240.0
-"""How many seconds the command waits for the report of the daemon. This is long enough for several attempts to start
-Ray on a busy machine."""
+"""How many seconds the command waits for the daemon's report. This is long enough for several attempts to start Ray on
+a busy machine."""
 POLL_S = 0.2
 
 
 class DaemonReport(msgspec.Struct, frozen=True):
-    """The report of a daemon in the background to the command that started it."""
+    """A background daemon's report to the command that started it."""
 
     pid: int
     http: str
@@ -32,7 +32,8 @@ class DaemonReport(msgspec.Struct, frozen=True):
 
 
 def start_detached(conf: str, options: Sequence[str]) -> int:
-    """Start a daemon for the configuration file `conf` with these options, print its address, and return the exit code.
+    """Start a daemon for the configuration file `conf` with these options, print the daemon's address, and return the
+    exit code.
 
     If the daemon cannot start, its error message is printed. Raises EnvironmentFault if the daemon does not report in
     time.
@@ -65,7 +66,7 @@ def start_detached(conf: str, options: Sequence[str]) -> int:
 
 async def report_to_parent(fd: int, http: str, status: Callable[[], Awaitable[Status | None]]) -> None:
     """Report the address of this daemon to the command that started it, over the pipe `fd`. The report is sent as soon
-    as all flows are running or on standby, but no later than after `READY_S`. Then detach stderr from the command."""
+    as all flows are running or on standby, or after `READY_S` at the latest. Then detach stderr from the command."""
     deadline = time.monotonic() + READY_S
     waiting: dict[str, str] = {}
     while True:

@@ -1,4 +1,4 @@
-"""The command-line part of `mirrord start --upgrade`: it finds the running daemon that will be replaced, and reports
+"""The command-line part of `mirrord start --upgrade`: it finds the running daemon that is to be replaced, and reports
 the replacement."""
 
 import argparse
@@ -27,8 +27,8 @@ def check_upgrade(arguments: argparse.Namespace) -> None:
 
 
 async def find_predecessor(config: Config, access: ClusterAccess) -> Predecessor:
-    """Find the daemon that runs the flows of this configuration, and print its version. Raises ConfigError or
-    EnvironmentFault if there is no such daemon, or if it cannot hand its flows over to this daemon."""
+    """Find the daemon that runs the flows of this configuration, and print that daemon's version. Raises ConfigError or
+    EnvironmentFault if there is no such daemon, or if that daemon cannot hand its flows over to this one."""
     http = _address(await read_ledgers(config, access))
     try:
         answer = await hand_over(http, config, HandoverCall(verb="terms"), ASK_S)

@@ -62,7 +62,7 @@ def status_table(status: Status) -> RenderableType:
 
 
 def lag_table(status: Status) -> RenderableType:
-    """Return a table of all lanes. Halted lanes come first, then the other lanes by descending lag."""
+    """Return a table of all lanes. Halted lanes come first, followed by the other lanes in order of descending lag."""
     table = _table(
         "flow", "partition", "target", "state", "replicator",
         numbers=("copied up to", "source end", "lag", "time lag", "records/s", "proven up to"),
@@ -162,7 +162,7 @@ def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
 
 
 def _former_losses(losses: Sequence[LossStatus]) -> Iterator[str]:
-    """Yield one line for each topic and reason, with the losses of deleted lanes. A lane is deleted when its source
+    """Yield the losses of deleted lanes, with one line for each topic and reason. A lane is deleted when its source
     topic or its target topic no longer exists."""
     topics: Counter[tuple[str, str]] = Counter()
     for loss in losses:
@@ -173,8 +173,8 @@ def _former_losses(losses: Sequence[LossStatus]) -> Iterator[str]:
 
 
 def _lane_lines(lanes: Sequence[LaneStatus]) -> Iterator[str]:
-    """Yield one line for each halted lane and each lane that an open transaction delays. Then yield the waiting lanes,
-    grouped by what they wait for."""
+    """Yield one line for each halted lane and for each lane that an open transaction delays. Then yield the waiting
+    lanes, grouped by what they are waiting for."""
     waiting: dict[str, list[str]] = {}
     for lane in lanes:
         where = f"{escape(lane.topic)}-{lane.partition}"
@@ -197,7 +197,7 @@ def _foreign_lines(offsets: int) -> Iterator[str]:
 
 
 def _node_lines(replicators: Sequence[ReplicatorStatus]) -> Iterator[str]:
-    """Yield the nodes that the replicators run on if there is more than one node. Then yield the replicators that
+    """If there is more than one node, yield the nodes on which the replicators run. Then yield the replicators that
     cannot be reached."""
     at_work = [each for each in replicators if each.state != "unknown"]
     nodes = Counter((each.node[:8], each.host) for each in at_work)

@@ -17,13 +17,13 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import Status
 from mirrord.operations.status_report import gather_status
 
-# The width of the output in columns if it is not a terminal. Every table fits, so nothing is cut off in a file or a
-# pipe.
+# The width in columns of output that does not go to a terminal. Every table fits within this width, so nothing is cut
+# off in a file or a pipe.
 _WIDTH_COLUMNS = 180
 
 
 def console() -> Console:
-    """Return a console with the width of the terminal, or a wide console if the output is not a terminal."""
+    """Return a console with the width of the terminal, or a wide console if the output does not go to a terminal."""
     return Console() if sys.stdout.isatty() else Console(width=_WIDTH_COLUMNS)
 
 

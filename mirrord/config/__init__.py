@@ -1,2 +1,3 @@
-"""The configuration: the structs of conf.toml, the readers of conf.toml and of MirrorMaker 2's properties file, and the
-checks. Pure: files and environment variables are read, but no network, clock or client library is used."""
+"""The configuration: the structs that represent a conf.toml, the readers for conf.toml and for MirrorMaker 2's
+properties file, and the checks. The package is pure: it reads files and environment variables, but uses no network,
+clock or client library."""

@@ -1,16 +1,15 @@
-"""Compares the current and a new configuration of a running daemon: what changes in each flow, and which changes need a
-restart.
+"""Compares a running daemon's current configuration with a new one: what changes in each flow, and which changes
+require a restart of the daemon.
 
-Changes to topics, groups and synced configs take effect while lanes keep copying. Other settings of a flow are used by
-its lanes, for example limits, topic naming, the isolation level and the start position. If such a setting changes, all
-lanes of the flow are drained and started again; other flows are not affected. Changes to the number and the placement
-of replicators apply to all flows, and lanes move a few at a time. Changes to clusters in use and to the daemon's other
-settings need a restart.
+Changes to topics, groups and synced configs take effect while the lanes keep copying. A flow's other settings, for
+example limits, topic naming, the isolation level and the start position, are used by its lanes. If one of them changes,
+all lanes of the flow are drained and started again; other flows are not affected. Changes to the number and placement
+of replicators apply to all flows, and lanes are moved a few at a time. Changes to clusters in use and to the daemon's
+other settings require a restart.
 
-A configuration that arrives over HTTP may change less than a configuration from the daemon's own file. It must not
-change a cluster, a file reference, a folder, a Spark setting or the class of a policy. Otherwise, a client with
-permission to give operator commands could access the daemon's secrets and files, or choose the code that the daemon
-runs.
+A configuration that arrives over HTTP is allowed to change less than one from the daemon's own file. It must not change
+clusters, file references, folders, Spark settings or policy classes. Otherwise, a client with permission to give
+operator commands could access the daemon's secrets and files, or choose the code that the daemon runs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,8 +45,8 @@ LIVE = frozenset(
 )
 """Fields of a flow that its lanes do not use. They can change while the lanes keep copying."""
 DAEMONS_OWN = ("instance", "ray", "http", "logs")
-"""Sections of the configuration that may differ between two daemons that run the same flows. They say where a daemon
-runs, where it writes logs, and how it can be reached."""
+"""Sections of the configuration that may differ between two daemons that run the same flows. They specify where a
+daemon runs, where it writes logs, and how it can be reached."""
 _DAEMONS = ("runtime", *DAEMONS_OWN)
 _JOBS = ("audit", "compact")
 _OWN_FILE = "taken from the daemon's own file alone (SIGHUP)"
@@ -74,9 +73,10 @@ class ConfigChanges(msgspec.Struct, frozen=True):
 
     flows: tuple[FlowChange, ...] = ()
     replicators: tuple[str, ...] = ()
-    """Changes to the number and the placement of replicators, one line each. They apply to all flows."""
+    """Changes to the number and placement of replicators, one line each. They apply to all flows."""
     refused: tuple[str, ...] = ()
-    """Changes that cannot be applied while the daemon runs, one line each. If there are any, no change is applied."""
+    """Changes that cannot be applied while the daemon is running, one line each. If there are any, no change is
+    applied."""
     jobs: tuple[str, ...] = ()
     """Changes to the scheduled audits and compactions, one line each. They apply to all flows."""
 
@@ -87,7 +87,7 @@ class ConfigChanges(msgspec.Struct, frozen=True):
 
 
 def compare(old: Config, new: Config, *, own_file: bool) -> ConfigChanges:
-    """Return the changes that lead from `old` to `new`.
+    """Return the changes from `old` to `new`.
 
     `own_file` means that `new` was read from the daemon's own file. Only then may it contain new clusters, policy
     classes, folders and Spark settings.
@@ -136,7 +136,7 @@ def _differing(old: FlowConfig, new: FlowConfig) -> list[str]:
 def _lines(path: str, old: object, new: object) -> Iterator[str]:
     """Yield one line for each value that differs. The line for a list shows its added and removed items.
 
-    A value is not shown if its name suggests that it is a secret.
+    A value is not shown if the name of its key suggests that the value is a secret.
     """
     match old, new:
         case dict(), dict():
@@ -193,7 +193,7 @@ def _refused_from_file(old: Config, new: Config) -> Iterator[str]:
 def _refused_from_order(old: Config, new: Config) -> Iterator[str]:
     """Yield one line for each change that a client must not make over HTTP.
 
-    Clusters and settings that no flow uses are checked, too, because a later command could use them.
+    Clusters and settings that no flow uses are checked as well, because a later command could use them.
     """
     used = {alias for flow in new.all_flows for alias in (flow.source, flow.target)}
     for alias in sorted(used | new.clusters.keys()):
@@ -215,7 +215,7 @@ def _refused_from_order(old: Config, new: Config) -> Iterator[str]:
 
 
 def _faults(config: Config) -> list[str]:
-    """Return the faults of a configuration that arrived over HTTP. They are the faults that a conf.toml with the same
+    """Return the faults in a configuration that arrived over HTTP. These are the faults that a conf.toml with the same
     settings would have."""
     whole = msgspec.structs.replace(config, flows=config.all_flows, elsewhere=())
     try:

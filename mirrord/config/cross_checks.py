@@ -1,19 +1,20 @@
 """Checks that flows are consistent with each other.
 
 No two flows may have the same name or write to the same topic. A ring is a chain of flows that leads back to the
-cluster where it begins. No ring may copy its own output.
+cluster at which it begins. No ring may copy its own output.
 
-If two clusters copy topics to each other under the same names, a flow does not copy records that another flow wrote to
-its source (`mirrord.replication.lane.source.loop_detection`). Flows from two such clusters are therefore allowed to
-write to the same topic. Flows are also allowed to form a ring if every two clusters of the ring copy topics to each
-other in this way.
+If two clusters copy topics to each other under the same names, a flow between these clusters does not copy records that
+other flows have written to its source (`mirrord.replication.lane.source.loop_detection`). Flows from two such clusters
+are therefore allowed to write to the same topic. Flows are also allowed to form a ring if every cluster in the ring
+exchanges topics in this way with all other clusters in the ring.
 
 Whether two lists of regexes select a common topic cannot be decided from the regexes alone. Two flows into the same
 cluster are therefore tested with a few example topic names. They are refused if both flows select one of these names
 and would write to the same target topic. The daemon detects all other cases when it sees the actual topics.
 
-With the naming `identity` or a template, topic names do not show where records come from. A ring of such flows would
-copy its own output forever. It is refused unless the regexes prove that no record can travel around the ring.
+With `identity` naming or a template, topic names do not show where records come from. A ring of flows with such naming
+would copy its own output forever. Such a ring is refused unless the regexes prove that no record can travel around the
+ring.
 """
 
 import re
@@ -30,10 +31,11 @@ _SPECIAL = set(".^$*+?{}[]|()\\")
 def check_flows(
     flows: Sequence[FlowConfig], tells_origin: Callable[[FlowConfig], bool] = BuiltIn.tells_origin
 ) -> Iterator[tuple[int, str]]:
-    """Yield every fault between flows, as an index and a message. The index is that of the flow for which the fault is
-    reported: of the flows involved, the last one in the configuration.
+    """Check the flows against each other. Yield every fault, as an index and a message. The index is that of the flow
+    for which the fault is reported: the last of the flows involved, in the order of the configuration.
 
-    `tells_origin` returns whether the names of a flow's target topics reveal every cluster that a topic has passed.
+    `tells_origin` returns whether the names of a flow's target topics reveal every cluster that a topic has passed
+    through.
     """
     for index, flow in enumerate(flows):
         if flow.source and flow.source == flow.target:
@@ -80,7 +82,7 @@ def _round_for_ever(ring: Sequence[FlowConfig]) -> str:
 
 
 def goes_back(one: FlowConfig, other: FlowConfig) -> bool:
-    """Return whether the two flows copy topics of the same names in opposite directions.
+    """Return whether the two flows copy topics with the same names in opposite directions.
 
     This is the case if they connect the same two clusters, keep topic names and may select a common topic.
     """
@@ -89,10 +91,11 @@ def goes_back(one: FlowConfig, other: FlowConfig) -> bool:
 
 
 def both_ways(one: FlowConfig, other: FlowConfig) -> Iterator[str]:
-    """Yield one line for each setting that is wrong if two flows copy the same topics in opposite directions.
+    """Yield one line for each setting that is invalid if two flows copy the same topics in opposite directions.
 
-    Configs, ACLs and consumer groups may each be synced by only one of the two flows. Otherwise, each flow would copy
-    back the changes that the other flow has made, again and again. The flow that syncs groups needs `groups.both_ways`.
+    Configs, ACLs and consumer groups may each be synced by only one of the two flows. Otherwise, each flow would
+    repeatedly copy back the changes that the other flow has made. The flow that syncs groups must have
+    `groups.both_ways` set.
     """
     if not goes_back(one, other):
         return
@@ -116,8 +119,8 @@ def both_ways(one: FlowConfig, other: FlowConfig) -> Iterator[str]:
 
 
 def _counted_both_ways(flows: Sequence[FlowConfig], index: int) -> Iterator[str]:
-    """Yield one line for each reason why `groups.both_ways` cannot translate positions. Either the flow does not keep
-    topic names, or another flow copies records of a third cluster into the same topics."""
+    """Yield one line for each reason why `groups.both_ways` cannot translate positions: either the flow does not keep
+    topic names, or another flow copies records from a third cluster to the same topics."""
     last = flows[index]
     if last.groups.both_ways and last.naming != "identity":
         yield f'groups.both_ways is for naming = "identity"; found naming = "{last.naming}"'
@@ -138,7 +141,7 @@ def _counted_both_ways(flows: Sequence[FlowConfig], index: int) -> Iterator[str]
 def _own_copies(flows: Sequence[FlowConfig], index: int) -> Iterator[str]:
     """Yield one line for each conflict with `on_recreated = "fresh"`.
 
-    With this setting, a recreated source topic gets a separate target topic with a name that ends in a number.
+    With this setting, a recreated source topic gets a separate target topic, whose name ends in a number.
     """
     last = flows[index]
     if last.on_recreated == "fresh" and (last.mm2_records.checkpoints or last.mm2_records.offset_syncs != "off"):
@@ -156,8 +159,8 @@ def _own_copies(flows: Sequence[FlowConfig], index: int) -> Iterator[str]:
 
 
 def _path_back(flows: Sequence[FlowConfig], first: FlowConfig, needed: FlowConfig) -> list[FlowConfig]:
-    """Return a path of flows, including `needed`, that may carry the output of `first` back to its source. Return an
-    empty list if there is none."""
+    """Return a path of flows that includes `needed` and may carry the output of `first` back to the source of `first`.
+    Return an empty list if there is no such path."""
 
     def walk(path: list[FlowConfig]) -> list[FlowConfig]:
         for flow in flows:
@@ -191,7 +194,7 @@ def share_topics(flows: Sequence[FlowConfig], one: FlowConfig, other: FlowConfig
 
 
 def _is_mesh(flows: Sequence[FlowConfig], ring: Sequence[FlowConfig]) -> bool:
-    """Return whether every two clusters of a ring copy topics to each other under the same names.
+    """Return whether every cluster in a ring exchanges topics with all other clusters in the ring under the same names.
 
     Records then reach every cluster directly and need not travel around the ring.
     """
@@ -201,8 +204,8 @@ def _is_mesh(flows: Sequence[FlowConfig], ring: Sequence[FlowConfig]) -> bool:
 
 
 def _not_forwarded(flows: Sequence[FlowConfig], index: int) -> str:
-    """Return a message if records do not reach a cluster because no flow copies them there directly. A flow that keeps
-    topic names does not forward copies. Return an empty string if there is no such case."""
+    """Return a message if records do not reach a cluster because no flow copies them there directly: a flow that keeps
+    topic names does not forward copies. Otherwise, return an empty string."""
     flow = flows[index]
     for other in flows[:index]:
         for former, later in ((other, flow), (flow, other)):
@@ -223,7 +226,7 @@ def _same_target_names(one: FlowConfig, other: FlowConfig) -> bool:
         return False
     if one.naming == "prefix":
         return one.source == other.source and one.separator == other.separator
-    # Only the daemon can determine which names a third-party policy gives to topics of another source.
+    # Only the daemon can determine which names a third-party policy gives to topics from a different source.
     return is_built_in(one.naming) or (one.source, one.naming_settings) == (other.source, other.naming_settings)
 
 
@@ -235,7 +238,8 @@ def selects(flow: FlowConfig, topic: str) -> bool:
 
 
 def common_topic(one: FlowConfig, other: FlowConfig) -> str | None:
-    """Return a topic name that both flows select. Return None if none of a few candidates is selected by both."""
+    """Return a topic name that both flows select. Only a few candidate names are tried. If none of these is selected by
+    both flows, return None."""
     prefixes = [literal_prefix(pattern) for pattern in one.topics + other.topics]
     for candidate in [_EXAMPLE, *(prefix + tail for tail in ("", _EXAMPLE) for prefix in prefixes)]:
         if candidate and selects(one, candidate) and selects(other, candidate):
@@ -269,7 +273,7 @@ def _may_share(one: FlowConfig, other: FlowConfig) -> bool:
 
 
 def _may_feed(one: FlowConfig, other: FlowConfig) -> bool:
-    """Return False only if the regexes prove that `other` selects no topic name that `one` writes."""
+    """Return False only if the regexes prove that `other` selects none of the topics that `one` writes to."""
     if one.naming == "identity":
         return _may_share(one, other)
     if not is_built_in(one.naming):
@@ -284,7 +288,7 @@ def _overlap(ours: Iterable[str], theirs: Sequence[str]) -> bool:
 
 
 def _one_language(flows: Sequence[FlowConfig]) -> bool:
-    """Return whether each of these flows can interpret the topic names that the other flows write."""
+    """Return whether each of these flows can interpret the names of the topics that the other flows write to."""
     if all(flow.naming == "prefix" for flow in flows):
         return True
     return all((flow.naming, flow.naming_settings) == (flows[0].naming, flows[0].naming_settings) for flow in flows)
@@ -293,8 +297,8 @@ def _one_language(flows: Sequence[FlowConfig]) -> bool:
 def _ring(
     flows: Sequence[FlowConfig], start: int, tells_origin: Callable[[FlowConfig], bool]
 ) -> list[FlowConfig] | None:
-    """Return a ring that contains `flows[start]` and could copy its own output. Return None if there is none. Such a
-    ring is possible only if topic names do not reveal every cluster that a topic has passed."""
+    """Return a ring that contains `flows[start]` and could copy its own output, or None if there is no such ring. A
+    ring can copy its own output only if topic names do not reveal every cluster that a topic has passed through."""
     first = flows[start]
 
     def walk(path: list[FlowConfig]) -> list[FlowConfig] | None:
@@ -303,7 +307,7 @@ def _ring(
         for flow in flows:
             if flow.source != former.target or not _may_feed(former, flow) or flow.target in passed[1:]:
                 continue
-            # If a topic keeps its name, every flow on the path must select this name.
+            # If a topic keeps its name, every flow on the path must select that name.
             if all(each.naming == "identity" for each in path) and not _may_share(first, flow):
                 continue
             here = [*path, flow]

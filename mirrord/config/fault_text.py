@@ -1,4 +1,5 @@
-"""Helpers for fault messages: they format a wrong value, and suggest the known name that a wrong name resembles."""
+"""Helpers for fault messages: they format an invalid value, and suggest the known name that is closest to an unknown
+one."""
 
 import difflib
 import json
@@ -12,7 +13,7 @@ TYPE_NAMES: dict[type, str] = {
     list: "a list",
     dict: "a table",
 }
-"""The words for the types of TOML values in fault messages."""
+"""The words that fault messages use for the types of TOML values."""
 
 
 def closest_name(name: str, known: Iterable[str]) -> str | None:
@@ -23,7 +24,7 @@ def closest_name(name: str, known: Iterable[str]) -> str | None:
 
 
 def shown(value: object) -> str:
-    """Return a value in the form that fault messages show: short, and on one line.
+    """Return a value in the form in which fault messages show it: short, and on one line.
 
     A table may hold secrets, so only the fact that it is a table is shown.
     """

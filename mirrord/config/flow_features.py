@@ -1,8 +1,8 @@
 """The settings of a flow that go beyond copying records unchanged.
 
-A flow can sync consumer groups, topic configs and ACLs. It can write heartbeats, and records for the clients of
-MirrorMaker 2. It can continue the copies that MirrorMaker 2 made, and it can filter or change records. Each struct is
-one table of a flow in conf.toml. Regexes match whole names.
+A flow can sync consumer groups, topic configs and ACLs. It can write heartbeats, and records for MirrorMaker 2 clients.
+It can continue the copies that MirrorMaker 2 has made, and it can filter or change records. Each struct declares one
+table of a flow in conf.toml. Regexes must match whole names.
 """
 
 import re
@@ -79,13 +79,13 @@ class GroupsConfig(msgspec.Struct, frozen=True):
         GroupsMode,
         Key(
             one_of(GroupsMode),
-            'How positions are synced. `"follow"`: positions at the target follow those at the source, also backward. '
-            '`"forward-only"`: positions at the target are never set back. `"off"`: positions are not synced.',
+            'How positions are synced. `"follow"`: positions on the target follow those on the source, even backward. '
+            '`"forward-only"`: positions on the target are never moved backward. `"off"`: positions are not synced.',
         ),
     ] = "follow"
     every_ms: Annotated[
         int,
-        Key(EVERY, "Maximum time until a commit at the source is translated to the target.", name="every"),
+        Key(EVERY, "Maximum time until a commit on the source is translated to the target.", name="every"),
     ] = 1_000
     refresh_ms: Annotated[
         int | None,
@@ -99,8 +99,8 @@ class GroupsConfig(msgspec.Struct, frozen=True):
         bool,
         Key(
             BOOLEAN,
-            "Whether mirrord also syncs positions that groups commit at the target back to the source, to prepare a "
-            "failback. It then commits offsets at the source.",
+            "Whether mirrord also syncs positions that groups commit on the target back to the source, to prepare a "
+            "failback. mirrord then commits offsets on the source.",
         ),
     ] = False
     both_ways: Annotated[
@@ -122,7 +122,7 @@ class SyncConfig(msgspec.Struct, frozen=True):
         tuple[str, ...],
         Key(
             REGEXES,
-            "Topic configs that are left unchanged at the target. Configs of tiered storage are never synced either.",
+            "Topic configs that are left unchanged on the target. Configs of tiered storage are never synced either.",
         ),
     ] = UNWANTED_CONFIGS
     use_defaults_from: Annotated[
@@ -137,9 +137,9 @@ class SyncConfig(msgspec.Struct, frozen=True):
         AclsMode,
         Key(
             one_of(AclsMode),
-            'Which ACLs are synced. `"read-only"`: ACLs on single topics, except those that allow writing. `"exact"`: '
-            "all ACLs on topics and groups; ACLs that mirrord has added are removed again when they are removed at "
-            'the source. `"off"`: none.',
+            'Which ACLs are synced. `"read-only"`: ACLs on individual topics, except those that allow writing. '
+            '`"exact"`: all ACLs on topics and groups; ACLs that mirrord has added are removed when they are removed '
+            'from the source. `"off"`: none.',
         ),
     ] = "read-only"
     every_ms: Annotated[
@@ -154,7 +154,7 @@ class SyncConfig(msgspec.Struct, frozen=True):
 
 
 class HeartbeatsConfig(msgspec.Struct, frozen=True):
-    """Heartbeats as MirrorMaker 2 writes them: records in a topic `heartbeats`, which a flow copies like any other
+    """Heartbeats as MirrorMaker 2 writes them: records in the topic `heartbeats`, which a flow copies like any other
     topic."""
 
     emit: Annotated[
@@ -162,8 +162,8 @@ class HeartbeatsConfig(msgspec.Struct, frozen=True):
         Key(
             one_of(EmitOn),
             'Cluster to which heartbeats are written. `"target"`: they name this flow. `"source"`: they name the '
-            "opposite flow, and this flow copies them to the target. Consumers there can then see that this flow "
-            'works. mirrord needs permission to write at the source. `"both"`: both clusters. `"off"`: none.',
+            "opposite flow, and this flow copies them, so that consumers on the target can see that it works. mirrord "
+            'needs permission to write to the source. `"both"`: both clusters. `"off"`: none.',
         ),
     ] = "target"
     every_ms: Annotated[int, Key(EVERY, "Interval at which heartbeats are written.", name="every")] = 1_000
@@ -198,7 +198,7 @@ class Mm2RecordsConfig(msgspec.Struct, frozen=True):
         Key(
             one_of(OffsetSyncsOn),
             'Cluster that holds the topic `mm2-offset-syncs.<other cluster>.internal`. With `"source"`, mirrord needs '
-            'permission to write at the source. `"off"`: no offset syncs are written.',
+            'permission to write to the source. `"off"`: no offset syncs are written.',
         ),
     ] = "target"
     offset_syncs_replication_factor: Annotated[
@@ -208,8 +208,8 @@ class Mm2RecordsConfig(msgspec.Struct, frozen=True):
         int,
         Key(
             number(0, 2**63 - 1),
-            "Number of copied records of a partition after which another pair of offsets is written. A partition's "
-            "pairs are written at most once a second.",
+            "Number of copied records in a partition after which a new pair of offsets is written. A partition's pairs "
+            "are written at most once a second.",
         ),
     ] = 100
     separator: Annotated[
@@ -219,16 +219,16 @@ class Mm2RecordsConfig(msgspec.Struct, frozen=True):
 
 
 class FromMm2Config(msgspec.Struct, frozen=True):
-    """How mirrord continues copies that MirrorMaker 2 has made.
+    """How mirrord takes over copies that MirrorMaker 2 has made.
 
-    These keys apply to partitions that mirrord has not copied yet and that already hold records at the target.
+    These keys apply to partitions that mirrord has not copied yet and whose target partitions already hold records.
     """
 
     takeover: Annotated[
         Mm2TakeoverMode,
         Key(
             one_of(Mm2TakeoverMode),
-            'Where copying begins. `"verify"`: at the position that MirrorMaker 2 recorded, after the last records of '
+            'Where copying begins. `"verify"`: at the position that MirrorMaker 2 recorded, after the last records in '
             'the target have been compared with the source. `"trust"`: at that position, without a comparison. '
             '`"off"`: as for any other topic.',
         ),
@@ -237,7 +237,7 @@ class FromMm2Config(msgspec.Struct, frozen=True):
         str | None,
         Key(
             _TOPIC_NAME,
-            "Topic of the target cluster in which MirrorMaker 2 recorded its positions.",
+            "Topic on the target cluster in which MirrorMaker 2 recorded its positions.",
             unset="`mm2-offsets.<source>.internal`",
         ),
     ] = None
@@ -245,7 +245,7 @@ class FromMm2Config(msgspec.Struct, frozen=True):
         str | None,
         Key(
             TEXT,
-            "Group of MirrorMaker 2's workers at the target. While the group has members, MirrorMaker 2 is still "
+            "Group of MirrorMaker 2's workers on the target. While the group has members, MirrorMaker 2 is still "
             "copying, and mirrord waits.",
             unset="`<source>-mm2`",
         ),
@@ -280,7 +280,7 @@ class RecordsConfig(msgspec.Struct, frozen=True):
         OnError,
         Key(
             one_of(OnError),
-            'What happens if a policy raises an exception or returns an invalid answer for a record. `"halt"`: the '
+            'What happens if a policy raises an exception or returns an invalid result for a record. `"halt"`: the '
             'lane halts before the record. `"reject"`: the lane skips the record with the verdict `rejected`, and '
             "continues with the next one.",
         ),

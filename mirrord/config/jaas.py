@@ -25,9 +25,10 @@ class JaasEntry(msgspec.Struct, frozen=True):
 
 
 def parse_jaas(text: str) -> JaasEntry:
-    """Return the parsed text `MODULE required NAME="VALUE" ...;`.
+    """Parse a text of the form `MODULE required NAME="VALUE" ...;`.
 
-    Raises ValueError. The message contains no part of the text, because the text may contain secrets.
+    Raises ValueError if the text does not have this form. The message contains no part of the text, because the text
+    may contain secrets.
     """
     words = _words(text)
     # With a single login module, the value of the control flag does not matter, but a flag is mandatory.

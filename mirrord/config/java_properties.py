@@ -1,8 +1,8 @@
 """Parses Java properties files exactly as java.util.Properties does.
 
-A logical line is a key, a separator (`=`, `:` or blanks) and a value. If a line ends in an odd number of backslashes,
-the logical line continues on the next line, and the leading blanks of that line are dropped. `#` and `!` begin a
-comment line. This module does not interpret the values.
+A logical line consists of a key, a separator (`=`, `:` or blanks) and a value. If a line ends in an odd number of
+backslashes, the logical line continues on the next line, and the leading blanks of that line are dropped. `#` and `!`
+begin a comment line. This module does not interpret the values.
 """
 
 import re
@@ -26,7 +26,8 @@ class Property(msgspec.Struct, frozen=True):
 
 
 def parse(text: str, file_name: str) -> tuple[Property, ...]:
-    r"""Return every property in the order of the file. A repeated key is returned each time; its last value applies.
+    r"""Return every property, in the order of the file. A key that occurs several times is returned each time; its last
+    value applies.
 
     Raises ConfigError for a malformed `\uXXXX`, which is the only input that Java refuses.
     """
@@ -55,7 +56,7 @@ def split_list(value: str) -> tuple[str, ...]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
-    """Yield each logical line with its line number. This is the number of the line on which the logical line begins."""
+    """Yield each logical line with the number of the line on which it begins."""
     naturals = re.split(r"\r\n|\r|\n", text)
     if naturals[-1] == "" and not text.endswith("\r\n"):
         del naturals[-1]

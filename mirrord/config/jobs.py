@@ -1,5 +1,5 @@
-"""The configuration of the scheduled jobs, which run alongside the daemon: `[audit]` and `[compact]`. Both tables apply
-to all flows in the file."""
+"""The configuration of scheduled jobs, which run alongside the daemon: `[audit]` and `[compact]`. Both tables apply to
+all flows in the file."""
 
 import re
 from collections.abc import Iterator
@@ -21,10 +21,11 @@ _NO_SCHEDULE = "only when the command is called"
 
 
 def spark_settings(found: object) -> dict[str, str]:
-    """Return the Spark properties that are set in a table `spark` of conf.toml, by their full names (`spark.master`).
+    """Return the Spark properties that are set in a `spark` table of a conf.toml, keyed by their full names, such as
+    `spark.master`.
 
-    To TOML, the line `spark.master = "local[2]"` is the key `master` of the table `spark`. This function adds the
-    prefix `spark.` again.
+    To TOML, the line `spark.master = "local[2]"` is the key `master` of the table `spark`. This function restores the
+    prefix `spark.`.
     """
     if not isinstance(found, dict):
         raise ValueError(_SPARK_RULE)
@@ -72,8 +73,8 @@ class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
         AuditLevel,
         Key(
             one_of(AuditLevel),
-            'What is compared. `"ledger"`: only the ledger with the ends of both logs. `"digest"`: the checksums of '
-            'the batches. `"records"`: every record.',
+            'What is compared. `"ledger"`: only the ledger and the ends of both logs. `"digest"`: the checksums of the '
+            'batches. `"records"`: every record.',
         ),
     ] = "digest"
     topics: Annotated[tuple[str, ...], Key(REGEXES, "Source topics to audit. An empty list means all.")] = ()
@@ -84,7 +85,7 @@ class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
     sample: Annotated[
         float, Key(_SHARE, "Share of the offset ranges that an audit compares. They are chosen at random.")
     ] = 1.0
-    again: Annotated[bool, Key(BOOLEAN, "Whether to compare ranges again that an earlier audit has proven.")] = False
+    again: Annotated[bool, Key(BOOLEAN, "Whether to compare ranges that an earlier audit has already proven.")] = False
     rate_bytes_per_s: Annotated[
         int | None,
         Key(RATE, "Maximum rate at which an audit reads, summed over both clusters.", name="rate", unset="unlimited"),

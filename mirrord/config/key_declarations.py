@@ -5,9 +5,9 @@
         Key(duration(1_000, MONTH_MS), "How far the target may lag.", name="rpo", unset="no objective"),
     ] = None
 
-The code that reads and writes the file, the suggestions for misspelled keys and docs/reference/configuration.md are
-derived from these declarations. A field whose type is another struct declares a table, which the docstring of that
-struct describes. Any other field without a `Key` has no key in the file.
+The code that reads and writes the file, the suggestions for misspelled keys and docs/reference/configuration.md all use
+these declarations. A field whose type is another struct declares a table, which the docstring of that struct describes.
+Any other field without a `Key` has no key in the file.
 """
 
 import functools
@@ -19,18 +19,18 @@ from mirrord.config.value_kinds import ValueKind
 
 
 class Key(msgspec.Struct, frozen=True):
-    """The declaration of a key. It is part of the `Annotated` type of a field. The default of the field is also the
-    default of the key."""
+    """The declaration of a key. It is part of a field's `Annotated` type. The field's default is also the key's
+    default."""
 
     kind: ValueKind
     help: str
     """The description of the key, in one line."""
     name: str = ""
-    """The name of the key in the file. Empty if it equals the name of the field."""
+    """The name of the key in the file. Empty if it is the same as the name of the field."""
     unset: str = ""
-    """Says, on the reference page, what applies if the key is absent. Empty if the page shows the default itself. With
-    this text, a key is optional even if its field has no default. If the key is absent, the field first gets the
-    placeholder `kind.stand_in`, and the loader then computes the value."""
+    """The text that the reference page shows instead of a default. It says what applies if the key is absent. Empty if
+    the page shows the default itself. A key with this text is optional even if its field has no default. If that key is
+    absent, the field initially gets the placeholder `kind.stand_in`, and the loader computes the value later."""
 
 
 class DeclaredKey(NamedTuple):
@@ -44,7 +44,7 @@ class DeclaredKey(NamedTuple):
 
 
 class DeclaredTable(NamedTuple):
-    """A table within another table. Its name in the file equals the name of its field in the struct."""
+    """A table within another table. Its name in the file is the name of its field in the struct."""
 
     name: str
     struct: type[msgspec.Struct]

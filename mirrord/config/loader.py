@@ -1,8 +1,8 @@
-"""Loads a configuration file: a conf.toml, or a properties file for MirrorMaker 2 if its name ends in `.properties`.
+"""Loads a configuration file: a conf.toml or, if its name ends in `.properties`, a MirrorMaker 2 properties file.
 
 The values from the file are stored in the structs of `mirrord.config.schema`. Keys that the file does not contain get
-their defaults. If the file has no fault, the result is a `Config`. Otherwise, one ConfigError lists all faults. The
-module does not connect to a cluster, read a secret or change a value that the user wrote.
+their defaults. If the file has no faults, the result is a `Config`. Otherwise, a single ConfigError lists all faults.
+This module does not connect to a cluster, read a secret or change a value that the user wrote.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ _NO_KINDS: Mapping[ValueKind, ValueKind] = {}
 
 
 class Loaded(NamedTuple):
-    """A configuration, and the remarks for the user about its file, one line each."""
+    """A configuration, and remarks for the user about its file, one line each."""
 
     config: Config
     remarks: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class Loaded(NamedTuple):
 def load_file(path: str, policies: PolicyCheck = BUILT_IN) -> Loaded:
     """Load a conf.toml or a `.properties` file. `policies` checks the third-party policies that a conf.toml names.
 
-    Raises ConfigError if the file cannot be read or has any fault.
+    Raises ConfigError if the file cannot be read or has faults.
     """
     if not path.endswith(".properties"):
         return Loaded(load(path, policies))
@@ -53,15 +53,15 @@ def load_file(path: str, policies: PolicyCheck = BUILT_IN) -> Loaded:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     translated = translate(text, path)
-    # As in Java, relative paths are resolved against the working directory of the command.
+    # As in Java, relative paths are resolved against the command's working directory.
     return Loaded(translated.config.below(Path.cwd()), tuple(notice.of(path) for notice in translated.notices))
 
 
 def load(path: str | Path, policies: PolicyCheck = BUILT_IN) -> Config:
     """Load a conf.toml. `policies` checks the third-party policies that it names.
 
-    Relative paths in the file are resolved against the folder of the file. Raises ConfigError if the file cannot be
-    read or has any fault.
+    Relative paths in the file are resolved against the file's folder. Raises ConfigError if the file cannot be read or
+    has faults.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -75,9 +75,9 @@ def load(path: str | Path, policies: PolicyCheck = BUILT_IN) -> Config:
 
 
 def load_text(text: str, file_name: str, policies: PolicyCheck = BUILT_IN) -> Config:
-    """Load the text of a conf.toml. `file_name` is only used in messages. Relative paths are not resolved.
+    """Load the text of a conf.toml. `file_name` is used only in messages. Relative paths are not resolved.
 
-    Raises ConfigError with all faults.
+    Raises a ConfigError that lists all faults.
     """
     document = Document(text, file_name)
     root = document.root
@@ -108,7 +108,7 @@ def _read_struct(
     """Return a struct with the values of a table and of the tables within it. Record every fault in the document.
 
     `readers` contains functions for those inner tables that need additional checks, such as checks between keys.
-    `kinds` replaces some kinds of values: a key that names a cluster, for example, then accepts only the clusters in
+    `kinds` replaces some kinds of values, for example so that a key that names a cluster accepts only the clusters in
     the file. `given` contains values for fields that are not read from this table.
     """
     for field, name, key, default in keys_of(struct):
@@ -120,15 +120,16 @@ def _read_struct(
 
 
 def read_security(table: Table) -> Security:
-    """Read a table `security`, which says how to authenticate to a cluster. Record a fault for each missing key and for
-    each key that has no effect."""
+    """Read a `security` table, which specifies how to authenticate to a cluster. Record a fault for each missing key
+    and for each key that has no effect."""
     security = _read_struct(table, Security)
     check_security(table, security)
     return security
 
 
 def _read_audit(table: Table) -> AuditConfig:
-    """Read the table `[audit]`. Record a fault for each key that has no effect at the audit level in the table."""
+    """Read the `[audit]` table. Record a fault for each key that has no effect at the audit level that the table
+    sets."""
     found = _read_struct(table, AuditConfig)
     if found.level == "ledger":
         for key in ("sample", "rate", "spark"):
@@ -138,7 +139,7 @@ def _read_audit(table: Table) -> AuditConfig:
 
 
 def _read_compact(table: Table) -> CompactConfig:
-    """Read the table `[compact]`. Record a fault if it schedules compactions (`every`) but contains no `path`."""
+    """Read the `[compact]` table. Record a fault if it schedules compactions (`every`) but contains no `path`."""
     found = _read_struct(table, CompactConfig)
     if found.every_ms is not None and found.path is None:
         table.fault("path", 'missing beside every; allowed: a folder for the files, such as "/srv/maps"')

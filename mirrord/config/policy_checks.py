@@ -1,8 +1,8 @@
 """Checks the policies of a flow: which of them are third-party code, and whether they can be used.
 
 This module loads no policy. A caller can pass a `PolicyCheck` that loads policies (`policies.policy_trial.LOADING`) to
-the functions that read a file. Without it, only the built-in names are known. The path of a class, such as
-`module:Class`, is then accepted without a check.
+the functions that read a file. Without a `PolicyCheck`, only the built-in names are known, and the path of a class,
+such as `module:Class`, is accepted without a check.
 """
 
 import functools
@@ -16,21 +16,21 @@ from mirrord.config.schema import FlowConfig
 
 
 class PolicyCheck(Protocol):
-    """The interface of the objects that check policies. An implementation may load the policies."""
+    """The interface for checking policies. An implementation may load the policies."""
 
     def faults(self, flow: FlowConfig) -> Iterable[tuple[str, str]]:
-        """Yield a fault for each policy of the flow that cannot be used: the key of the policy within the flow, and one
-        line with the reason."""
+        """Yield a fault for each policy of the flow that cannot be used. A fault consists of the policy's key within
+        the flow, and one line with the reason."""
         ...
 
     def tells_origin(self, flow: FlowConfig) -> bool:
-        """Return whether the name of every target topic of the flow shows all clusters that its records have passed
-        through."""
+        """Return whether the name of each of the flow's target topics shows all clusters that the topic's records have
+        passed through."""
         ...
 
 
 class BuiltIn:
-    """A `PolicyCheck` that only knows the built-in policies and loads no code."""
+    """A `PolicyCheck` that knows only the built-in policies and loads no code."""
 
     def faults(self, flow: FlowConfig) -> Iterator[tuple[str, str]]:
         for key, text, _ in third_party(flow):
@@ -48,10 +48,11 @@ BUILT_IN = BuiltIn()
 
 
 class Unjudged:
-    """A `PolicyCheck` for commands that never call a policy. If only loading a policy could show a fault, this class
-    reports none.
+    """A `PolicyCheck` for commands that never call a policy. It does not report faults that only loading a policy could
+    reveal.
 
-    With this class, a daemon can be inspected and stopped from a machine on which its policies are not installed.
+    With this class, a daemon can be inspected and stopped from a machine on which the daemon's policies are not
+    installed.
     """
 
     def faults(self, flow: FlowConfig) -> Iterator[tuple[str, str]]:
@@ -63,7 +64,7 @@ class Unjudged:
 
 class _PolicyKey(NamedTuple):
     path: str
-    """The key of the policy within the flow, such as `records.filter`."""
+    """The policy's key within the flow, such as `records.filter`."""
     table: str
     """The table within the flow that contains the key. Empty if the flow itself contains it."""
     field: str
@@ -86,33 +87,32 @@ def _policy_keys() -> tuple[_PolicyKey, ...]:
 
 
 def _policies(flow: FlowConfig) -> Iterator[tuple[_PolicyKey, str, PolicySettings]]:
-    """Yield every key that can name a policy. Each item contains the key, its value in this flow, and the settings of
-    the policy. The value is empty if the flow has no such policy."""
+    """Yield every key that can name a policy. Each item contains the key, its value in this flow, and the policy's
+    settings. The value is empty if the flow has no such policy."""
     for key in _policy_keys():
         struct = getattr(flow, key.table) if key.table else flow
         yield key, getattr(struct, key.field), getattr(struct, key.settings)
 
 
 def third_party(flow: FlowConfig) -> Iterator[tuple[str, str, PolicySettings]]:
-    """Yield the third-party policies of the flow. Each item contains the key within the flow, the string under this
-    key that names the policy, and the settings of the policy."""
+    """Yield the flow's third-party policies. Each item contains the policy's key within the flow, the string that names
+    the policy, and the policy's settings."""
     for key, text, settings in _policies(flow):
         if text and not key.kind.is_built_in(text):
             yield key.path, text, settings
 
 
 def record_policies(flow: FlowConfig) -> Iterator[tuple[str, str, PolicySettings]]:
-    """Yield the policies that filter or change the records of the flow, both built-in and third-party ones. Each item
-    contains the key within the flow, the string under this key that names the policy, and the settings of the
-    policy."""
+    """Yield the policies that filter or change the flow's records, both built-in and third-party. Each item contains
+    the policy's key within the flow, the string that names the policy, and the policy's settings."""
     for key, text, settings in _policies(flow):
         if text and key.table == "records":
             yield key.path, text, settings
 
 
 def needless_settings(flow: FlowConfig) -> Iterator[tuple[str, str]]:
-    """Yield a fault for settings without a policy, and for settings of a policy that takes none. A fault is the key of
-    the settings within the flow, and one line with the reason."""
+    """Yield a fault for settings without a policy, and for settings of a policy that takes none. A fault consists of
+    the settings' key within the flow, and one line with the reason."""
     for key, text, settings in _policies(flow):
         path = f"{key.table}.{key.settings}" if key.table else key.settings
         if settings and not text:
@@ -125,7 +125,7 @@ def unknown(path: str, found: object, installed: Sequence[str]) -> str:
     """Return a fault message for a value that names no known policy. `found` is the value, and `path` is its key within
     the flow.
 
-    `installed` are the names of the policies that the packages on this machine offer.
+    `installed` contains the names of the policies that the packages on this machine provide.
     """
     kind = next(key.kind for key in _policy_keys() if key.path == path)
     return f"found {shown(found)}; allowed: {kind.rule(found, installed)}"

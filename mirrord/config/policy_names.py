@@ -1,4 +1,4 @@
-"""How a configuration names policies, built-in and third-party ones. This module loads no policy."""
+"""How a configuration names built-in and third-party policies. This module loads no policy."""
 
 import math
 import re
@@ -10,8 +10,8 @@ from mirrord.config.value_kinds import ValueKind
 
 Scalar = str | int | float | bool
 PolicySettings = dict[str, Scalar | tuple[Scalar, ...]]
-"""The settings of a policy. The class of a third-party policy is called with these keyword arguments, after the aliases
-of the source and the target."""
+"""The settings of a policy. The class of a third-party policy is called with the aliases of the source and the target,
+followed by these settings as keyword arguments."""
 
 CLASS_RULE = 'a class as "module:Class"'
 _TEMPLATE = re.compile(r"[A-Za-z0-9._-]*\{topic\}[A-Za-z0-9._-]*")
@@ -32,8 +32,8 @@ def is_class(text: str) -> bool:
 
 
 class PolicyKind(ValueKind, frozen=True):
-    """The kind of a key that names a policy. The value is a built-in name, a name that an installed package offers, or
-    the path of a class, such as `package.module:Class`."""
+    """The kind of a key that names a policy. The value is a built-in name, a name that an installed package provides,
+    or the path of a class, such as `package.module:Class`."""
 
     built_in: tuple[str, ...] = ()
     """The names of built-in policies."""
@@ -47,8 +47,8 @@ class PolicyKind(ValueKind, frozen=True):
         return text in self.built_in or (self.has_templates and is_template(text))
 
     def rule(self, found: object, installed: Sequence[str] = ()) -> str:
-        """Return a phrase that says what is allowed instead of `found`. `installed` are the names of the policies that
-        installed packages offer."""
+        """Return a phrase that says what is allowed instead of `found`. `installed` contains the names of the policies
+        that installed packages provide."""
         names = [*self.built_in, *installed]
         allowed = [
             *(['a template such as "dr-{topic}"'] if self.has_templates else []),
@@ -66,7 +66,7 @@ class SettingsKind(ValueKind, frozen=True):
     """The kind of a key that holds the settings of a policy, as a table."""
 
     policy: str = ""
-    """The name of the field that names the policy. It is a field of the same struct."""
+    """The name of the field, in the same struct, that names the policy."""
 
 
 def _accepts(found: object, *, has_templates: bool = False) -> bool:
@@ -102,14 +102,14 @@ def is_built_in(naming: str) -> bool:
 
 
 def settings_of(policy: str) -> SettingsKind:
-    """Return the kind of a key that holds the settings of a policy. `policy` is the name of the field that names the
-    policy. It is a field of the same struct."""
+    """Return the kind of a key that holds the settings of a policy. `policy` is the name of the field, in the same
+    struct, that names the policy."""
     return SettingsKind(settings, "a table of strings, numbers, `true` or `false`, and lists of them", policy=policy)
 
 
 def settings(found: object) -> PolicySettings:
     """Return the settings in this table of a conf.toml. Each key must be a valid argument name. Each value must be a
-    string, a number, a boolean, or a list of these. Otherwise, ValueError is raised."""
+    string, a number, a boolean, or a list of such values. Otherwise, ValueError is raised."""
     if not isinstance(found, dict):
         raise ValueError(_SETTINGS_RULE)
     return {_argument(name): _setting(value) for name, value in cast(dict[str, object], found).items()}

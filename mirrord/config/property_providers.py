@@ -1,7 +1,7 @@
 """Resolves expressions such as `${provider:path:key}` in properties files, as Kafka's ConfigTransformer does.
 
-mirrord has equivalents of Kafka's three providers for environment variables, files and directories. It recognizes them
-by their class names. Any other provider would be Java code, which mirrord does not run.
+mirrord has equivalents of Kafka's three providers, which read environment variables, files and directories. It
+recognizes them by their class names. Any other provider would be Java code, which mirrord does not run.
 """
 
 import os
@@ -23,8 +23,8 @@ CLASSES: dict[str, ProviderKind] = {
     "org.apache.kafka.common.config.provider.DirectoryConfigProvider": "directory",
 }
 UNDECLARED: dict[str, ProviderKind] = {"env": "env", "file": "file", "dir": "directory", "directory": "directory"}
-"""Provider names that also work if the file does not declare a provider with this name. Kafka leaves an expression
-with an undeclared provider unchanged."""
+"""Provider names that work even if the file does not declare a provider with that name. Kafka, in contrast, leaves an
+expression with an undeclared provider unchanged."""
 _EXPRESSION = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 
 
@@ -37,7 +37,7 @@ class Expression(msgspec.Struct, frozen=True):
 
     @property
     def reference(self) -> str:
-        """The expression, converted into the syntax of references to secrets in conf.toml, such as `env:NAME`."""
+        """The expression, converted to the secret-reference syntax of conf.toml, such as `env:NAME`."""
         match self.kind:
             case "env":
                 return f"env:{self.key}"
@@ -77,7 +77,8 @@ class Providers:
         return Providers(found)
 
     def whole(self, value: str) -> Expression | None:
-        """Return the expression if the whole value is a single expression. Otherwise, return None."""
+        """If the entire value is a single expression with a known provider, return the expression. Otherwise, return
+        None."""
         match = _EXPRESSION.fullmatch(value.strip())
         return self._expression(match) if match else None
 

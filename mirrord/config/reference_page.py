@@ -19,20 +19,20 @@ _HEAD = """\
 
 Generated from the declarations in `mirrord/config` (`python -m mirrord.config.reference_page`). Do not edit this page.
 
-A conf.toml names clusters and the flows between them. Most keys have a default and can be omitted.
-[Samples](../../conf/README.md) are in `conf`. `mirrord check` reads a file and reports every fault in it, with the line
-and the allowed values. Instead of a conf.toml, mirrord also reads a configuration file of MirrorMaker 2
+A conf.toml defines clusters and the flows between them. Most keys have a default and can be omitted.
+[Samples](../../conf/README.md) are in `conf`. `mirrord check` reads a file and reports every error in it, with the line
+number and the allowed values. Instead of a conf.toml, mirrord also accepts a MirrorMaker 2 configuration file
 ([mm2.properties](../how-to/take-over-from-mm2.md)).
 
 - A duration is a number with a unit: `"500ms"`, `"5s"`, `"2m"`, `"1h"`, `"1d"`.
 - A size is a number of bytes, or a number with a unit: `"64KiB"`, `"8MiB"`, `"1GiB"`, `"1MB"`.
-- A regular expression has Python's syntax and must match the whole name, for example of a topic.
+- A regular expression has Python's syntax and must match a whole name, such as the whole name of a topic.
 - A secret is a reference, never the secret itself: see [Secrets](../how-to/secure.md#secrets).
 - A policy is either built in or a Python class: see [Policies](policies.md).
 - A relative path is relative to the folder that contains the conf.toml.
 
-[Apply another configuration](../how-to/operator-commands.md#apply-another-configuration) describes how a running daemon
-applies a changed file.
+[Apply a changed configuration](../how-to/operator-commands.md#apply-a-changed-configuration) describes how a running
+daemon applies a changed file.
 """
 
 
@@ -66,14 +66,14 @@ def _section(title: str, text: str, struct: type[msgspec.Struct]) -> list[str]:
 
 
 def _applied() -> str:
-    """Return the paragraph that says for which changed keys the lanes of a running flow are restarted."""
+    """Return the paragraph that says which changed keys cause the lanes of a running flow to be restarted."""
     keys = [f"`{each.name}`" for each in keys_of(FlowConfig) if each.field in LIVE]
     tables = [f"`{table.name}`" for table in tables_of(FlowConfig) if table.name in LIVE]
     text = (
         f"`mirrord apply` applies changes to {', '.join(keys)} and the tables {', '.join(tables[:-1])} and "
-        f"{tables[-1]} without interrupting the flow's lanes. If another key or table changes, all lanes of the flow "
-        "are drained and started again. The keys `from` and `to` of a flow cannot be changed. To copy between other "
-        "clusters, give the flow another `name`."
+        f"{tables[-1]} without interrupting the flow's lanes. If any other key or table changes, all lanes of the "
+        "flow are drained and started again. A flow's `from` and `to` cannot be changed. To copy between different "
+        "clusters, give the flow a new `name`."
     )
     return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
 

@@ -1,4 +1,4 @@
-"""Declares the keys of a conf.toml as frozen structs. A key that the user does not set has its default."""
+"""Declares the keys of a conf.toml as frozen structs. A key that the user does not set has its default value."""
 
 import re
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ NamingSetting = str
 """`prefix`, `identity`, a template such as `dr-{topic}`, or a third-party policy (`mirrord.config.policy_names`)."""
 Isolation = Literal["read_committed", "read_uncommitted"]
 OnLoss = Literal["continue", "halt"]
-"""What a lane does if the source no longer holds records that were not copied: continue after them, or halt."""
+"""What a lane does if the source no longer holds records that have not been copied: continue after them, or halt."""
 OnReject = Literal["halt", "skip", "skip-unparked"]
 OnDeletedCopy = Literal["create", "halt"]
 OnRecreated = Literal["keep", "fresh"]
@@ -114,7 +114,7 @@ class LimitsConfig(msgspec.Struct, frozen=True):
         Key(
             size(1 << 20, 1 << 40),
             "Maximum number of bytes that a replicator has fetched from the source and that the target has not "
-            "acknowledged yet. This is the hard limit of the memory that a replicator uses for records.",
+            "acknowledged yet. This is a hard limit on the memory that a replicator uses for records.",
         ),
     ] = 64 << 20
     map_bytes: Annotated[
@@ -190,7 +190,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
         OnLoss,
         Key(
             one_of(OnLoss),
-            'What a lane does if the source no longer holds records that were not copied. `"continue"`: the lane '
+            'What a lane does if the source no longer holds records that have not been copied. `"continue"`: the lane '
             'continues after these records and reports the loss. `"halt"`: the lane halts.',
         ),
     ] = "continue"
@@ -216,7 +216,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
         int,
         Key(
             _ALARM_AFTER,
-            "A lane that waits longer than this for an open transaction at the source reports its producer.",
+            "If a lane waits longer for an open transaction on the source, it reports the transaction's producer.",
             name="transaction_alarm",
         ),
     ] = 60_000
@@ -241,15 +241,15 @@ class FlowConfig(msgspec.Struct, frozen=True):
         Key(
             one_of(OnDeletedCopy),
             'What happens if a client deletes a target topic that holds copies. `"create"`: mirrord creates the topic '
-            'and copies it again. `"halt"`: mirrord copies the topic again when an operator has created it.',
+            'and copies it again. `"halt"`: mirrord copies the topic again only after an operator has created it.',
         ),
     ] = "create"
     on_recreated: Annotated[
         OnRecreated,
         Key(
             one_of(OnRecreated),
-            'What happens if a source topic was deleted and created again. `"keep"`: new records are appended to the '
-            'same target topic. `"fresh"`: new records are copied to another target topic, such as `eu.orders.2`.',
+            'What happens if a source topic is deleted and created again. `"keep"`: new records are appended to the '
+            'same target topic. `"fresh"`: new records are copied to a separate target topic, such as `eu.orders.2`.',
         ),
     ] = "keep"
     on_unknown_copies: Annotated[
@@ -280,11 +280,11 @@ class FlowConfig(msgspec.Struct, frozen=True):
 
     @property
     def default_name(self) -> str:
-        """The name of the flow if the file does not name it."""
+        """The name of the flow if the file does not set one."""
         return f"{self.source}-{self.target}"
 
     def start_at(self, topic: str) -> StartPoint:
-        """Return where copying begins in a partition of this source topic that was never copied before."""
+        """Return where copying begins in a partition of this source topic that has never been copied before."""
         for pattern, start in self.start_of.items():
             if re.fullmatch(pattern, topic):
                 return start
@@ -292,7 +292,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
 
     @property
     def follows_groups(self) -> bool:
-        """Whether positions of groups are translated, either to commit them or to write MirrorMaker 2's checkpoints."""
+        """Whether positions of groups are translated, either to commit them or to write MirrorMaker 2 checkpoints."""
         return self.groups.mode != "off" or self.groups.reverse or self.mm2_records.checkpoints
 
 
@@ -303,7 +303,7 @@ class ReplicatorsConfig(msgspec.Struct, frozen=True):
         int | Literal["auto"],
         Key(
             _AUTO_OR_COUNT,
-            'Number of replicators of each flow. `"auto"`: one per core of the Ray cluster, or a single one with '
+            'Number of replicators for each flow. `"auto"`: one per core of the Ray cluster, or a single one with '
             '`engine = "process"`.',
         ),
     ] = "auto"
@@ -333,10 +333,10 @@ class RuntimeConfig(msgspec.Struct, frozen=True):
     """Engine that runs the replicators, and two timeouts. A takeover waits at most `lease_ttl` + `request_timeout`."""
 
     engine: Annotated[
-        EngineKind, Key(one_of(EngineKind), "Whether replicators are actors of Ray, or tasks of the daemon's process.")
+        EngineKind, Key(one_of(EngineKind), "Whether replicators are Ray actors, or tasks in the daemon's process.")
     ] = "ray"
     lease_ttl_ms: Annotated[
-        int, Key(_LEASE, "Time after which a lease ends if it is not renewed.", name="lease_ttl")
+        int, Key(_LEASE, "Time after which a lease expires if it is not renewed.", name="lease_ttl")
     ] = 6_000
     request_timeout_ms: Annotated[
         int, Key(_LEASE, "Time after which a request to a broker fails.", name="request_timeout")
@@ -375,7 +375,7 @@ class HttpConfig(msgspec.Struct, frozen=True):
         Secret | None,
         Key(
             SECRET,
-            "A client that presents this token may give commands from another machine.",
+            "A client that presents this token may give commands from any machine.",
             unset="only clients on this machine may give commands",
         ),
     ] = None
@@ -437,9 +437,9 @@ class Config(msgspec.Struct, frozen=True):
 
     def only_targets(self, names: Sequence[str]) -> "Config":
         """Return the configuration with only the flows into these clusters. Their heartbeats to other clusters are
-        switched off, so the flows write only to these clusters.
+        switched off, so that they write only to these clusters.
 
-        A name may be a comma-separated list. Raises ConfigError if there is no such cluster, or if no flow is left.
+        A name may be a comma-separated list. Raises ConfigError if a cluster does not exist, or if no flow is left.
         """
         wanted = [alias.strip() for name in names for alias in name.split(",") if alias.strip()]
         for alias in wanted:

@@ -1,5 +1,5 @@
-"""Declares how mirrord authenticates to a cluster. A configuration contains references to secrets, not the secrets. A
-reference is resolved only in the process that connects to the cluster."""
+"""Declares how mirrord authenticates to a cluster. A configuration contains references to secrets, not the secrets
+themselves. A reference is resolved only in the process that connects to the cluster."""
 
 import os
 import re
@@ -43,7 +43,7 @@ class Secret(msgspec.Struct, frozen=True):
 
     @staticmethod
     def parse(found: object) -> "Secret":
-        """Return the reference in a string: `env:NAME`, `file:PATH`, `properties:PATH#KEY` or
+        """Parse a string that contains a reference: `env:NAME`, `file:PATH`, `properties:PATH#KEY` or
         `properties:PATH#KEY#OPTION`.
 
         Raises ValueError for any other value, because it may be a secret in plain text.
@@ -56,7 +56,7 @@ class Secret(msgspec.Struct, frozen=True):
         return Secret(f"{kind}:{name}")
 
     def below(self, folder: Path) -> "Secret":
-        """Return the same reference. If its path is relative, the path is resolved against this folder."""
+        """Return the same reference, with a relative path resolved against this folder."""
         kind, _, name = self.reference.partition(":")
         return self if kind == "env" else Secret(f"{kind}:{folder / name}")
 
@@ -74,7 +74,7 @@ class Secret(msgspec.Struct, frozen=True):
             case _:
                 text = _file(name)
         if not any(letter.isprintable() and not letter.isspace() for letter in text):
-            # The secret may be in a file that is just being written, or that only holds a byte order mark. It may also
+            # The secret may be in a file that is still being written, or that holds only a byte order mark. It may also
             # be an empty value in a properties file. An empty token would grant access to every client.
             raise EnvironmentFault(f"the secret {self.reference} is empty")
         return text
@@ -179,7 +179,7 @@ class Security(msgspec.Struct, frozen=True):
         ),
     ] = None
     certificate: Annotated[Secret | None, Key(SECRET, "Client certificate. Requires `key`.", unset="none")] = None
-    key: Annotated[Secret | None, Key(SECRET, "Private key of the certificate in `certificate`.", unset="none")] = None
+    key: Annotated[Secret | None, Key(SECRET, "Private key for the certificate in `certificate`.", unset="none")] = None
     key_password: Annotated[
         Secret | None,
         Key(
@@ -190,7 +190,11 @@ class Security(msgspec.Struct, frozen=True):
     ] = None
     truststore: Annotated[
         str | None,
-        Key(TEXT, "Path of a JKS or PKCS12 store with the certificate authorities, instead of `ca`.", unset="none"),
+        Key(
+            TEXT,
+            "Path of a JKS or PKCS12 store with the certificate authorities to trust, instead of `ca`.",
+            unset="none",
+        ),
     ] = None
     truststore_password: Annotated[Secret | None, Key(SECRET, "Password of `truststore`.", unset="none")] = None
     keystore: Annotated[
@@ -206,7 +210,10 @@ class Security(msgspec.Struct, frozen=True):
     ] = None
     check_hostname: Annotated[
         bool,
-        Key(BOOLEAN, "Whether the broker's certificate must be issued for the host name that mirrord connects to."),
+        Key(
+            BOOLEAN,
+            "Whether the broker's certificate must have been issued for the host name to which mirrord connects.",
+        ),
     ] = True
     token_url: Annotated[
         str | None,

@@ -1,4 +1,4 @@
-"""Checks the table `security` of a cluster: which keys require each other, and which keys contradict each other."""
+"""Checks a cluster's `security` table: which keys require each other, and which keys contradict each other."""
 
 from mirrord.config.key_declarations import key_of
 from mirrord.config.security import Security
@@ -20,7 +20,7 @@ _TLS_KEYS = (
 
 
 def check_security(table: Table, security: Security) -> None:
-    """Record a fault for each missing key, and for each key that has no effect with the values of the other keys."""
+    """Record a fault for each missing key, and for each key that has no effect given the values of the other keys."""
     # The meaning of the other keys depends on the protocol. Without a valid protocol, they cannot be checked.
     if not table.document.faulty(table.at("protocol")):
         _check_sasl(table, security)

@@ -10,7 +10,7 @@ _WIDTH = 110
 
 
 def format_value(value: object) -> str:
-    """Return a string, number, boolean, list or table as TOML. Lists are given as tuples.
+    """Return a string, number, boolean, list or table formatted as TOML. Lists are passed as tuples.
 
     The result is a single line, unless it contains a list that is too long for one line.
     """
@@ -23,8 +23,8 @@ def format_value(value: object) -> str:
 
 
 def format_list(items: Sequence[str]) -> str:
-    """Return a TOML list of items that are already formatted. If the list is too long for one line, each item is on a
-    separate line."""
+    """Return a TOML list of items that have already been formatted. If the list is too long for one line, each item is
+    on a separate line."""
     line = f"[{', '.join(items)}]"
     return line if len(line) <= _WIDTH else "\n".join(["[", *(f"    {item}," for item in items), "]"])
 

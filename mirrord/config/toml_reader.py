@@ -1,9 +1,9 @@
 """Reads a TOML document key by key, and collects all faults instead of stopping at the first one.
 
-A `Document` is the whole file, and a `Table` is one table of the file. The caller reads every key that it knows, and
-passes the default and a function that converts the value. At the end, all keys that were never read are reported as
-unknown. After a fault, reading continues with a placeholder value. No configuration with a placeholder is returned,
-because `Document.finish` raises if there was any fault.
+A `Document` represents the whole file, and a `Table` represents one table in it. The caller reads every key that it
+knows, and passes the key's default and a function that converts the value. At the end, all keys that were never read
+are reported as unknown. After a fault, reading continues with a placeholder value. No configuration with a placeholder
+is returned, because `Document.finish` raises an error if there were any faults.
 """
 
 import re
@@ -26,7 +26,7 @@ def _key_path(dotted: str) -> str:
 
 
 def locate_keys(text: str) -> dict[str, int]:
-    """Return the line number of each table header and each key. They are identified by paths such as
+    """Return the line number of each table header and each key. Headers and keys are identified by paths such as
     `flows[1].topics`.
 
     The lines are inspected one by one, without a TOML parser. Keys within an inline table are not included. For such a
@@ -53,9 +53,10 @@ def locate_keys(text: str) -> dict[str, int]:
 
 
 class Document:
-    """One TOML document, and the faults that were found in it so far.
+    """One TOML document, and the faults that have been found in it so far.
 
-    Raises ConfigError at once if the text is not TOML, because then nothing else can be checked.
+    The constructor raises ConfigError immediately if the text is not valid TOML, because nothing else can be checked in
+    that case.
     """
 
     def __init__(self, source: str, file_name: str) -> None:
@@ -82,11 +83,13 @@ class Document:
         self._faults.append((line or 0, f"{where}: {path}: {message}" if path else f"{where}: {message}"))
 
     def faulty(self, path: str) -> bool:
-        """Return whether a fault was recorded for exactly this path. Faults of keys within it do not count."""
+        """Return whether a fault has been recorded for exactly this path. Faults for keys below this path do not
+        count."""
         return path in self._faulty
 
     def finish(self) -> None:
-        """Raise ConfigError with every recorded fault, in the order of the file. Do nothing if there is none."""
+        """If any faults have been recorded, raise a ConfigError that lists all of them in the order of the file.
+        Otherwise, do nothing."""
         for table in self._tables:
             table.report_unknown_keys()
         self._tables.clear()
@@ -166,8 +169,8 @@ class Table:
         return tuple(item for item in wrong if item is not None)
 
     def all_of(self, name: Convert[str], convert: Convert[T]) -> dict[str, T]:
-        """Return the converted values of a table, in the order of the file. The user chooses the keys of this table.
-        `name` is the function that checks them."""
+        """Return the converted values of a table whose keys the user chooses, in the order of the file. `name` is the
+        function that checks these keys."""
         found: dict[str, T] = {}
         for key in self._values:
             self._known.append(key)
@@ -196,7 +199,7 @@ class Table:
 
     def tables(self, key: str, required: str) -> list["Table"]:
         """Return the tables of an array of tables. If the array is absent or empty, record a fault. `required` is the
-        text of the fault, and says what is missing."""
+        text of the fault, which says what is missing."""
         found = self._take(key)
         if found is _MISSING or found == []:
             self.document.fault(key, f"missing; {required}")
@@ -207,8 +210,8 @@ class Table:
         return [self._subtable(f"{key}[{index}]", item) for index, item in enumerate(cast(list[object], found))]
 
     def named_tables(self, key: str, required: str) -> dict[str, "Table"]:
-        """Return the tables under this key by their names. If there are none, record a fault. `required` is the text of
-        the fault, and says what is missing."""
+        """Return the tables under this key, by name. If there are none, record a fault. `required` is the text of the
+        fault, which says what is missing."""
         found = self._take(key)
         if found is _MISSING or found == {}:
             self.document.fault(key, f"missing; {required}")

@@ -1,4 +1,5 @@
-"""The kinds of values that keys of conf.toml accept. A kind defines how a value is read, written and described."""
+"""The kinds of values that the keys of a conf.toml accept. A kind defines how a value is read, written and
+described."""
 
 import re
 from collections.abc import Callable
@@ -33,7 +34,7 @@ from mirrord.config.value_parsers import (
 from mirrord.config.value_parsers import either as name_or
 
 REQUIRED = msgspec.NODEFAULT
-"""Stands in place of a default if the file must contain the key."""
+"""Used in place of a default if the file must contain the key."""
 
 
 class ValueKind(msgspec.Struct, frozen=True):
@@ -46,12 +47,12 @@ class ValueKind(msgspec.Struct, frozen=True):
     write: Callable[[Any], str] = format_value
     """Formats a value as TOML. It is the reverse of `read`."""
     stand_in: Any = ""
-    """The placeholder that replaces a required value if it is missing or wrong."""
+    """The placeholder that replaces a required value if it is missing or invalid."""
     secret: bool = False
     """Whether messages must not show the values."""
 
     def take(self, table: Table, name: str, default: Any) -> object:
-        """Return the value of a key, or `default` if the key is absent. Record a fault if the value is wrong."""
+        """Return the value of a key, or `default` if the key is absent. Record a fault if the value is invalid."""
         if default is REQUIRED:
             return table.required(name, self.read, self.stand_in)
         return table.optional(name, self.read, default, secret=self.secret)
@@ -66,7 +67,7 @@ class ListKind(ValueKind, frozen=True):
     empty."""
 
     def take(self, table: Table, name: str, default: Any) -> object:
-        """Return the list, or `default` if the key is absent. Record a fault for each wrong item."""
+        """Return the list, or `default` if the key is absent. Record a fault for each invalid item."""
         if default is REQUIRED:
             return table.list_of(name, self.read, required=True)
         return table.list_of(name, self.read, default=default)
@@ -77,24 +78,24 @@ class ListKind(ValueKind, frozen=True):
 
 
 class TableKind(ValueKind, frozen=True):
-    """The kind of a key whose value is a table with keys that the user chooses. `read` applies to each value in it, and
-    `read_name` to each of its keys."""
+    """The kind of a key whose value is a table in which the user chooses the keys. `read` applies to each value in the
+    table, and `read_name` to each key."""
 
     read_name: Convert[str] = text
 
     def take(self, table: Table, name: str, default: Any) -> object:  # noqa: ARG002 - an absent table is empty
-        """Return the contents of the table. Record a fault for each wrong key or value."""
+        """Return the contents of the table. Record a fault for each invalid key or value."""
         return table.table(name).all_of(self.read_name, self.read)
 
 
 def _in_code(rule: str) -> str:
-    """Return a description of the allowed values, with each string in quotes formatted as Markdown code."""
+    """Return a description of the allowed values, with each quoted string formatted as Markdown code."""
     return re.sub(r'"[^"]*"', lambda found: f"`{found[0]}`", rule)
 
 
 def _quantity(unit: Callable[[int], str]) -> Callable[[object], str]:
-    # A configuration that was not read from a file can hold values that a file cannot express. If such a configuration
-    # is written as a file, the loader refuses the file.
+    # A configuration that was not read from a file may hold values that cannot be expressed in a file. If such a
+    # configuration is written to a file, the loader refuses the file.
     return lambda value: format_text(unit(value)) if isinstance(value, int) else format_value(value)
 
 
@@ -107,29 +108,29 @@ REGEXES = ListKind(regex, "a list of regular expressions")
 
 
 def number(low: int, high: int) -> ValueKind:
-    """Return the kind of a whole number within [low, high]."""
+    """Return the kind for whole numbers within [low, high]."""
     return ValueKind(integer(low, high), f"{low} to {high}" if high < 2**63 - 1 else f"{low} or more")
 
 
 def duration(low_ms: int, high_ms: int) -> ValueKind:
-    """Return the kind of a duration within these bounds."""
+    """Return the kind for durations within these bounds."""
     return _within(duration_ms, duration_text, low_ms, high_ms)
 
 
 def size(low_bytes: int, high_bytes: int) -> ValueKind:
-    """Return the kind of a size within these bounds."""
+    """Return the kind for sizes within these bounds."""
     return _within(size_bytes, size_text, low_bytes, high_bytes)
 
 
 def one_of(names: Any) -> ValueKind:
-    """Return the kind of a string that must be one of the names in the Literal type `names`."""
+    """Return the kind for strings that must be one of the names in the Literal type `names`."""
     choices = get_args(names)
     return ValueKind(choice(*choices), _alternatives([f'`"{name}"`' for name in choices]))
 
 
 def either(name: str, other: ValueKind, meaning: object = REQUIRED) -> ValueKind:
-    """Return the kind of a value that is either the string `name` or a value of the kind `other`. If the file contains
-    `name`, the value is `meaning`. By default, this is `name` itself."""
+    """Return the kind for values that are either the string `name` or of the kind `other`. If the file contains `name`,
+    the value is `meaning`, which is `name` itself by default."""
     value = name if meaning is REQUIRED else meaning
     convert = name_or(name, other.read)
     return ValueKind(

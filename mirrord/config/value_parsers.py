@@ -1,8 +1,8 @@
-"""Parses and checks single values of the configuration: strings, numbers, names from a list, start times, addresses,
-and regular expressions.
+"""Parses and checks individual values of the configuration: strings, numbers, names from a list, start times,
+addresses, and regular expressions.
 
-A parser takes the value as it is in the file. It returns the parsed value, or raises ValueError with a phrase that says
-what is allowed. `mirrord.config.units` contains the parsers of durations, sizes and rates.
+A parser takes the value as it appears in the file. It returns the parsed value, or raises ValueError with a phrase that
+says what is allowed. `mirrord.config.units` contains the parsers of durations, sizes and rates.
 """
 
 import re
@@ -20,8 +20,8 @@ Convert = Callable[[object], T]
 what is allowed."""
 
 StartPoint = Literal["earliest", "latest"] | int
-"""Where a new lane begins to copy: at the first offset, at the end of the log, or at a time. The time is in
-milliseconds since 1970. It means the first record with this timestamp or a later one."""
+"""Where a new lane begins to copy: at the first offset, at the end of the log, or at a given time. A time is a number
+of milliseconds since 1970. It means the first record whose timestamp is at or after that time."""
 
 START_RULE = (
     '"earliest", "latest", an RFC 3339 time such as "2026-01-31T12:00:00Z" (with its zone), or epoch milliseconds'
@@ -68,7 +68,7 @@ def integer(low: int, high: int) -> Convert[int]:
 def within(convert: Convert[int], low: int, high: int, rule: str) -> Convert[int]:
     """Return a parser that calls `convert`, and then refuses results outside [low, high].
 
-    `rule` states these bounds for the message, with the units that users write.
+    `rule` states these bounds for the message, in the units that users write.
     """
 
     def take(found: object) -> int:
@@ -109,10 +109,10 @@ def either(name: T, convert: Convert[int]) -> Convert[T | int]:
 
 
 def start_point(found: object) -> StartPoint:
-    """Return the point at which a new lane begins. A time may be a string, a number of milliseconds, or a TOML
+    """Return the point at which a new lane begins to copy. A time may be a string, a number of milliseconds, or a TOML
     date-time.
 
-    A time without a time zone is refused, because it is ambiguous. Raises ValueError for every value that is refused.
+    A time without a time zone is refused, because it is ambiguous. Raises ValueError for any value that is refused.
     """
     if found == "earliest":
         return "earliest"
@@ -136,8 +136,8 @@ def start_point(found: object) -> StartPoint:
 
 
 def host_port(found: object) -> HostPort:
-    """Return the address in a string `host:port`. Raises ValueError for any other value, or if the port is not between
-    1 and 65535."""
+    """Return the address in a string of the form `host:port`. Raises ValueError for any other value, or if the port is
+    not between 1 and 65535."""
     match = _HOST_PORT.fullmatch(found) if isinstance(found, str) else None
     if match is None or not 0 < int(match[2]) < 65_536:
         raise ValueError(HOST_RULE)

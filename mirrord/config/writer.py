@@ -1,5 +1,5 @@
-"""Writes a `Config` as the text of a conf.toml. Keys with their default values are omitted. Loading this text yields
-the same configuration."""
+"""Writes a `Config` as the text of a conf.toml. Keys that have their default values are omitted. Loading this text
+yields the same configuration."""
 
 from collections.abc import Iterable, Iterator
 from typing import cast
@@ -32,8 +32,8 @@ def _keys(struct: msgspec.Struct) -> Iterator[str]:
 
 
 def _tables(path: str, struct: msgspec.Struct) -> Iterator[str]:
-    """Yield the lines of the tables within a table. Tables whose keys the user chooses, such as `start_of`, come first.
-    Tables with declared keys come after them."""
+    """Yield the lines of the tables within a table. Tables whose keys the user chooses, such as `start_of`, come first,
+    followed by tables with declared keys."""
     before = f"{path}." if path else ""
     for each, value in _changed(struct):
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The address under which clients reach the HTTP API of a daemon."""
+"""The address at which clients reach a daemon's HTTP API."""
 
 import ipaddress
 import socket
@@ -9,7 +9,7 @@ from mirrord.config.value_parsers import HostPort
 
 def configured(http: HttpConfig) -> str:
     """Return the URL at which clients expect a daemon with this configuration. If `http.listen` is not set, the daemon
-    uses another port if the default port is taken, so this URL may be wrong."""
+    uses a different port if the default port is taken, so this URL may be wrong."""
     return f"http://{advertised(http.listen or HostPort('127.0.0.1', DEFAULT_PORT), http.advertised)}"
 
 
@@ -17,7 +17,7 @@ def advertised(listens: HostPort, given: HostPort | None) -> HostPort:
     """Return the address at which clients reach a daemon. If `given`, the value of `http.advertised`, is set, return it
     unchanged. Otherwise, return `listens`, the address on which the daemon listens.
 
-    If `listens` is a wildcard address, the host name takes its place, because clients cannot connect to a wildcard
+    If `listens` is a wildcard address, it is replaced by the host name, because clients cannot connect to a wildcard
     address.
     """
     if given is not None:

@@ -1,5 +1,5 @@
-"""One daemon, with its flows and its HTTP API. With the engine `process`, it runs in the process of `mirrord start`.
-With the engine `ray`, it runs in a Ray actor."""
+"""One daemon, with its flows and its HTTP API. With the `process` engine, it runs in the `mirrord start` process. With
+the `ray` engine, it runs in a Ray actor."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -43,8 +43,8 @@ from policies.policy_trial import policy_faults
 
 STOP_S = 7.5
 CLOSE_S = 0.5
-"""Time limit in seconds for closing the engine and the HTTP API. A stop takes at most `STOP_S` + `CLOSE_S`. This leaves
-Ray two seconds to end, so the whole stop takes at most 10 seconds."""
+"""Time limit in seconds for closing the engine and the HTTP API. The daemon takes at most `STOP_S` + `CLOSE_S` to stop.
+This leaves Ray two seconds to shut down, so that the whole stop takes at most 10 seconds."""
 
 log = structlog.get_logger()
 
@@ -83,10 +83,10 @@ class Supervisor:
         keep: Callable[[Config], Awaitable[None]] | None = None,
         predecessor: Predecessor | None = None,
     ) -> None:
-        """Create the supervisor. `identity` stays the same when another process continues the daemon.
+        """Create the supervisor. `identity` stays the same when another process takes over the daemon.
 
         `keep` saves the current configuration for the next process of the daemon. If `predecessor` is given, this
-        daemon replaces that daemon and takes over all its flows.
+        daemon replaces that daemon and takes over all of its flows.
         """
         self.superseded = asyncio.Event()
         """Set when another process has taken over this daemon. The current process must then end."""
@@ -100,12 +100,12 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._flows: dict[str, FlowSupervisor] = {}
         self._tasks = BackgroundTasks("flow_ended")
-        """The tasks of all flows, including flows that were removed and are being drained."""
+        """The tasks of all flows, including flows that have been removed and are still being drained."""
         self._own_tasks = BackgroundTasks("daemon_task_failed")
-        """Tasks of the daemon that belong to no flow."""
+        """The daemon's tasks that do not belong to a flow."""
         self._services: Services | None = None
         self._ledgers: dict[str, LedgerStore] = {}
-        """The ledger store that was opened last for each flow. Offset translations read from it."""
+        """The most recently opened ledger store of each flow. Offset translations read from it."""
         self._applying = asyncio.Lock()
         token = config.http.token
         listens = (config.http.listen, token.resolve() if token else None)
@@ -116,8 +116,8 @@ class Supervisor:
     async def start(self) -> str:
         """Open the HTTP API, start the flows, and return the address of the HTTP API. Raises EnvironmentFault."""
         if faults := policy_faults(self._config):
-            # The process that read the configuration file could load all policies. If this process runs on another
-            # machine, some policies may not be installed here.
+            # The process that read the configuration file was able to load all policies. If this process runs on a
+            # different machine, some policies may not be installed here.
             raise EnvironmentFault("\n".join(faults))
         address = f"http://{advertised(await self._http.start(), self._config.http.advertised)}"
         clock = self._access.clock
@@ -149,7 +149,7 @@ class Supervisor:
 
     @property
     def replaced_by(self) -> Successor | None:
-        """The daemon that has taken over all flows of this daemon. None until a daemon has done so."""
+        """The daemon that has taken over all flows of this daemon. None if no daemon has done so yet."""
         return self._handover.replaced_by
 
     @property
@@ -158,7 +158,7 @@ class Supervisor:
         return self._config
 
     async def apply(self, config: Config, *, own_file: bool, dry_run: bool) -> ConfigChanges:
-        """Apply another configuration, and return the changes. With `dry_run`, or if any change is refused, change
+        """Apply a new configuration, and return the changes. With `dry_run`, or if any change is refused, change
         nothing.
 
         `own_file` means that the configuration was read from the daemon's own file. Clusters, policy classes, folders
@@ -199,8 +199,8 @@ class Supervisor:
         return changes
 
     async def wait(self) -> None:
-        """Wait until `stop` is called. Then wait until all flows have ended, but at most for `STOP_S` seconds. Finally,
-        close the engine and the HTTP API."""
+        """Wait until `stop` is called. Then wait for all flows to end, for at most `STOP_S` seconds. Finally, close the
+        engine and the HTTP API."""
         try:
             await self._stopping.wait()
             late = (await asyncio.wait(flows, timeout=STOP_S))[1] if (flows := tuple(self._tasks)) else ()
@@ -238,32 +238,33 @@ class Supervisor:
         return flow if remark is None else msgspec.structs.replace(flow, remarks=(*flow.remarks, remark))
 
     def _holders(self) -> dict[str, str]:
-        """Return the HTTP address of the daemon that runs each flow for which this daemon is on standby."""
+        """For each flow for which this daemon is on standby, return the HTTP address of the daemon that runs the
+        flow."""
         held = {name: flow.stands_by_for() for name, flow in self._flows.items()}
         return {name: http for name, http in held.items() if http}
 
     async def groups(self, *, reverse: bool = False) -> list[GroupsReport]:
-        """Return the positions of consumer groups, for each flow whose group follower runs in this daemon.
+        """Return the positions of consumer groups for each flow whose group follower runs in this daemon.
 
-        With `reverse`, return instead the positions that are synced from the target back to the source. Only flows
-        with `groups.reverse` are then included.
+        With `reverse`, return instead the positions that are synced from the target back to the source. In that case,
+        only flows with `groups.reverse` are included.
         """
         flows = [flow for flow in self._flows.values() if not reverse or flow.flow.groups.reverse]
         reports = await asyncio.gather(*(flow.groups.report(reverse=reverse) for flow in flows))
         return [report for report in reports if report is not None]
 
     def ready(self) -> tuple[bool, list[str]]:
-        """Return whether this daemon is ready: each of its flows runs or is on standby. Also return a reason for each
-        flow that does neither."""
+        """Return whether this daemon is ready, that is, whether each of its flows is running or on standby. Also return
+        a reason for each flow that is neither."""
         reasons = [reason for flow in self._flows.values() if (reason := flow.ready())]
         return not reasons, reasons
 
     def metrics_text(self) -> bytes:
-        """Return the metrics in the text format of Prometheus."""
+        """Return the metrics in the Prometheus text format."""
         return metrics_text(self.status())
 
     async def translate(self, question: Question) -> Answer:
-        """Return the offset at which a consumer of one cluster resumes in the other cluster
+        """Return the offset at which a consumer of one cluster resumes on the other cluster
         (`mirrord.daemon.http_api.StatusSource`)."""
         store = self._ledgers.get(self._config.flow(question.flow).name)
         if store is None or not store.state.flow:
@@ -271,7 +272,7 @@ class Supervisor:
         return await answer(self._config, await chart(store), question)
 
     async def stop(self) -> None:
-        """Begin to drain all flows. The method returns without waiting until they are drained. Later calls have no
+        """Begin to drain all flows. The method returns without waiting for them to be drained. Later calls have no
         effect."""
         self._begin_stop()
 
@@ -297,7 +298,7 @@ class Supervisor:
             flow.stop()
 
     async def _replace(self, succession: Succession) -> None:
-        """Wait until no replicator of the old daemon is left. Then end the old daemon, and take over its HTTP
+        """Wait until none of the old daemon's replicators is left. Then end the old daemon, and take over its HTTP
         address."""
 
         def left() -> bool:
@@ -331,7 +332,7 @@ class Supervisor:
                 self._flows[change.flow].change(flow, change.lines, drains=change.restarts)
 
     async def _with_topics(self, change: FlowChange, config: Config) -> FlowChange:
-        """Return the change, and add a line for each topic whose copying will start or stop."""
+        """Return the change with a line added for each topic whose copying will start or stop."""
         if change.kind != "changed":
             return change
         try:

@@ -1,9 +1,8 @@
-"""The HTTP API of the daemon: health, status, metrics, translated offsets, a status page in HTML, and operator
-commands.
+"""The HTTP API of the daemon: health, status, metrics, translated offsets, an HTML status page, and operator commands.
 
-Every client that can reach the address of the API may send requests that only read. The address is on the loopback
-interface unless the configuration sets another one. Operator commands are accepted from clients on this machine and
-from clients that present the configured token, but never from a web page in a browser.
+Any client that can reach the API's address may send read-only requests. The address is on the loopback interface unless
+the configuration sets a different one. Operator commands are accepted from clients on this machine and from clients
+that present the configured token, but never from a web page in a browser.
 """
 
 import asyncio
@@ -32,7 +31,7 @@ from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall
 
 PORTS_TRIED = 100
 MOVE_IN_S = 0.5
-"""Interval in seconds between two attempts to listen on the configured address while another process uses it."""
+"""Interval in seconds between attempts to listen on the configured address while another process is using it."""
 DENIED = "commands are accepted from this machine, or with the token of [http] token"
 LONGEST_ORDER_BYTES = 16 << 20
 _PAGE = Path(__file__).with_name("page.html")
@@ -53,40 +52,40 @@ class StatusSource(Protocol):
         ...
 
     def ready(self) -> tuple[bool, list[str]]:
-        """Return whether the daemon is ready and, if it is not, the reasons. Lag and losses are never reasons. They are
+        """Return whether the daemon is ready and, if it is not, the reasons. Lag and losses are never reasons; they are
         reported by metrics."""
         ...
 
     async def groups(self, *, reverse: bool = False) -> list[GroupsReport]:
         """Return the positions of consumer groups and their lags. To compute the lags, a request is sent to the target.
 
-        With `reverse`, return instead the positions that are synced from the target back to the source. Only flows
-        with `groups.reverse` are then included.
+        With `reverse`, return instead the positions that are synced from the target back to the source. In that case,
+        only flows with `groups.reverse` are included.
         """
         ...
 
     def metrics_text(self) -> bytes:
-        """Return the metrics in the text format of Prometheus."""
+        """Return the metrics in the Prometheus text format."""
         ...
 
     async def translate(self, question: Question) -> Answer:
-        """Return the offset at which a consumer of one cluster resumes in the other cluster.
+        """Return the offset at which a consumer of one cluster resumes on the other cluster.
 
-        Raises ConfigError if the flow, topic or partition is not known. Raises EnvironmentFault if the ledger cannot be
-        read. If the question gives a time instead of an offset, a cluster is asked for the offset of that time.
-        EnvironmentFault is then also raised if this cluster does not answer.
+        Raises ConfigError if the flow, topic or partition is unknown. Raises EnvironmentFault if the ledger cannot be
+        read. If the question gives a time instead of an offset, a cluster is asked for the offset that corresponds to
+        this time. In that case, EnvironmentFault is also raised if the cluster does not answer.
         """
         ...
 
     async def apply(self, config: Config, *, own_file: bool, dry_run: bool) -> ConfigChanges:
-        """Apply another configuration (`mirrord.daemon.daemon.Supervisor.apply`)."""
+        """Apply a new configuration (`mirrord.daemon.daemon.Supervisor.apply`)."""
         ...
 
     async def order(self, order: Order, *, dry_run: bool) -> OrderAnswer:
         """Carry out an operator command, such as pause, resume, move or drain.
 
         Raises ConfigError if the command is impossible or names something that does not exist. Raises EnvironmentFault
-        if it cannot be accepted now.
+        if the command cannot be accepted at the moment.
         """
         ...
 
@@ -95,7 +94,7 @@ class StatusSource(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Begin to drain all flows. The method returns without waiting until they are drained. Later calls have no
+        """Begin to drain all flows. The method returns without waiting for them to be drained. Later calls have no
         effect."""
         ...
 
@@ -106,11 +105,12 @@ class HttpServer:
     def __init__(
         self, source: StatusSource, listen: HostPort | None, token: str | None, *, elsewhere: bool = False
     ) -> None:
-        """Create the server. Its default addresses are the ports from `DEFAULT_PORT` upward on 127.0.0.1. They are used
-        if `listen`, the configured address, is None.
+        """Create the server. The default addresses are the ports from `DEFAULT_PORT` upward on 127.0.0.1. The server
+        uses the first free one if `listen`, the configured address, is None.
 
-        `elsewhere` is set if this daemon replaces a daemon that may still use the configured address. If this address
-        is taken, the server first listens on a default address. `move_in` later adds the configured address.
+        `elsewhere` is set if this daemon replaces a daemon that may still be using the configured address. If this
+        address is taken, the server initially listens on a default address. `move_in` later adds the configured
+        address.
         """
         self._elsewhere = elsewhere
         self._source = source
@@ -136,9 +136,9 @@ class HttpServer:
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
 
     async def start(self) -> HostPort:
-        """Start to listen, and return the address.
+        """Start listening, and return the address.
 
-        Raises EnvironmentFault if the server can listen on none of the addresses that `__init__` describes.
+        Raises EnvironmentFault if the server cannot listen on any of the addresses that `__init__` describes.
         """
         await self._runner.setup()
         reason = ""
@@ -159,7 +159,7 @@ class HttpServer:
         raise EnvironmentFault(f"http: cannot listen on any of 127.0.0.1:{DEFAULT_PORT}-{last}: {reason}")
 
     async def move_in(self) -> None:
-        """If the server does not listen on the configured address yet, wait until this address is free. Then listen on
+        """If the server is not listening on the configured address yet, wait until this address is free. Then listen on
         it in addition to the default address."""
         while self._listen is not None and not self._moved_in:
             with suppress(OSError):
@@ -173,12 +173,12 @@ class HttpServer:
         await self._runner.cleanup()
 
     async def _listen_at(self, address: HostPort) -> None:
-        """Listen on one more address. Raises OSError if this is impossible."""
+        """Listen on an additional address. Raises OSError if this is impossible."""
         site = web.TCPSite(self._runner, address.host, address.port)
         try:
             await site.start()
         except OSError:
-            await site.stop()  # otherwise the runner keeps the site, and each attempt of `move_in` would add another
+            await site.stop()  # otherwise the runner keeps the site, and each attempt by `move_in` adds another one
             raise
 
     def _candidates(self) -> Iterator[HostPort]:
@@ -271,7 +271,7 @@ class HttpServer:
 
 
 def _question(query: Mapping[str, str]) -> Question:
-    """Build the question about an offset from the query parameters. Raises ValueError if they are not valid."""
+    """Build the question about an offset from the query parameters. Raises ValueError if these are invalid."""
     unknown = sorted(query.keys() - set(Question.__struct_fields__))
     if unknown:
         raise ValueError(f"not known: {', '.join(unknown)}; known: {', '.join(Question.__struct_fields__)}")

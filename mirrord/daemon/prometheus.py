@@ -1,5 +1,5 @@
-"""Turns the status of a daemon into metrics. The catalog `mirrord.model.metrics` lists all metrics. The result is in
-the text format of Prometheus."""
+"""Turns a daemon's status into metrics, in the Prometheus text format. The catalog `mirrord.model.metrics` lists all
+metrics."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ class Sample(NamedTuple):
     metric: str
     """The name of the metric in the catalog `mirrord.model.metrics`."""
     labels: tuple[str, ...]
-    """The values of the labels, in the order of the catalog `mirrord.model.metrics`."""
+    """The values of the labels, in the order in which the catalog `mirrord.model.metrics` lists the labels."""
     value: float
     requests: RequestsStatus | None = None
     """For a histogram of request latencies, the number of requests in each bucket and their total time. `value` is then
@@ -39,7 +39,7 @@ class Sample(NamedTuple):
 
 
 def metrics_text(status: Status) -> bytes:
-    """Return the metrics for a status in the text format of Prometheus, and metrics about the calling process."""
+    """Return, in the Prometheus text format, the metrics for a status and metrics about the calling process."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_StatusCollector(status))
     ProcessCollector(registry=registry)
@@ -86,8 +86,8 @@ def _buckets(requests: RequestsStatus) -> list[tuple[str, float]]:
 
 
 def samples(status: Status) -> Iterator[Sample]:
-    """Yield the values of all metrics. If a value is not known, the metric is omitted, because zero would be a wrong
-    value."""
+    """Yield the values of all metrics. If a value is unknown, the metric is omitted, because zero would be
+    incorrect."""
     yield Sample("mirrord", (status.version, status.instance), 1)
     for flow in status.flows:
         name = (flow.name,)
@@ -143,7 +143,7 @@ def _by_label(flow: FlowStatus) -> Iterator[tuple[str, tuple[str, ...], float]]:
     for reason, number in offsets.items():
         yield "mirrord_verdict_offsets", (reason,), number
     for reason in LOSSES:
-        # A value of 0 is included, too: an alert on an increase needs the value from before the first loss.
+        # A value of 0 is included as well: an alert on an increase needs the value from before the first loss.
         yield "mirrord_lost_offsets", (reason,), offsets[reason]
     for job in flow.jobs:
         yield "mirrord_job_runs", (job.job,), job.runs

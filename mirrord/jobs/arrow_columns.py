@@ -1,5 +1,5 @@
-"""Turns record batches and records into Arrow columns. Defines the schemas of these columns in the notation of Spark
-and of Arrow."""
+"""Turns record batches and records into Arrow columns, and defines the schemas of these columns in the notations of
+Spark and Arrow."""
 
 from collections.abc import Iterable
 from typing import Any, Protocol
@@ -55,7 +55,7 @@ _SPARK_NAMES: dict[str, str] = {
     "binary": "binary",
 }
 _SEQUENCES = 1 << 31
-"""Number of different sequence numbers. After the highest one, they wrap to 0."""
+"""Number of distinct sequence numbers. After the highest one, sequence numbers wrap to 0."""
 
 
 class ColumnBuilder(Protocol):
@@ -74,8 +74,8 @@ class ColumnBuilder(Protocol):
 
 
 def spark_schema(*, records: bool) -> str:
-    """Return a schema in Spark's DDL notation: the schema of records if `records` is set, or else the schema of
-    batches."""
+    """Return a schema in Spark's DDL notation: the schema of records if `records` is set, and the schema of batches
+    otherwise."""
     types = _RECORD_TYPES if records else _BATCH_TYPES
     headers = "array<struct<key:string,value:binary>>"
     return ", ".join(

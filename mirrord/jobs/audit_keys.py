@@ -1,8 +1,8 @@
 """Compares the copies of compacted topics by key. Spark tasks read ranges of the source log and the target log, and
 Spark groups the records of each key.
 
-Each range is read once, and no process holds more keys than the ranges of its task contain. The shuffle of Spark spills
-to disk when memory is full. Only differences reach the driver.
+Each range is read once, and no process holds more keys than the ranges of its task contain. Spark's shuffle spills to
+disk when memory is full. Only differences reach the driver.
 """
 
 from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ class KeyWork(msgspec.Struct, frozen=True):
     lane: AuditedLane
     wanted: AuditRange
     with_source: bool = True
-    """Whether the source is read in addition to the target. Otherwise, the task only searches the target for newer
+    """Whether the source is read in addition to the target. Otherwise, the task reads only the target, to find newer
     records."""
 
 
@@ -51,7 +51,7 @@ def key_works(plans: Sequence[FlowPlan], chosen: Collection[RangeName]) -> list[
     need this comparison.
 
     The chosen ranges are read at the source and at the target. The other ranges that follow the first chosen range of a
-    lane are read only at the target, because they may hold newer records of the same keys.
+    lane are read only at the target, because they may hold newer records with the same keys.
     """
     found: list[KeyWork] = []
     lanes = [(plan, lane) for plan in plans for lane in plan.lanes]
@@ -68,8 +68,8 @@ def key_works(plans: Sequence[FlowPlan], chosen: Collection[RangeName]) -> list[
 
 
 class KeyTask:
-    """The callable that Spark runs with the ranges of one task. It yields the newest records of each key, for each
-    range."""
+    """The callable that Spark runs with the ranges of one task. For each range, it yields the newest records of each
+    key."""
 
     def __init__(self, clusters: dict[Alias, ClusterConfig], read: Any, rate_bytes_per_s: int | None) -> None:
         self._clusters = clusters
@@ -116,7 +116,7 @@ def stale_keys(
     rate_bytes_per_s: int | None,
 ) -> dict[tuple[str, LaneId], list[Difference]]:
     """Return the differences that the comparison by key has found, by flow and lane. `read` is the Spark accumulator
-    for the number of bytes read. Raises the exceptions of Spark."""
+    for the number of bytes read. Raises Spark's exceptions."""
     if not works:
         return {}
     task = KeyTask(dict(clusters), read, rate_bytes_per_s)
@@ -162,7 +162,7 @@ def _tails(works: Sequence[KeyWork]) -> list[KeyWork]:
 
 
 def with_keys(result: RangeResult, wanted: AuditRange, differences: Sequence[Difference]) -> RangeResult:
-    """Return the result of a range, with those of the `differences` added that are in this range. These differences
+    """Return the result of a range, with the addition of all `differences` that are in this range. These differences
     come from the comparison by key."""
     here = [each for each in differences if wanted.source_start <= (each.source or 0) < wanted.source_end]
     if not here:

@@ -1,5 +1,5 @@
-"""Runs a complete audit: plans the comparison, compares the ranges, stores the results while it runs, and records in
-the ledger what is proven."""
+"""Runs a complete audit: plans the comparison, compares the ranges, stores the results while it is running, and records
+in the ledger what has been proven."""
 
 import asyncio
 import random
@@ -31,15 +31,15 @@ class AuditOrder(msgspec.Struct, frozen=True, kw_only=True):
 
     level: AuditLevel = "digest"
     topics: tuple[str, ...] = ()
-    """The source topics to audit, as regexes that match the whole name. If it is empty, all topics are audited."""
+    """The source topics to audit, as regexes that match the whole name. If there are none, all topics are audited."""
     since_ms: int | None = None
     again: bool = False
     """Whether to audit again the ranges that earlier audits have proven."""
     sample: float = 1.0
-    """The share of the ranges that are audited, from 0 to 1. These ranges are chosen at random."""
+    """The share of the ranges to audit, from 0 to 1. The ranges are chosen at random."""
     spark: dict[str, str] = {}
     rate_bytes_per_s: int | None = None
-    """Maximum number of bytes per second to read from source and target together."""
+    """Maximum number of bytes per second to read from the source and the target together."""
 
 
 class AuditProgress(msgspec.Struct, frozen=True):
@@ -69,9 +69,9 @@ class Audit:
     def run(
         self, results: Results | None, known: Mapping[RangeKey, RangeResult], report: OnAuditProgress = lambda _: None
     ) -> None:
-        """Compare all ranges, and write the results to `results` while the audit runs. `known` contains the results of
-        an interrupted audit; their ranges are not compared again. `report` is called from time to time, and possibly in
-        another thread.
+        """Compare all ranges, and write the results to `results` while the audit is running. `known` contains the
+        results of an interrupted audit; their ranges are not compared again. `report` is called from time to time,
+        possibly from another thread.
 
         Raises EnvironmentFault.
         """
@@ -106,7 +106,7 @@ class Audit:
                     results.write(rows)
                     rows = []
         finally:
-            # After an interruption, the results so far are stored, because --resume continues after them.
+            # If the audit is interrupted, the results so far are stored, so that --resume can continue from there.
             if results is not None:
                 results.write(rows)
 
@@ -163,8 +163,8 @@ class Audit:
         return "differences" if result.is_bad else "done", f"{result.words} ({looked})"
 
     def report(self, results: Results | None) -> AuditPage:
-        """Return the content of the HTML report. It includes earlier audits, as far as `results` and the ledgers
-        contain them."""
+        """Return the content of the HTML report. It includes the earlier audits that `results` and the ledgers
+        contain."""
         now_ms = SystemClock().wall_ms()
         return AuditPage(
             at_ms=now_ms,
@@ -188,7 +188,7 @@ class Audit:
 
     def record_proofs(self) -> list[str]:
         """Record in the ledgers what the audit has proven. Return one line for each flow whose ledger cannot be
-        written. The result of the audit is valid even if this fails."""
+        written. The result of the audit remains valid even if a ledger cannot be written."""
         if self._order.level == "ledger":
             return []
         lines: list[str] = []

@@ -2,7 +2,7 @@
 (`mirrord.audit.range_audit.RangeReader`).
 
 Every Python process of Spark imports this module, and the CPU time of the process is counted from its start. The module
-therefore imports only what a task needs: no pyspark, no ledger, and no configuration of a daemon.
+therefore imports only what a task needs: no pyspark, no ledger, and no daemon configuration.
 """
 
 import time
@@ -40,8 +40,8 @@ class TaskResult(msgspec.Struct, frozen=True):
 
 
 _counted = [0.0]
-"""CPU seconds of this process that were already reported. Spark runs several tasks in one process, one after the
-other."""
+"""CPU seconds of this process that have already been reported. Spark runs several tasks in one process, one after
+another."""
 
 
 def _uncounted_cpu_s() -> float:

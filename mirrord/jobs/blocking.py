@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 def blocking(begin: Callable[[], AsyncGenerator[T, None]]) -> Iterator[T]:
     """Yield the items of an asynchronous generator to a caller without an event loop. An event loop runs while the
-    caller waits for an item."""
+    caller is waiting for an item."""
     logs.plain()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         items = begin()

@@ -15,7 +15,7 @@ from mirrord.model.errors import ConfigError, EnvironmentFault
 @contextmanager
 def open_spread(settings: Mapping[str, str]) -> Generator[Spread]:
     """Open a Spark session, and yield a function that writes files in Spark tasks. The session is stopped at the end of
-    the context, unless it was already running before.
+    the context, unless it was already running.
 
     Raises ConfigError if the session cannot be opened. Raises EnvironmentFault if a Spark job fails.
     """

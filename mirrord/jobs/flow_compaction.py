@@ -21,7 +21,7 @@ total number of runs."""
 def compact_flows(
     config: Config, folder: Path, wanted: RunSelection, settings: Mapping[str, str], report: OnFlowProgress
 ) -> list[Compacted]:
-    """Compact the offset map of each flow that has a ledger. Return for each of these flows how many runs were moved
+    """Compact the offset map of each flow that has a ledger. Return, for each of these flows, how many runs were moved
     into how many files. Raises ConfigError or EnvironmentFault."""
     due = [(flow, asyncio.run(_count_runs(config, flow, wanted))) for flow in config.flows]
     writable(folder)

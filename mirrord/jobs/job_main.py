@@ -1,6 +1,6 @@
 """`python -m mirrord.jobs.job_main PARENT`: runs one audit or compaction for a daemon, according to the order on stdin.
 
-The process ends when its parent ends. It runs with low CPU priority (`nice`), so it does not slow down the copying. It
+The process ends when its parent ends. It runs with low CPU priority (`nice`), so that it does not slow down copying. It
 writes one report to stdout. Its log files are in the same directory as those of the daemon.
 """
 
@@ -31,7 +31,7 @@ from mirrord.supervision.jobs.job_process import JobOrder, JobReport
 
 NICE = 10
 MOST_LINES = 100
-"""Maximum number of differences that are logged, one line for each. `mirrord audit` prints all of them."""
+"""Maximum number of differences that are logged, one line each. `mirrord audit` prints all of them."""
 
 log = structlog.get_logger()
 
@@ -40,7 +40,7 @@ def main() -> int:
     """Run the ordered job. The exit code carries no information, because the report contains the result."""
     tie_to(int(sys.argv[1]))
     os.nice(NICE)
-    # Spark's Java process inherits stdout. It must neither write into the report nor keep the stream open.
+    # Spark's Java process inherits stdout. It must neither write to the report nor keep the stream open.
     answer = os.dup(1)
     os.dup2(2, 1)
     report = _work(msgspec.msgpack.decode(sys.stdin.buffer.read(), type=JobOrder))

@@ -38,7 +38,7 @@ SAMPLES = 3
 
 
 class KafkaBatches(DataSource):
-    """The data source that a Spark session registers. All its options are strings, as usual in Spark."""
+    """The data source that a Spark session registers. All its options are strings, as is usual in Spark."""
 
     @classmethod
     def name(cls) -> str:
@@ -51,7 +51,7 @@ class KafkaBatches(DataSource):
 
     def reader(self, schema: Any) -> "BatchesReader":
         """Return a reader that uses the options. Raises ConfigError."""
-        del schema  # no caller can supply another schema
+        del schema  # no caller can supply a different schema
         return BatchesReader(self._options())
 
     def _options(self) -> BatchesOptions:
@@ -80,8 +80,8 @@ class BatchesReader(DataSourceReader):
         return asyncio.run(plan(self._options))
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        """Return the rows of a part. If there are no parts, Spark passes an argument of another type, and the result is
-        empty. Raises EnvironmentFault."""
+        """Return the rows of a part. If there are no parts, Spark passes an argument of a different type, and the
+        result is empty. Raises EnvironmentFault."""
         if not isinstance(partition, ReadRange):
             return iter(())
         return blocking(lambda: read_piece(self._options, partition))

@@ -57,8 +57,8 @@ class BatchesOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(options: Mapping[str, str]) -> BatchesOptions:
-    """Return the parsed options of a Spark reader. Raises a ConfigError that lists all faults. Relative paths refer to
-    the working directory."""
+    """Return the parsed options of a Spark reader. Raises a ConfigError that lists all faults. Relative paths are
+    resolved against the working directory."""
     document = Document("", NAME)
     table = Table(document, "", dict(options))
     conf = table.optional("conf", read.text, "")

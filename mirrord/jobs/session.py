@@ -1,4 +1,4 @@
-"""Opens a Spark session for a job of mirrord. Unless settings say otherwise, the session runs on this machine, logs
+"""Opens a Spark session for a mirrord job. Unless the settings say otherwise, the session runs on this machine, logs
 nothing to the terminal, and accepts no other clients."""
 
 # pyright: reportMissingTypeStubs=false

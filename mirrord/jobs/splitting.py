@@ -1,4 +1,4 @@
-"""Splits ranges of offsets so that each task reads about the same number of bytes. Does no I/O."""
+"""Splits ranges of offsets so that each task reads about the same number of bytes. This module does no I/O."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -6,7 +6,7 @@ from itertools import pairwise
 from mirrord.jobs.kafka_batches_options import LogRange
 
 MOST_SPLITS = 10_000
-"""Maximum number of parts of one range. A wrong estimate must not create a million tasks."""
+"""Maximum number of parts of one range. The limit prevents a wrong estimate from creating a million tasks."""
 
 
 def split(whole: LogRange, size_bytes: int, split_bytes: int) -> Iterator[LogRange]:

@@ -14,8 +14,8 @@ def brokers_seen(port: int) -> set[int]:
     """Ask the broker with a plaintext listener on this port which brokers are alive, and return their ids (Metadata v1,
     KIP-4).
 
-    A broker may still be starting, or the controller may not have admitted it yet. Such a broker refuses the
-    connection, or does not include itself in the answer. Raises OSError if there is no valid answer.
+    A broker may still be starting, or the controller may not have admitted it yet. In that case, the broker refuses the
+    connection or does not include itself in the answer. Raises OSError if there is no valid answer.
     """
     head = struct.pack(">hhih", _METADATA, _VERSION, 0, len(_CLIENT_ID)) + _CLIENT_ID
     request = head + struct.pack(">i", 0)

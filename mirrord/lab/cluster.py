@@ -38,8 +38,8 @@ _PORT_TAKEN = "Address already in use"
 class Cluster:
     """A cluster of brokers with the ids 1, 2, and so on. Each broker has a separate process, log and data folder.
 
-    All methods block. A coroutine must call them with `asyncio.to_thread`. The methods raise EnvironmentFault if Java
-    or the jars are missing, or if a broker does not start.
+    All methods block. A coroutine must call them through `asyncio.to_thread`. The methods raise EnvironmentFault if
+    Java or the jars are missing, or if a broker does not start.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Cluster:
         return security_table(self.options, self.folder, user, mechanism)
 
     def start(self) -> Self:
-        """Format and start all nodes. Return when every broker serves clients and knows all other brokers."""
+        """Format and start all nodes. Return when every broker is serving clients and knows all other brokers."""
         try:
             java, jars = find_java(), kafka_jars(self.options.version)
             for attempt in range(1, _TRIES + 1):
@@ -95,7 +95,7 @@ class Cluster:
 
     def kill(self, broker: int = 1) -> None:
         """Kill a broker with `kill -9`. Data that the broker has written but not flushed to disk is not lost, because
-        it is still in the page cache of this machine."""
+        it is still in this machine's page cache."""
         self._nodes[broker].kill()
 
     def stop(self, broker: int = 1) -> None:
@@ -103,14 +103,14 @@ class Cluster:
         self._nodes[broker].stop()
 
     def restart(self, broker: int = 1) -> None:
-        """Start a killed or stopped broker again, with the same ports and data. Return when the broker serves
-        clients."""
+        """Start a killed or stopped broker again, with the same ports and data. Return when the broker is serving
+        clients again."""
         node = self._nodes[broker]
         node.start()
         self._await_ready(broker, {broker}, [node])
 
     def pause(self, broker: int = 1) -> None:
-        """Pause a broker with SIGSTOP. Its connections stay open, and requests to it get no answer."""
+        """Pause a broker with SIGSTOP. Its connections stay open, and requests to it are not answered."""
         self._nodes[broker].pause()
 
     def resume(self, broker: int = 1) -> None:
@@ -131,7 +131,8 @@ class Cluster:
         return self._nodes[broker].log_tail(lines)
 
     def close(self) -> None:
-        """End all processes at once, and remove the temporary folder, if there is one. A second call does no harm."""
+        """End all processes immediately, and remove the temporary folder if there is one. A second call has no
+        effect."""
         self._kill_all()
         if self._temporary:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -172,8 +173,8 @@ class Cluster:
             self._await_ready(broker, brokers, list(self._nodes.values()))
 
     def _await_ready(self, broker: int, expected: set[int], needed: Sequence[Node]) -> None:
-        """Wait until the broker serves clients and knows the expected brokers. Raises EnvironmentFault if one of the
-        `needed` nodes ends, or if the wait takes too long."""
+        """Wait until the broker is serving clients and knows the expected brokers. Raises EnvironmentFault if one of
+        the `needed` nodes ends, or if the wait takes too long."""
         deadline = time.monotonic() + _START_SECONDS
         while not self._sees(broker, expected):
             for node in needed:
@@ -186,7 +187,7 @@ class Cluster:
     def _sees(self, broker: int, expected: set[int]) -> bool:
         ports = self._ports[broker]
         # A broker opens its listeners one after the other. If the port of the last listener is taken, the first
-        # listener may already have answered. Therefore all listeners must be open.
+        # listener may already have answered. Therefore the check requires that all listeners be open.
         if not self._nodes[broker].listens_on({ports.client, ports.internal}):
             return False
         try:
@@ -200,8 +201,8 @@ class Cluster:
 
 
 def start_together(clusters: Iterable[Cluster]) -> None:
-    """Start several clusters in parallel, because a start consists mostly of waiting. If one of the clusters does not
-    start, close all of them."""
+    """Start several clusters in parallel, because starting a cluster consists mostly of waiting. If one of the clusters
+    does not start, close all of them."""
     clusters = list(clusters)
     try:
         with ThreadPoolExecutor(max(1, len(clusters))) as starters:
@@ -213,4 +214,5 @@ def start_together(clusters: Iterable[Cluster]) -> None:
 
 
 class _PortTakenError(EnvironmentFault):
-    """Raised when another process took a port after it was found to be free, but before the broker opened it."""
+    """Raised when another process has taken a port after the port was found to be free, but before the broker opened
+    it."""

@@ -1,5 +1,5 @@
-"""Manages the pair of clusters of `mirrord lab up`. The clusters outlive the command. A small file stores their
-addresses and process ids."""
+"""Manages the pair of clusters that `mirrord lab up` starts. The clusters outlive the command. A small file stores
+their addresses and process ids."""
 
 import fcntl
 import shutil
@@ -66,8 +66,7 @@ def up(folder: Path, options: LabOptions) -> LabState:
 
 
 def down(folder: Path) -> LabState | None:
-    """End both clusters, remove their data, and return the former state of the pair. Return None if there is no
-    pair."""
+    """End both clusters, remove their data, and return the former state of the pair, or None if there is no pair."""
     if not (folder / _STATE).exists():
         return None
     with _locked(folder):
@@ -96,9 +95,9 @@ def is_running(cluster: LabCluster) -> bool:
 
 
 def _process(cluster: LabCluster) -> psutil.Process | None:
-    """Return the cluster's process, or None if the process that `up` started has ended. Another program may have the
-    same process id by now. Therefore a process counts as the cluster's only if its command line contains the cluster's
-    folder."""
+    """Return the cluster's process, or None if the process that `up` started has ended. By now, another program may
+    have the same process id. Therefore a process is assumed to be the cluster's only if its command line contains the
+    cluster's folder."""
     try:
         process = psutil.Process(cluster.pid)
         ours = any(part.startswith(cluster.folder) for part in process.cmdline())
@@ -126,7 +125,7 @@ def _signal(processes: list[psutil.Process], send: Callable[[psutil.Process], No
 
 @contextmanager
 def _locked(folder: Path) -> Generator[None]:
-    """Hold the lock of this folder, so that only one command at a time can change the pair."""
+    """Hold the lock on this folder, so that only one command at a time can change the pair."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "lab.lock").open("w")

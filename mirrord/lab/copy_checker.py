@@ -1,9 +1,9 @@
 """Compares a topic with its copy record by record. In the copy, no record may be missing, duplicated, altered or out of
-order, and there may be no record that the topic does not contain (a foreign record).
+order, and the copy may not contain any record that the topic does not contain (a foreign record).
 
 The checker reads both topics with librdkafka, which shares no code with mirrord. It reads each partition from the first
 offset to the end. The isolation level is `read_committed` for the source and `read_uncommitted` for the target. The
-comparison covers key, value, headers and timestamp of each record, and the order of the records in each partition.
+comparison covers the key, value, headers and timestamp of each record, and the order of the records in each partition.
 """
 
 import multiprocessing
@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 from mirrord.model.errors import EnvironmentFault
 
 PATIENCE_S = 60.0
-"""How long a partition may return neither records nor its end before the comparison fails, in seconds."""
+"""How long, in seconds, a partition may return neither records nor an end-of-partition event before the comparison
+fails."""
 _AT_ONCE = 10_000
 _WAIT_MS, _REMOTE_WAIT_MS = 10, 5_000
 _REMOTE_S = 3.0
@@ -79,7 +80,7 @@ class CopyComparison(NamedTuple):
 
     @property
     def difference(self) -> DifferenceCounts:
-        """Return the sum of the differences of all partitions."""
+        """Return the sum of the differences in all partitions."""
         return sum((result.difference for result in self.partitions), DifferenceCounts())
 
     @property
@@ -105,7 +106,7 @@ def compare(
     report: Callable[[PartitionResult], None] = lambda _: None,
 ) -> CopyComparison:
     """Compare topics with their copies. `source` and `target` are bootstrap addresses of plaintext listeners. No client
-    may write to the topics in the meantime.
+    may write to the topics during the comparison.
 
     `report` is called with each partition's result as soon as the result is known. If `processes` is 1, the comparison
     runs in the calling process. Raises EnvironmentFault if a cluster does not answer.
@@ -117,7 +118,7 @@ def compare(
             results[each] = compare_partition(source, target, *each)
             report(results[each])
         return CopyComparison(tuple(results.values()))
-    # Processes are spawned, because the threads of librdkafka do not survive a fork.
+    # Processes are spawned, because librdkafka's threads do not survive a fork.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max(1, min(processes, len(work))), context) as pool:
         running = {pool.submit(compare_partition, source, target, *each): each for each in work}
@@ -146,7 +147,7 @@ def difference(wanted: Sequence[int], found: Sequence[int]) -> DifferenceCounts:
     records, and a record may occur several times.
 
     One missing record and one foreign record count together as one altered record. A record is out of order if a record
-    that belongs after it comes earlier.
+    that belongs after it appears before it.
     """
     if wanted == found:
         return DifferenceCounts()
@@ -237,8 +238,8 @@ def _read(bootstrap: str, topic: str, partition: int, *, isolation: str) -> _Rec
             if messages:
                 deadline = time.monotonic() + PATIENCE_S
             elif wait_ms == _WAIT_MS and time.monotonic() > deadline - PATIENCE_S + _REMOTE_S:
-                # Before Kafka 3.8, a broker cancels a read from remote storage when the wait time of the request has
-                # passed. Therefore the reader continues with a longer wait time.
+                # Before Kafka 3.8, a broker cancels a read from remote storage when the request's wait time has passed.
+                # Therefore the reader continues with a longer wait time.
                 wait_ms = _REMOTE_WAIT_MS
                 consumer.close()
                 consumer = _consumer(bootstrap, isolation, wait_ms)
@@ -250,7 +251,7 @@ def _read(bootstrap: str, topic: str, partition: int, *, isolation: str) -> _Rec
 
 
 def _consumer(bootstrap: str, isolation: str, wait_ms: int = _WAIT_MS) -> Any:
-    from confluent_kafka import Consumer  # noqa: PLC0415 - a development dependency: the rest of the lab needs none
+    from confluent_kafka import Consumer  # noqa: PLC0415 - a development dependency; the lab otherwise needs none
 
     return Consumer(
         {
@@ -261,11 +262,11 @@ def _consumer(bootstrap: str, isolation: str, wait_ms: int = _WAIT_MS) -> Any:
             "isolation.level": isolation,
             "enable.partition.eof": True,
             "check.crcs": True,
-            # The consumer detects the end of the partition by a response without records. A short wait time makes the
-            # broker send such a response soon.
+            # The consumer recognizes the end of the partition by a response without records. A short wait time makes
+            # the broker send such a response promptly.
             "fetch.wait.max.ms": wait_ms,
             "queued.max.messages.kbytes": 65_536,
-            # Errors are handled where the records are read. The other log output of librdkafka is not needed.
+            # Errors are handled where the records are read. Other log output from librdkafka is not needed.
             "log_level": 2,
         }
     )

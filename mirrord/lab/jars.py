@@ -1,9 +1,9 @@
-"""Downloads the jars of Apache Kafka by name and version. The download is done by Apache Ivy, a dependency manager
-whose jar is part of the package pyspark.
+"""Downloads Apache Kafka's jars by name and version. The download is performed by Apache Ivy, a dependency manager
+whose jar is part of the pyspark package.
 
 By default, Ivy's own settings determine the repository from which the jars are downloaded. To use another repository,
-set the environment variable MIRRORD_IVY_SETTINGS to the path of a file with Ivy settings. To use a proxy or a trust
-store, set Java options in JAVA_TOOL_OPTIONS.
+set the environment variable MIRRORD_IVY_SETTINGS to the path of an Ivy settings file. To use a proxy or a trust store,
+set Java options in JAVA_TOOL_OPTIONS.
 """
 
 import fcntl
@@ -23,8 +23,8 @@ from mirrord.runtime.java import find_java
 
 KAFKA_VERSION = "4.3.0"
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
-# Kafka logs through slf4j, and Kafka's libraries include no logging backend. Without a backend, a failing broker would
-# log nothing.
+# Kafka logs through slf4j, but its libraries include no logging backend. Without a backend, a failing broker would log
+# nothing.
 _LOGGING = ("org.slf4j", "slf4j-simple", "1.7.36")
 
 
@@ -47,7 +47,7 @@ class Bundle(NamedTuple):
 BROKER = Bundle("kafka", "kafka_2.13", "Apache Kafka")
 MIRROR_MAKER = Bundle("mirror-maker", "connect-mirror", "MirrorMaker 2 of Apache Kafka")
 TIERED_STORAGE = Bundle("tiered-storage", "kafka-storage", "the storage tests of Apache Kafka", "test")
-"""Contains LocalTieredStorage, a plug-in for brokers that keeps the remote part of logs in a local folder (0.6 MB)."""
+"""Contains LocalTieredStorage, a broker plug-in that keeps the remote part of logs in a local folder (0.6 MB)."""
 
 
 def cache_folder() -> Path:
@@ -64,7 +64,7 @@ def kafka_jars(version: str = KAFKA_VERSION, bundle: Bundle = BROKER) -> Path:
     """Return the folder with all jars of this version of a bundle. If the folder does not exist, the jars are
     downloaded first (44 MB for a broker, 35 MB for MirrorMaker 2).
 
-    Several processes may call this function at once. One of them downloads, and the others wait. Raises
+    Several processes may call this function at once. One of them downloads the jars, and the others wait. Raises
     EnvironmentFault. Raises ConfigError if the version is not valid.
     """
     if not _VERSION.fullmatch(version):
@@ -92,7 +92,7 @@ def locked(path: Path) -> Generator[None]:
 
 
 def _download(version: str, bundle: Bundle, jars: Path) -> None:
-    """Download into a temporary folder. When the download is complete, rename the folder to `jars`."""
+    """Download to a temporary folder. When the download is complete, rename the folder to `jars`."""
     java, ivy = find_java(), find_ivy()
     with tempfile.TemporaryDirectory(prefix="download-", dir=jars.parent) as name:
         folder = Path(name)

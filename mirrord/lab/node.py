@@ -16,13 +16,13 @@ from mirrord.runtime.leash import leashed
 _STOP_SECONDS = 30
 _TAIL_BYTES = 16_384
 
-# A node that is not detached ends when the thread that started its process ends (`leashed`). This thread runs until the
-# interpreter exits.
+# A node that is not detached ends when the thread that started its process ends (`leashed`). The thread in this pool
+# runs until the interpreter exits.
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lab-starter")
 
 
 class Node:
-    """A Kafka process that can be killed, paused and started again. The folder and the ports of a node never change.
+    """A Kafka process that can be killed, paused and started again. A node's folder and ports never change.
 
     A detached node outlives the process that starts it. Any other node ends when that process ends, for whatever
     reason.
@@ -50,7 +50,8 @@ class Node:
         return self._process.pid
 
     def listens_on(self, ports: Collection[int]) -> bool:
-        """Return whether this node's process listens on all these ports. Listeners of other processes are ignored."""
+        """Return whether this node's process is listening on all of these ports. Listeners of other processes are
+        ignored."""
         if not self.running:
             return False
         try:
@@ -75,11 +76,11 @@ class Node:
         self._end(lambda process: process.terminate())
 
     def pause(self) -> None:
-        """Send SIGSTOP. The node hangs, and its connections stay open. Return when none of its threads is running any
-        more.
+        """Send SIGSTOP. The node hangs, and its connections stay open. Return when all of its threads have stopped
+        running.
 
-        Threads on other cores receive the signal only when they next enter the kernel. Without the wait, a broker could
-        still answer a request that is sent right after the signal.
+        Threads on other cores receive the signal only when they next enter the kernel. Without this wait, a broker
+        could still answer a request that is sent right after the signal.
         """
         os.kill(self.pid, signal.SIGSTOP)
         deadline = time.monotonic() + _STOP_SECONDS
@@ -114,7 +115,7 @@ class Node:
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
-            # The process gets a new session, so that Ctrl-C on the terminal ends this process but not the brokers.
+            # The process gets a new session, so that Ctrl-C in the terminal ends this process but not the brokers.
             return subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )

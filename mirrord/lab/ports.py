@@ -1,4 +1,4 @@
-"""Finds free ports on 127.0.0.1 for brokers. A broker that was killed starts again on the same port."""
+"""Finds free ports on 127.0.0.1 for brokers. A broker that was killed is restarted on the same port."""
 
 import random
 import socket
@@ -14,11 +14,11 @@ _given: set[int] = set()
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports on which no process listens, and which this function has not returned before. Raises OSError if
+    """Return ports on which no process is listening, and which this function has not returned before. Raises OSError if
     there are not enough such ports.
 
     The ports are outside the range that the kernel uses for outgoing connections. Otherwise a client that tries to
-    reach a killed broker could get the broker's port as its own port, or even connect to itself.
+    reach a killed broker could be assigned the broker's port as its own port, or even connect to itself.
     """
     low, high = widest_gap(*_ephemeral_range())
     chance = random.SystemRandom()
@@ -39,7 +39,7 @@ def widest_gap(first: int, last: int) -> tuple[int, int]:
     its highest port."""
     below, above = (LOWEST, first - 1), (last + 1, HIGHEST)
     low, high = max(below, above, key=lambda gap: gap[1] - gap[0])
-    # If the kernel uses nearly all ports for outgoing connections, the range consists of all ports.
+    # If the kernel uses nearly all ports for outgoing connections, all ports from `LOWEST` to `HIGHEST` are used.
     return (low, high) if high - low >= _TRIES else (LOWEST, HIGHEST)
 
 
@@ -53,7 +53,7 @@ def _ephemeral_range() -> tuple[int, int]:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # Java's server sockets also set this option. With the option, old connections in TIME_WAIT do not block the
+        # Java's server sockets also set this option. With this option, old connections in TIME_WAIT do not block the
         # port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

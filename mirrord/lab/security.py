@@ -1,5 +1,5 @@
-"""Writes the certificates and credentials of a lab cluster to files. The `security` table of a conf.toml can name these
-files."""
+"""Writes the certificates and credentials of a lab cluster to files. The `security` table of a conf.toml can refer to
+these files."""
 
 import base64
 import json
@@ -57,7 +57,7 @@ def security_table(options: LabOptions, folder: Path, user: str, mechanism: Mech
 
 
 def unsigned_token(user: str, now_seconds: float) -> str:
-    """Return a JSON web token without a signature, which is valid for a day (RFC 7519 §6)."""
+    """Return an unsigned JSON web token that is valid for one day (RFC 7519 §6)."""
     claims = {"sub": user, "iat": int(now_seconds), "exp": int(now_seconds) + _TOKEN_SECONDS}
     return f"{_base64url({'alg': 'none'})}.{_base64url(claims)}."
 

@@ -21,10 +21,10 @@ class LabOptions:
 
     version: str = KAFKA_VERSION
     brokers: int = 1
-    """Number of brokers. A single broker is also the controller. Several brokers get a separate controller process, so
-    that each broker can be killed."""
+    """Number of brokers. A single broker is also the controller. With several brokers, the controller is a separate
+    process, so that each broker can be killed."""
     protocol: Protocol = "PLAINTEXT"
-    """Protocol of the listener for clients. If it is a SASL protocol, every mechanism of `Mechanism` is enabled."""
+    """Protocol of the listener for clients. If it is a SASL protocol, every mechanism in `Mechanism` is enabled."""
     users: Mapping[str, str] = field(default_factory=lambda: DEFAULT_USERS)
     """Passwords by user name. The user `admin` has all permissions."""
     authorizer: bool = False
@@ -33,7 +33,7 @@ class LabOptions:
     """Whether clients must present a certificate of the cluster's CA. This is useful only with TLS."""
     relayed: tuple[int, int] | None = None
     """The port of an additional plaintext listener, and the port that this listener advertises. The advertised port
-    belongs to a relay between clients and the broker. This is possible only in a cluster with one broker."""
+    belongs to a relay between clients and the broker. A relay is possible only in a cluster with one broker."""
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
     """Properties that replace or extend those in the nodes' server.properties."""
     heap_mb: int = 384
@@ -57,7 +57,7 @@ class LabOptions:
 
     @property
     def node_ids(self) -> tuple[int, ...]:
-        """Return the node ids of all processes of the cluster. The first id is that of the controller."""
+        """Return the node ids of all processes of the cluster. The controller's id comes first."""
         return self.broker_ids if self.brokers == 1 else (CONTROLLER_ID, *self.broker_ids)
 
 
@@ -71,8 +71,8 @@ class Ports:
 
 
 def node_properties(options: LabOptions, node_id: int, ports: Mapping[int, Ports], folder: Path) -> dict[str, str]:
-    """Return the server.properties of one node. `folder` is the folder of the cluster. With TLS, it contains
-    `store.pem` and `ca.pem`."""
+    """Return the server.properties of one node. `folder` is the cluster's folder. With TLS, it contains `store.pem` and
+    `ca.pem`."""
     controller_id = options.node_ids[0]
     roles = [
         role for role, has in (("broker", node_id != CONTROLLER_ID), ("controller", node_id == controller_id)) if has
@@ -110,8 +110,8 @@ def render(properties: Mapping[str, str]) -> str:
 
 
 def scram_credentials(options: LabOptions) -> list[str]:
-    """Return values for the option --add-scram of Kafka's storage tool. With them, every user can log in with both
-    SCRAM mechanisms."""
+    """Return values for the --add-scram option of Kafka's storage tool. With these values, every user can log in with
+    either SCRAM mechanism."""
     if not options.sasl:
         return []
     return [
@@ -135,7 +135,7 @@ def class_archive(java: str, jars: Path) -> Path:
 
 
 def archive_options(java: str, jars: Path) -> list[str]:
-    """Return the options with which Java uses the class archive, or an empty list if the archive does not exist."""
+    """Return the options that make Java use the class archive, or an empty list if the archive does not exist."""
     archive = class_archive(java, jars)
     return [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
 
@@ -196,7 +196,7 @@ def _sasl(options: LabOptions) -> dict[str, str]:
         "plain": f"{_LOGIN}.plain.PlainLoginModule required {plain};",
         "scram-sha-256": f"{_LOGIN}.scram.ScramLoginModule required;",
         "scram-sha-512": f"{_LOGIN}.scram.ScramLoginModule required;",
-        # Without a configured validator, the broker accepts unsigned tokens. Such tokens are enough to test that a
+        # Without a configured validator, the broker accepts unsigned tokens. Such tokens are sufficient to test that a
         # client sends a token.
         "oauthbearer": f'{_LOGIN}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="{ADMIN}";',
     }

@@ -2,7 +2,7 @@
 
 The storage tool is a Java program that takes seconds of CPU time. Its output for different nodes and clusters differs
 only in three ids. A process that starts several lab clusters therefore runs the tool only once for each Kafka version
-and set of users. Further data folders are copies of the tool's output with other ids.
+and set of users. Further data folders are copies of the tool's output with different ids.
 """
 
 import base64
@@ -30,10 +30,10 @@ def new_id() -> str:
 def format_folder(
     tool: Sequence[str], credentials: Sequence[str], config: Path, data: Path, ids: tuple[str, int]
 ) -> None:
-    """Create the data folder `data` of a node. `ids` are the id of the cluster and the id of the node.
+    """Create the data folder `data` of a node. `ids` contains the cluster's id and the node's id.
 
-    `tool` is the command of the storage tool, and `credentials` are its values for --add-scram. `config` is the path of
-    the node's server.properties, in which log.dirs is `data`. Raises EnvironmentFault if the tool fails.
+    `tool` is the command of the storage tool, and `credentials` contains the tool's values for --add-scram. `config` is
+    the path of the node's server.properties, in which log.dirs is `data`. Raises EnvironmentFault if the tool fails.
     """
     with _lock:
         key = (*tool, "", *credentials)
@@ -48,7 +48,7 @@ def format_folder(
 
 
 def _with_ids(meta: bytes, ids: dict[str, str]) -> bytes:
-    """Return the contents of a properties file after its ids were replaced with these ids."""
+    """Return the contents of a properties file with its ids replaced by these ids."""
     lines: list[str] = []
     for line in meta.decode("latin-1").splitlines():
         name = line.partition("=")[0]

@@ -1,12 +1,16 @@
 """Displaced ordinals of a lane, which the fold keeps until their ordinals are assigned or stored again."""
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+
 import msgspec
 
 from mirrord.ledger.facts.core import Displaced, TargetRun
 from mirrord.model.intervals import uncovered
 
-DISPLACED_KEPT = 128
-"""Maximum number of ranges that are kept for a lane, those with the highest ordinals."""
+DISPLACED_KEPT = 4_000
+"""Maximum number of ranges that are kept for a lane, those with the highest ordinals. Each range needs an unclean
+election or a refused batch. A lane's snapshot, which is a single record, contains all of them: at most about 150 KB."""
 
 
 def after_run(known: tuple[Displaced, ...], fact: TargetRun) -> tuple[Displaced, ...]:
@@ -14,18 +18,23 @@ def after_run(known: tuple[Displaced, ...], fact: TargetRun) -> tuple[Displaced,
     known = kept_below(known, fact.ordinal)
     if not fact.displaced:
         return known
-    found = [(each.first, each.last + 1) for each in fact.displaced]
-    kept = [
-        msgspec.structs.replace(each, first=start, last=end - 1)
-        for each in known
-        for start, end in uncovered((each.first, each.last + 1), found)
-    ]
-    return tuple(sorted((*kept, *fact.displaced), key=_first)[-DISPLACED_KEPT:])
+    newer = sorted(fact.displaced, key=_first)
+    kept: list[Displaced] = []
+    for each in known:
+        found = [(other.first, other.last + 1) for other in within(newer, each.first, each.last)]
+        parts = uncovered((each.first, each.last + 1), found)
+        kept += [msgspec.structs.replace(each, first=start, last=end - 1) for start, end in parts]
+    return tuple(sorted((*kept, *newer), key=_first)[-DISPLACED_KEPT:])
+
+
+def within(known: Sequence[Displaced], first: int, last: int) -> Sequence[Displaced]:
+    """Return the displaced ordinals that overlap [first, last]. `known` is ascending and does not overlap."""
+    return known[bisect_left(known, first, key=_last) : bisect_right(known, last, key=_first)]
 
 
 def kept_below(known: tuple[Displaced, ...], ordinal: int) -> tuple[Displaced, ...]:
     """Return the displaced ordinals below a given one. From that one on, they are assigned or stored again."""
-    if not known:
+    if not known or known[-1].last < ordinal:
         return known
     kept = (each for each in known if each.first < ordinal)
     return tuple(each if each.last < ordinal else msgspec.structs.replace(each, last=ordinal - 1) for each in kept)
@@ -41,3 +50,7 @@ def kept_from(known: tuple[Displaced, ...], ordinal: int) -> tuple[Displaced, ..
 
 def _first(displaced: Displaced) -> int:
     return displaced.first
+
+
+def _last(displaced: Displaced) -> int:
+    return displaced.last

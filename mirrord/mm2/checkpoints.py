@@ -2,9 +2,9 @@
 `mirrord.mm2.rules.checkpoints` decides which positions are written.
 
 A caller that knows the positions of groups passes them to `record`, as often as necessary. Once per interval, the
-changed positions are written. A position is written only after the target has acknowledged the records before it. The
-topic is read before the first write, because a new checkpoint must be compared with the previous checkpoint of its
-group and partition.
+positions that have changed are written. A position is written only after the target has acknowledged the records before
+it. The topic is read before the first write, because a new checkpoint must be compared with the previous checkpoint for
+the same group and partition.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class Checkpoints:
 
     @property
     def remarks(self) -> list[str]:
-        """One line for each operation that currently fails."""
+        """One line for each operation that is currently failing."""
         return self._troubles.lines
 
     async def run(self) -> None:
@@ -83,8 +83,8 @@ class Checkpoints:
 
 
 def _encoded(due: Iterable[Checkpoint]) -> tuple[list[tuple[Checkpoint, bytes, bytes]], str]:
-    """Return each checkpoint with its encoded key and value. Also return the name of one group with a checkpoint that
-    cannot be encoded, or an empty string if there is none."""
+    """Return each checkpoint with its encoded key and value. Also return the name of one group whose checkpoint cannot
+    be encoded, or an empty string if there is none."""
     encoded: list[tuple[Checkpoint, bytes, bytes]] = []
     unfit = ""
     for checkpoint in due:

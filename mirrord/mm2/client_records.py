@@ -1,12 +1,12 @@
 """Writes the records that MirrorMaker 2's clients read: heartbeats, checkpoints and offset syncs. The daemon that holds
-a flow's lease writes the records of that flow.
+a flow's lease writes that flow's records.
 
-Each kind of record has a separate loop. A loop that fails reports a remark and tries again. The failure stops neither
-the other loops nor the copying.
+Each kind of record has a separate loop. A loop that fails reports a remark and tries again. Its failure stops neither
+the other loops nor the copying of records.
 
-A target topic gets no checkpoints and offset syncs if its name does not follow the flow's naming rule
+No checkpoints or offset syncs are written for a target topic whose name does not follow the flow's naming rule
 (`mirrord.topics.rules.recreated_topic_names`). MirrorMaker 2's clients derive the name of a target topic from the name
-of its source topic, so they would apply the offsets to another topic.
+of its source topic, so they would apply the offsets to a different topic.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from policies.mm2_names import HEARTBEATS
 
 LONGEST_TRY_S = 10.0
 AGAIN_S = 30.0
-"""Pause before a loop starts again after an internal error, in seconds."""
+"""Pause, in seconds, before a loop is started again after an internal error."""
 
 log = structlog.get_logger()
 
@@ -51,11 +51,11 @@ class Mm2Upkeep:
         self._topics: dict[str, TopicId] = {}
         self._naming = naming_of(flow)
         self._apart: tuple[str, ...] = ()
-        """Target topics with names that do not follow the flow's naming rule."""
+        """Target topics whose names do not follow the flow's naming rule."""
         self._failed: dict[str, str] = {}
 
     def see(self, discovered: Discovered) -> None:
-        """Update the topics and lanes for which records are written, from the newest result of topic discovery."""
+        """Update the topics and lanes for which records are written, from the latest result of topic discovery."""
         apart = {copy for topic, copy in discovered.names.items() if not self._is_named(topic, copy)}
         self._apart = tuple(sorted(apart))
         lanes = [lane for lane in discovered.lanes if lane.target_topic not in apart] if apart else discovered.lanes
@@ -70,8 +70,8 @@ class Mm2Upkeep:
         self._topics |= topics
 
     def record(self, positions: Iterable[TranslatedPosition]) -> None:
-        """Add the current positions of groups, so that checkpoints are written. The caller ensures that the target has
-        acknowledged all records before these positions."""
+        """Add the current positions of groups, so that checkpoints are written for them. The caller ensures that the
+        target has acknowledged all records before these positions."""
         if self._checkpoints is not None:
             self._checkpoints.record(each for each in positions if self._is_named(each.topic, each.target_topic))
 
@@ -83,12 +83,13 @@ class Mm2Upkeep:
 
     @property
     def latency(self) -> LatencyStatus | None:
-        """The time that records take from the source to the target. None if the flow does not copy heartbeats."""
+        """The time that records take to get from the source to the target. None if the flow does not copy
+        heartbeats."""
         return self._heartbeats.status()
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """One line for each operation that currently fails."""
+        """One line for each operation that is currently failing."""
         parts = (self._heartbeats, self._checkpoints, self._syncs)
         apart = () if self._checkpoints is self._syncs is None else self._apart
         misread = [f"{topic}: no mm2_records, because their readers would misread its name" for topic in apart]

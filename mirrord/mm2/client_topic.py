@@ -1,6 +1,6 @@
 """Creates, writes and reads one of the topics that MirrorMaker 2's clients use.
 
-Such a topic has one partition and is compacted. MirrorMaker 2 and other daemons of mirrord may also write to it. The
+Such a topic has one partition and is compacted. MirrorMaker 2 and other mirrord daemons may also write to it. The
 records are written by an idempotent producer without transactions. The Java clients do not need transactions, because
 they also read uncommitted records.
 """
@@ -20,7 +20,7 @@ from mirrord.model.errors import EnvironmentFault
 
 COMPACT = {"cleanup.policy": "compact"}
 SMALL = COMPACT | {
-    # The topic must stay small, because clients read the whole topic within a time limit. The segments are small,
+    # The topic must remain small, because clients read the whole topic within a time limit. The segments are small,
     # because only closed segments are compacted.
     "segment.bytes": str(4 << 20),
     "min.cleanable.dirty.ratio": "0.1",
@@ -61,9 +61,9 @@ class Mm2Topic(LedgerTopics):
         return self._name in (await self._admin.describe([self._name])).topics
 
     async def write(self, records: Sequence[KeyValue]) -> None:
-        """Append records, and return when all of them are replicated.
+        """Append records, and return when all of them have been replicated.
 
-        After an error, the topic may contain none of the records, only the first of them, or all of them.
+        After an error, the topic may contain none of the records, only the first few of them, or all of them.
         """
         try:
             await self._writer.write(records)
@@ -91,8 +91,8 @@ class Mm2Topic(LedgerTopics):
     async def follow(self) -> AsyncGenerator[list[KeyValue]]:
         """Yield the records that are appended from now on.
 
-        The first list is empty, and is yielded when the current end of the topic is known. All records that are
-        appended later are yielded.
+        The first list is empty, and is yielded once the current end of the topic is known. All records that are
+        appended after this end are yielded.
         """
         _, end = await self._bounds()
         reader = PartitionReader(self, self._name, compacted=True)

@@ -1,7 +1,6 @@
-"""Writes one flow's heartbeats once per interval, and reads the copies of heartbeats at the target if the flow copies
-them.
+"""Writes one flow's heartbeats once per interval. If the flow copies heartbeats, also reads their copies at the target.
 
-A client of MirrorMaker 2 detects a flow by its topic `heartbeats`. Heartbeats on the source are copied like all other
+A MirrorMaker 2 client detects a flow by its `heartbeats` topic. Heartbeats on the source are copied like all other
 records. Their copies therefore show how long replication takes (`mirrord.mm2.rules.heartbeat_latency`).
 """
 
@@ -43,8 +42,8 @@ class Heartbeats:
         self._troubles = Troubles("heartbeats", flow=flow.name)
 
     def carry(self, copy: str | None) -> None:
-        """Set the target topic into which the flow copies the source's heartbeats. The argument is None if the flow
-        does not copy heartbeats."""
+        """Set the target topic to which the flow copies the source's heartbeats. The argument is None if the flow does
+        not copy heartbeats."""
         if copy is None:
             self._carried.clear()
         else:
@@ -53,7 +52,7 @@ class Heartbeats:
 
     @property
     def remarks(self) -> list[str]:
-        """One line for each operation that currently fails."""
+        """One line for each operation that is currently failing."""
         return self._troubles.lines
 
     def status(self) -> LatencyStatus | None:

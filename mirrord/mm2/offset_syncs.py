@@ -1,5 +1,5 @@
 """Writes pairs of matching source and target offsets to MirrorMaker 2's offset-syncs topic. The pairs are for
-checkpoint tasks of MirrorMaker 2 that run in addition to mirrord.
+MirrorMaker 2 checkpoint tasks that run in addition to mirrord.
 
 All pairs come from the ledger (`mirrord.ledger.mm2_offset_pairs`). Therefore the target has acknowledged the record of
 each pair.
@@ -19,7 +19,7 @@ from mirrord.runtime.current_failures import Troubles
 from policies.mm2_names import offset_syncs_topic
 
 EVERY_S = 1.0
-"""Interval between two writes, in seconds. Lanes store their progress records at the same interval."""
+"""Interval between writes, in seconds. Lanes store their progress records at the same interval."""
 RETRY_S = 5.0
 
 
@@ -45,7 +45,7 @@ class OffsetSyncs:
 
     @property
     def remarks(self) -> list[str]:
-        """One line for each operation that currently fails."""
+        """One line for each operation that is currently failing."""
         return self._troubles.lines
 
     async def run(self, ledger: Callable[[], FlowState]) -> None:

@@ -19,7 +19,7 @@ class AclRule(msgspec.Struct, frozen=True, array_like=True, order=True):
     This struct is stored in facts, so new fields may only be added at the end.
 
     `operation` and `permission` are Kafka's names (READ, WRITE, ALL, ...; ALLOW, DENY), or a number if this version of
-    mirrord does not know the name. A rule with such a number is synced unchanged.
+    mirrord does not know the name. A rule that contains such a number is synced unchanged.
     """
 
     resource: ResourceKind
@@ -32,9 +32,9 @@ class AclRule(msgspec.Struct, frozen=True, array_like=True, order=True):
     principal: str
     """The Kafka principal, such as `User:ada`."""
     host: str
-    """The host from which the principal connects, or `*` for every host."""
+    """The host from which the principal connects, or `*` for any host."""
     operation: str
-    """Kafka's name of the operation."""
+    """Kafka's name for the operation."""
     permission: str
     """ALLOW or DENY."""
 

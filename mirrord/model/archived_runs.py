@@ -10,7 +10,7 @@ from mirrord.model.names import LaneId, Side
 
 class ArchivedRuns(msgspec.Struct, frozen=True, array_like=True):
     """A summary of consecutive runs on one side of a lane. `mirrord compact` has moved these runs from the ledger to a
-    dataset of Parquet files, and the ledger stores this summary in their place. Most look-ups in the offset map need
+    dataset of Parquet files, and the ledger stores this summary in their place. Most lookups in the offset map need
     only the summary."""
 
     generation: int

@@ -6,7 +6,7 @@ class MirrordError(Exception):
 
 
 class ConfigError(MirrordError):
-    """Raised when the user's input is wrong.
+    """Raised when the user's input is invalid.
 
     The message contains the file, the key, the current value and the allowed values. The command then exits with code
     2.
@@ -21,4 +21,4 @@ class EnvironmentFault(MirrordError):
 
 class PolicyFault(MirrordError):
     """Raised when a policy (code that a user supplies, such as a naming rule or a record filter) raises an exception or
-    returns an invalid result. The fault concerns the one name or record for which the policy was called."""
+    returns an invalid result. The fault concerns only the name or record for which the policy was called."""

@@ -21,8 +21,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     severity: Severity
     flow: str = ""
-    """Name of the flow that the finding is about. Empty if the finding is about a cluster. It then concerns every flow
-    that uses the cluster."""
+    """Name of the flow that the finding is about. Empty if the finding is about a cluster. Such a finding concerns
+    every flow that uses the cluster."""
     where: str
     """The cluster that the finding is about. If the finding is about a topic or another resource on the cluster, the
     text also names that resource."""

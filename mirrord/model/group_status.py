@@ -14,23 +14,23 @@ the position at the source and commits it at the target. In a `reverse` report, 
 commits it at the source.
 
 - "in step": the positions on both sides match.
-- "waits": the offset map does not contain all records before the position yet. mirrord has committed the last position
+- "waits": the offset map does not yet contain all records before the position. mirrord has committed the last position
   that it can translate.
 - "active": nothing is committed, because the group has members on the side where its position would be committed.
-- "ahead": nothing is committed, because the position on the other side must be kept. It is higher, or the group itself
+- "ahead": nothing is committed, because the position on the other side must be kept: it is higher, or the group itself
   has moved it. `GroupStatus.why` says which case applies.
 - "expired": nothing is committed, because the source no longer has a committed offset of the group.
 - "not copied": the topic is not copied.
 - "unknown": the position cannot be translated. `GroupStatus.why` says why.
-- "unsure": nothing is committed, because mirrord cannot determine on which side the group has read last.
+- "unsure": nothing is committed, because mirrord cannot determine on which side the group last read records.
 - "refused": a broker refuses the commit, or does not return the committed offset.
 - "behind": the position on the other side is out of date. mirrord commits the translated position next, unless
   `groups.mode` is "off".
 """
 CommitSource = Literal["log", "polling", "starting"]
 """How mirrord learns of the commits of consumer groups on the side from which it syncs their positions. "log": it reads
-`__consumer_offsets`. "polling": it requests the committed offsets of the groups at a fixed interval. "starting": it
-does neither yet."""
+`__consumer_offsets`. "polling": it requests the committed offsets of the groups at fixed intervals. "starting": it does
+neither yet."""
 
 
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +44,8 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     source_offset: int | None
     """Committed offset at the source, or None if there is none."""
     committed_ms: int | None = None
-    """Time at which the source's broker accepted the commit, by the broker's clock. None if the time is unknown."""
+    """Time at which the source's broker accepted the commit, according to the broker's clock. None if the time is
+    unknown."""
     target_offset: int | None = None
     """Committed offset at the target, or None if there is none."""
     translated: int | None = None
@@ -71,8 +72,8 @@ class GroupsReport(msgspec.Struct, frozen=True, kw_only=True):
     contains no lags. If false, the report is about the sync from the source to the target."""
     source: CommitSource
     note: str = ""
-    """One line for operators that says why mirrord cannot read or sync the positions of some or all groups. For
-    example, it lacks a permission. Empty if there is no such failure."""
+    """One line for operators that says why mirrord cannot read or sync the positions of some or all groups, for example
+    because it lacks a permission. Empty if there is no such failure."""
     skipped: int = 0
     """Number of records of `__consumer_offsets` that could not be decoded."""
     groups: tuple[GroupStatus, ...] = ()
@@ -80,7 +81,7 @@ class GroupsReport(msgspec.Struct, frozen=True, kw_only=True):
 
 class TranslatedPosition(msgspec.Struct, frozen=True, array_like=True):
     """A group's position at the source in one partition, and the matching position at the target. The position at the
-    target may not be committed yet."""
+    target may not have been committed yet."""
 
     group: str
     topic: str
@@ -98,8 +99,8 @@ class GroupsNews(msgspec.Struct, frozen=True):
     current failure, if any."""
 
     note: str = ""
-    """One line for operators that says why mirrord cannot read or sync the positions of some or all groups. For
-    example, it lacks a permission. Empty if there is no such failure."""
+    """One line for operators that says why mirrord cannot read or sync the positions of some or all groups, for example
+    because it lacks a permission. Empty if there is no such failure."""
     translated: tuple[TranslatedPosition, ...] = ()
     """The newest translated position of each group and partition whose position has changed since the last report."""
     states: dict[str, int] | None = None

@@ -8,7 +8,7 @@ Interval = tuple[int, int]
 
 
 def uncovered(whole: Interval, taken: Iterable[Interval]) -> Iterator[Interval]:
-    """Yield the parts of the range `whole` that are in none of the ranges `taken`, in ascending order.
+    """Yield the parts of the range `whole` that are outside all ranges in `taken`, in ascending order.
 
     The ranges in `taken` may be in any order and may overlap.
     """

@@ -1,4 +1,4 @@
-"""The list of all metrics of mirrord.
+"""The list of all mirrord metrics.
 
 `/metrics`, Ray's metrics and docs/reference/metrics.md are all derived from this list. Tests check that the alert rules
 and the dashboard use only metrics in this list.
@@ -82,7 +82,8 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     Metric(
         "mirrord_replicator_deaths", "counter", "", FLOW,
-        "Number of replicators that died, or that were stopped because they did not answer. Each was replaced.",
+        "Number of replicators that died, or that were stopped because they did not respond. Each of them was "
+        "replaced.",
     ),
     # Recovery point objective
     Metric("mirrord_rpo_seconds", "gauge", "seconds", FLOW, "The flow's `rpo`. No sample if it has none."),
@@ -99,13 +100,13 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     Metric(
         "mirrord_lanes_unprotected", "gauge", "lanes", FLOW,
-        "Number of unprotected lanes. The target broker may have forgotten their producer, so it would not refuse "
+        "Number of unprotected lanes. The target broker may have forgotten their producer, and may then append "
         "repeated batches.",
     ),
     Metric(
         "mirrord_lag_records", "gauge", "offsets", LANE,
-        "Number of source offsets that are not copied yet. Transaction markers are included, so the number of records "
-        "may be smaller.",
+        "Number of source offsets that have not been copied yet. Transaction markers are included, so the number of "
+        "records may be smaller.",
         "none (`records-lag` of the consumer)",
     ),
     Metric(
@@ -117,19 +118,19 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric(
         "mirrord_retention_headroom_records", "gauge", "offsets", LANE,
         "Number of source offsets between the log start offset of the source partition and the lane's position. "
-        "Retention can delete this many offsets before it deletes records that are not copied. No sample while the "
-        "lane has no lag.",
+        "Retention can delete this many offsets before it deletes records that have not been copied. No sample while "
+        "the lane has no lag.",
     ),
     Metric(
         "mirrord_retention_headroom_seconds", "gauge", "seconds", LANE,
-        "Estimated time until the source deletes records that are not copied. The estimate is the shortest of up to "
-        "three forecasts: from the advance of the log start offset, from `retention.ms` and from `retention.bytes`. "
+        "Estimated time until the source deletes records that have not been copied. The estimate is the shortest of up "
+        "to three forecasts: from the advance of the log start offset, from `retention.ms` and from `retention.bytes`. "
         "They assume that the source partition and the lane's position advance as in the last hour. No sample if no "
         "forecast expects such a deletion.",
     ),
     Metric(
         "mirrord_open_transaction_seconds", "gauge", "seconds", LANE,
-        "How long the lane has been waiting for an open transaction at the source. No sample until the wait exceeds "
+        "How long the lane has been waiting for an open transaction on the source. No sample until the wait exceeds "
         "`transaction_alarm`. `mirrord status` names the producer.",
     ),
     Metric(
@@ -158,12 +159,12 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     Metric(
         "mirrord_in_flight_bytes", "gauge", "bytes", FLOW,
-        "Number of bytes that were fetched from the source and are not acknowledged by the target yet.",
+        "Number of bytes that have been fetched from the source but not yet acknowledged by the target.",
     ),
     # Records that were not copied
     Metric(
         "mirrord_verdict_offsets", "gauge", "offsets", ("flow", "reason"),
-        "Number of source offsets that were not copied one to one. The label `reason` is the reason of their verdict "
+        "Number of source offsets that were not copied one to one. The label `reason` is the reason in their verdict "
         "in the ledger.",
     ),
     Metric(
@@ -184,8 +185,8 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     Metric(
         "mirrord_request_errors", "counter", "", ("flow", "api", "error"),
-        "Number of errors in broker responses, one for each partition with an error. The label `error` is Kafka's "
-        "name of the error. NETWORK_EXCEPTION means that the connection was lost.",
+        "Number of errors in broker responses, one for each partition with an error. The label `error` is Kafka's name "
+        "for the error. NETWORK_EXCEPTION means that the connection was lost.",
         "none (`errors-total` of Connect tasks)",
     ),
     Metric(
@@ -220,8 +221,8 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     Metric(
         "mirrord_groups_followed", "gauge", "", FLOW,
-        "1 while the flow's group follower is running, 0 if it is not. It syncs the positions of consumer groups. No "
-        "sample if the configuration requires no group follower.",
+        "1 while the flow's group follower is running, 0 if it is not. The group follower syncs the positions of "
+        "consumer groups. No sample if the configuration requires no group follower.",
     ),
     Metric(
         "mirrord_audited_timestamp_seconds", "gauge", "seconds", FLOW,
@@ -234,8 +235,8 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     Metric(
         "mirrord_proven_offset", "gauge", "", LANE,
-        "Source offset up to which the copy is proven: audits have shown that every source offset below it is at the "
-        "target or explained. No sample before the first audit.",
+        "Source offset up to which the copy is proven: audits have shown that every source offset below it has been "
+        "copied or is explained. No sample before the first audit.",
     ),
     Metric(
         "mirrord_proven_timestamp_seconds", "gauge", "seconds", LANE,
@@ -243,8 +244,8 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     Metric(
         "mirrord_job_runs", "gauge", "", ("flow", "job"),
-        "1 while a job (an audit or a compaction) of the flow runs on any machine, 0 otherwise. No sample if no job of "
-        "this kind has ever run and none is scheduled.",
+        "1 while one of the flow's jobs (audits or compactions) is running on any machine, 0 otherwise. No sample if "
+        "no job of this kind has ever run and none is scheduled.",
     ),
     Metric(
         "mirrord_job_succeeded_timestamp_seconds", "gauge", "seconds", ("flow", "job"),
@@ -254,7 +255,7 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric(
         "mirrord_job_outcome", "gauge", "", ("flow", "job", "outcome"),
         "1 for the outcome of the last job (`done`, `differences`, `failed` or `stopped`), 0 for the other outcomes. "
-        "`differences` is the outcome of an audit that found differences. No sample while a job runs.",
+        "`differences` is the outcome of an audit that found differences. No sample while a job is running.",
     ),
 )  # fmt: skip
 
@@ -270,7 +271,7 @@ A daemon serves its metrics at `/metrics` in Prometheus's text format. On Ray, t
 as Ray metrics every ten seconds. In Ray, the names of the metrics begin with `ray_`, and a histogram becomes two
 counters: its sum and its count.
 
-A metric whose value is not known has no sample, because a zero would be misleading. Counters start at zero with each
+A metric whose value is unknown has no sample, because a zero would be misleading. Counters start at zero in each new
 daemon and never decrease, even if lanes move or replicators die. Records that a replicator copied in the last second
 before it died may be missing from the counters.
 
@@ -278,8 +279,8 @@ The last column contains the corresponding JMX metric of MirrorMaker 2. mirrord 
 MirrorMaker 2 has no such metric, the column may contain a similar metric of Kafka Connect or of a Kafka client, in
 parentheses.
 
-The alert rules are in [conf/prometheus](../../conf/prometheus/mirrord.rules.yml).
-[Operate mirrord](../how-to/operate.md) says what to do about each alert. A Grafana dashboard is in
+The alert rules are in [conf/prometheus](../../conf/prometheus/mirrord.rules.yml). [Operate
+mirrord](../how-to/operate.md) explains how to respond to each alert. A Grafana dashboard is in
 [conf/grafana](../../conf/grafana/mirrord.json).
 
 | metric | kind | unit | labels | meaning | MirrorMaker 2 |

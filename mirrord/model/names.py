@@ -1,7 +1,8 @@
 """Names and ids of clusters, topics, partitions and lanes.
 
 A lane is identified by the ids of its topics (KIP-516), not by a cluster's alias or a topic's name. A topic that was
-deleted and created again under the same name is another topic. A cluster with a new alias is still the same cluster.
+deleted and created again under the same name is a different topic. A cluster with a new alias is still the same
+cluster.
 """
 
 from typing import Literal, NewType
@@ -94,7 +95,7 @@ def dead_letter_topic(flow: str) -> str:
 
 def repair_topic(flow: str) -> str:
     """Return the name of a flow's repair topic on its target cluster. If an audit finds that records are missing or
-    altered in a target topic, `mirrord repair` copies these records into the repair topic.
+    altered in a target topic, `mirrord repair` copies these records to the repair topic.
 
     The first repair creates the topic.
     """

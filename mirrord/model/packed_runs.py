@@ -1,5 +1,5 @@
 """The older runs of a lane, packed into pieces that never change. `PackedRuns` keeps the first ordinal and the first
-offset of each piece, so a look-up unpacks only part of one piece."""
+offset of each piece, so a lookup unpacks only part of one piece."""
 
 from array import array
 from bisect import bisect_left, bisect_right

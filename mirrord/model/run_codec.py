@@ -1,8 +1,8 @@
 """Defines the packed form of a lane's older runs.
 
 A packed run takes one to three bytes. A piece of packed runs is created once and never changes. Its runs are divided
-into blocks, and an index at the beginning of the piece contains the first run of each block. A look-up therefore
-unpacks only one block.
+into blocks, and an index at the beginning of the piece contains the first run of each block. A lookup therefore unpacks
+only one block.
 
 A block stores by how much each ordinal exceeds the previous one, and by how much the difference between offset and
 ordinal changes from run to run. All numbers of the same kind in a block have the same width: 1, 2, 4 or 8 bytes,
@@ -29,14 +29,15 @@ _ORDINAL_CODES = "BHIQ"
 _OFFSET_CODES = "bhiq"
 _HALF = 1 << 63
 _OBJECTS_BYTES = 512
-"""Memory in bytes that Python needs for a `Packed` object, without the packed bytes and the numbers of the index."""
+"""Memory in bytes that Python needs for a `Packed` object, not counting the packed bytes and the numbers of the
+index."""
 
 RunColumns = tuple["array[int]", "array[int]"]
 """The ordinals and the offsets at which consecutive runs begin, as two arrays."""
 
 
 class Packed:
-    """One piece of packed runs. The index of its blocks is unpacked, and the blocks are not."""
+    """One piece of packed runs. The index of its blocks is unpacked, but the blocks are not."""
 
     __slots__ = ("_ends", "_start", "count", "last_offset", "last_ordinal", "offsets", "ordinals", "packed", "turns")
 

@@ -5,8 +5,8 @@ The newest runs of each partition are always in memory. The more partitions ther
 The pieces that were created or used most recently stay in memory. Other pieces are moved to a store outside memory
 (`Attic`), and are loaded again when they are needed.
 
-The limit does not change the result of a look-up. It changes only the time that the look-up takes. Pieces in the
-archive (`mirrord.model.archived_runs`) are read when they are needed, and stay in memory while there is room.
+The limit does not change the result of a lookup. It changes only the time that the lookup takes. Pieces in the archive
+(`mirrord.model.archived_runs`) are read when they are needed, and stay in memory while there is room.
 """
 
 from collections import OrderedDict
@@ -21,8 +21,8 @@ from mirrord.model.run_codec import Packed, RunColumns
 RUN_BYTES = 16
 """Memory in bytes for an unpacked run."""
 PIECE_RUNS = 8192
-"""Maximum number of runs in a packed piece. If memory is not scarce, a lane with more runs keeps at least this many of
-the newest runs of each side unpacked, and fewer than twice as many."""
+"""Maximum number of runs in a packed piece. If memory is not scarce, a lane with more runs keeps, on each side, at
+least this many and fewer than twice this many of the newest runs unpacked."""
 FEWEST_RUNS = 128
 """Minimum number of newest runs that a lane with more runs keeps unpacked on each side, even if memory is scarce."""
 UNPACKED_BLOCKS = 2048
@@ -52,7 +52,7 @@ class Attic(Protocol):
 class RunMemory:
     """Manages the memory for the runs of one flow in one process.
 
-    The memory of a piece is released when no object refers to the piece any more.
+    The memory of a piece is released once no object refers to the piece.
     """
 
     def __init__(
@@ -72,29 +72,29 @@ class RunMemory:
         self._here_bytes = 0
         self._away: dict[int, int] = {}
         """The pieces that are stored in the attic. Maps the number of a piece to the number under which the attic
-        stores its bytes. The piece may be in memory, too."""
+        stores its bytes. The piece may also be in memory."""
         self._archived: dict[int, ArchivedPart] = {}
         self._dropped: list[int] = []
 
     @property
     def packed_bytes(self) -> int:
-        """Memory in bytes that the packed pieces occupy now."""
+        """Memory in bytes that the packed pieces currently occupy."""
         return self._here_bytes + self._pieces * PIECE_BYTES
 
     def limit(self, limit_bytes: int) -> None:
-        """Set a new limit, and compute again how many of its newest runs each list of runs may keep unpacked."""
+        """Set a new limit, and recompute how many of its newest runs each list of runs may keep unpacked."""
         if self._attic is not None:
             self._limit = limit_bytes
             self._share()
 
     def join(self) -> None:
-        """Register another list of runs that uses this memory. Then compute again how many of its newest runs each list
-        may keep unpacked."""
+        """Register another list of runs that uses this memory. Then recompute how many of its newest runs each list may
+        keep unpacked."""
         self._users += 1
         self._share()
 
     def leave(self) -> None:
-        """Unregister a list of runs. Its share of the memory is divided among the other lists at the next call of
+        """Unregister a list of runs. Its share of the memory is divided among the other lists on the next call to
         `join` or `limit`."""
         self._users -= 1
 
@@ -126,10 +126,10 @@ class RunMemory:
         return found
 
     def drop(self, number: int) -> None:
-        """Record that no object refers to the piece with this number any more.
+        """Record that no object refers to the piece with this number.
 
-        Python's garbage collector may call this method at any moment, even while another method of this object runs.
-        Therefore the memory of the piece is released later.
+        Python's garbage collector may call this method at any moment, even while another method of this object is
+        running. Therefore the memory of the piece is released later.
         """
         self._dropped.append(number)
 

@@ -26,15 +26,15 @@ class Run(msgspec.Struct, frozen=True, array_like=True, order=True):
     ordinal: int
     """The first ordinal of the run."""
     offset: int
-    """The offset of the record with this ordinal, at the source or at the target."""
+    """The offset of the record with this ordinal, on the source or on the target."""
 
 
 class Runs:
     """The runs on one side of a lane (source or target), in ascending order of ordinals.
 
-    The last run has no end yet. It grows as long as the records are consecutive. The newest runs are stored in two
-    arrays of int64, with 16 bytes per run. Older runs are packed (`PackedRuns`), and stay in memory as long as
-    `RunMemory` has room for them.
+    The last run has no end yet. It grows while the records are consecutive. The newest runs are stored in two arrays of
+    int64, with 16 bytes per run. Older runs are packed (`PackedRuns`), and stay in memory while `RunMemory` has room
+    for them.
     """
 
     __slots__ = (
@@ -86,12 +86,12 @@ class Runs:
 
     @property
     def last(self) -> Run | None:
-        """The newest run, which still grows, or None if there are no runs."""
+        """The newest run, which is still growing, or None if there are no runs."""
         return Run(self._ordinals[-1], self._offsets[-1]) if self._ordinals else None
 
     @property
     def turns(self) -> Sequence[int]:
-        """The ordinals whose offset is not higher than the offset of the ordinal before. A run begins at each of them.
+        """The ordinals whose offset is not higher than that of the preceding ordinal. A run begins at each of them.
 
         Between two of these ordinals, a higher ordinal always has a higher offset.
         """
@@ -120,9 +120,9 @@ class Runs:
             self.settle()
 
     def add_ascending(self, ordinal: int, offset: int) -> None:
-        """Add a run on a side where each run begins at a higher offset than the run before.
+        """Add a run on a side where each run begins at a higher offset than the previous run.
 
-        The method does the same as `add`, and also removes the runs that begin above this offset.
+        The method does the same as `add`, but also removes the runs that begin above this offset.
         """
         before = self.run_at(ordinal - 1)
         if before is not None and before.offset > offset:
@@ -156,7 +156,7 @@ class Runs:
         return self.at(at) if at < len(self) else None
 
     def between(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """Yield `(ordinal, offset, length)` for each run that contains ordinals from `first` to `last`, both included.
+        """Yield `(ordinal, offset, length)` for each run that contains ordinals from `first` to `last` (inclusive).
         Only the part of the run within these ordinals is yielded."""
         runs = chain.from_iterable(
             zip(*columns, strict=True) for columns in self._columns(max(self.position(first + 1) - 1, 0))
@@ -169,7 +169,7 @@ class Runs:
                 yield start, offset + start - ordinal, end - start + 1
 
     def beginning_in(self, first: int, last: int) -> Iterator[Run]:
-        """Yield the runs that begin at an ordinal from `first` to `last`, both included."""
+        """Yield the runs that begin at an ordinal from `first` to `last` (inclusive)."""
         for ordinals, offsets in self._columns(self.position(first)):
             for ordinal, offset in zip(ordinals, offsets, strict=True):
                 if ordinal > last:
@@ -229,11 +229,11 @@ class Runs:
         return first + bisect_left(ordinals, ordinal)
 
     def near(self, ordinal: int) -> int:
-        """Return the position of the run that contains an ordinal. If a piece would have to be unpacked to find it, the
-        method may return the position of an earlier run instead.
+        """Return the position of the run that contains an ordinal. If a piece would have to be unpacked to find that
+        run, the method may return the position of an earlier run instead.
 
         From the returned position up to the run that contains the ordinal, each run begins at a higher offset than the
-        run before.
+        previous run.
         """
         packed = self._packed
         number = bisect_right(packed.first_ordinals, ordinal) - 1
@@ -249,7 +249,7 @@ class Runs:
         """Return the position of the last run that begins at or below an offset. Only the positions from `first` up to
         but not including `end` are searched. Return `first - 1` if there is no such run.
 
-        At the searched positions, each run must begin at a higher offset than the run before (`turns`).
+        At the searched positions, each run must begin at a higher offset than the previous run (`turns`).
         """
         packed = self._packed.count
         if end > packed:

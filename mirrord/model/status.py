@@ -33,7 +33,7 @@ LanePhase = Literal[
 reports the lane. The other phases are those of `mirrord.replication.lane.state.Phase`."""
 
 WAITING: frozenset[LanePhase] = frozenset({"opening", "waiting", "resuming", "settling", "rebuilding"})
-"""Phases in which a lane does not copy. The lane either tries to continue by itself, or waits for an operator."""
+"""Phases in which a lane does not copy. The lane is either trying to continue by itself, or waiting for an operator."""
 
 FlowPhase = Literal["starting", "running", "standby", "draining", "stopped", "down"]
 """State of a flow. "standby": another daemon holds the lease. "stopped": the last daemon that held the lease has
@@ -44,11 +44,11 @@ HostState = Literal["starting", "healthy", "unsure", "quarantined", "unknown", "
 """State of a replicator. The following states need an explanation:
 
 - "unsure": the replicator has not answered for a while, or its event loop makes no progress.
-- "quarantined": the supervisor ends the replicator. Its lanes are assigned to other replicators as soon as it is known
-  to have ended, or is no longer allowed to write.
+- "quarantined": the supervisor ends the replicator. Its lanes are assigned to other replicators once the replicator is
+  known to have ended, or is no longer allowed to write.
 - "unknown": the replicator cannot be reached. It may continue to copy until the ledger shows that other replicators
   have its lanes.
-- "leaving": the replicator drains its lanes, and then ends.
+- "leaving": the replicator is draining its lanes, and then ends.
 """
 
 Guarantee = Literal["exactly-once", "at-least-once"]
@@ -81,7 +81,7 @@ class LeaseStatus(msgspec.Struct, frozen=True):
     epoch: int
     age_ms: int
     program: str = ""
-    """The version and the Git commit of mirrord that the daemon runs."""
+    """The version and the Git commit of mirrord that the daemon is running."""
 
 
 class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,10 +90,10 @@ class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
 
     first_offset: int
     """Offset of the transaction's first record in the source partition. Records from this offset on are not copied
-    before the transaction ends."""
+    until the transaction ends."""
     since_ms: int
     """Time at which mirrord first observed that the source's last stable offset is `first_offset`. The last stable
-    offset has not advanced in the meantime."""
+    offset has not advanced since then."""
     producer_id: int = -1
     """Producer id of the transaction, or -1 if the source does not report it."""
     producer_epoch: int = -1
@@ -153,7 +153,7 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     source_end: int | None = None
     target_offset: int | None = None
     lag_records: int | None = None
-    """Number of source offsets that are not processed yet. The number includes transaction markers and compacted
+    """Number of source offsets that have not been processed yet. The number includes transaction markers and compacted
     offsets, so the number of records may be smaller."""
     lag_s: float | None = None
     """Time since the target last held all records of the source. No record that is missing at the target is older than
@@ -161,11 +161,11 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     source_start: int | None = None
     """Log start offset of the source partition."""
     retention_left_s: float | None = None
-    """Estimated time until the source deletes records that are not copied yet. The estimate is the shortest of up to
-    three forecasts: from the advance of the log start offset, from `retention.ms` and from `retention.bytes`. None if
-    no forecast expects such a deletion."""
+    """Estimated time until the source deletes records that have not been copied yet. The estimate is the shortest of up
+    to three forecasts: from the advance of the log start offset, from `retention.ms` and from `retention.bytes`. None
+    if no forecast expects such a deletion."""
     open_transaction: OpenTransaction | None = None
-    """The open transaction that blocks the lane. None unless the lane has waited longer than the flow's
+    """The open transaction that blocks the lane. None unless the lane has been waiting longer than the flow's
     `transaction_alarm`."""
     protected: bool | None = None
     """Whether it is certain that the target broker still stores the state of the lane's producer. With this state, the
@@ -181,8 +181,8 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     verdict_offsets: dict[str, int] = {}
     """Number of source offsets that were not copied, by the reason of the verdict."""
     foreign_offsets: int = 0
-    """Number of target offsets that other clients have written between the lane's records. Only offsets within the
-    range of the lane's offset map are counted."""
+    """Number of target offsets at which other clients have written records between the lane's records. Only offsets
+    within the range of the lane's offset map are counted."""
     proof: ProofStatus | None = None
     """How far audits have proven the lane. None if no audit has proven any part of the lane."""
     unproven_records: int | None = None
@@ -190,14 +190,14 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     seek_to: int | None = None
     """The source offset to which an operator command seeks the lane. None if no such command is pending."""
     note: str = ""
-    """One line for operators that says why the lane is halted, or what the lane waits for."""
+    """One line for operators that says why the lane is halted, or what the lane is waiting for."""
 
 
 RequestKind = Literal["fetch", "produce"]
 
 
 class RequestsStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Statistics of one kind of request, since the start of the process that reports them."""
+    """Statistics for one kind of request, since the start of the process that reports them."""
 
     api: RequestKind
     buckets: tuple[int, ...]
@@ -207,14 +207,14 @@ class RequestsStatus(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     """Total duration of the requests that are counted in `buckets`."""
     errors: dict[str, int]
-    """Number of errors in the responses to requests of this kind, by Kafka's name of the error. Each partition with an
+    """Number of errors in the responses to requests of this kind, by Kafka's name for the error. Each partition with an
     error counts once."""
     throttled_s: float = 0.0
     """Total time for which brokers throttled connections because of a quota."""
 
 
 class CountsStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Counters of the work of one daemon for a flow. They start at zero when the daemon's process starts.
+    """Counters of one daemon's work for a flow. They start at zero when the daemon's process starts.
 
     The counters never decrease, even when lanes move and replicators end.
     """
@@ -242,7 +242,7 @@ class ReplicatorStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Time between the last completed iteration of the replicator's event loop and the report."""
     state: HostState = "healthy"
     node: str = ""
-    """Id of the Ray node on which the replicator runs. Empty if the daemon does not use Ray."""
+    """Id of the Ray node on which the replicator is running. Empty if the daemon does not use Ray."""
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
@@ -328,8 +328,8 @@ class LatencyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The flow's latency, measured with its heartbeats. Only the daemon that runs the flow knows the latency."""
 
     latency_ms: float | None = None
-    """Time from the write of a heartbeat at the source until the heartbeat can be read at the target. If a newer
-    heartbeat has already been on its way for longer than that, the age of the newer heartbeat is reported instead."""
+    """Time from when a heartbeat is written at the source until it can be read at the target. If a newer heartbeat has
+    already been in transit for longer than that, the age of the newer heartbeat is reported instead."""
     latency_error_ms: float | None = None
     """Maximum error of `latency_ms` in either direction. The error is 0 if the daemon itself wrote the heartbeat,
     because the same clock then measured both times."""
@@ -404,7 +404,7 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One line for operators about the broker probe. It says which requirements the target's brokers do not meet, why
     the brokers were not probed, or what else the probe has found."""
     note: str = ""
-    """One line for operators. For example, it says why the flow does not run, or which topic could not be created."""
+    """One line for operators. For example, it says why the flow is not running, or which topic could not be created."""
     topics: tuple[TopicStatus, ...] = ()
     """The topics that need attention. Only the daemon that runs the flow knows them."""
     remarks: tuple[str, ...] = ()
@@ -423,8 +423,8 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     None if positions are not synced.
     """
     groups_followed: bool | None = None
-    """Whether the flow's group follower is running. It syncs the positions of consumer groups. None if the
-    configuration does not require a group follower."""
+    """Whether the flow's group follower is running. The group follower syncs the positions of consumer groups. None if
+    the configuration does not require a group follower."""
     jobs: tuple[JobStatus, ...] = ()
     """Audits and compactions of the flow, if they are scheduled or have ever run."""
     losses: tuple[LossStatus, ...] = ()
@@ -452,8 +452,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def decode(document: bytes) -> "Status":
-        """Decode a status document, which may come from another version of mirrord. Raises ValueError if `document` is
-        not a status document."""
+        """Decode a status document, which may come from a different version of mirrord. Raises ValueError if `document`
+        is not a status document."""
         return msgspec.json.decode(document, type=Status)
 
 

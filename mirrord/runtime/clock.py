@@ -1,4 +1,4 @@
-"""The interface through which all code reads the time and waits. Tests replace the clock to control the time."""
+"""The interface through which all code reads the time and waits. Tests replace the clock to control time."""
 
 import asyncio
 import time
@@ -9,12 +9,12 @@ class Clock(Protocol):
     """A clock for all code that waits or reads the time. Times from two different clocks must not be compared."""
 
     def monotonic(self) -> float:
-        """Return the number of seconds since an arbitrary moment. The value never jumps. It also advances while the
-        machine is suspended."""
+        """Return the number of seconds since an arbitrary point in time. The value never jumps. It also advances while
+        the machine is suspended."""
         ...
 
     def wall_ms(self) -> int:
-        """Return the number of milliseconds since 1970. The value is only for display, because the wall clock may
+        """Return the number of milliseconds since 1970. The value is only meant for display, because the wall clock may
         jump."""
         ...
 
@@ -24,14 +24,14 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clocks of the machine.
+    """The machine's clocks.
 
     `monotonic` reads CLOCK_BOOTTIME. `time.monotonic` and the event loop's time are not used, because they stop while
     the machine is suspended. With such a clock, a lease that expired during a suspension would still seem to be valid.
     """
 
     def monotonic(self) -> float:
-        """Return the number of seconds since the machine was started."""
+        """Return the number of seconds since the machine was booted."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def wall_ms(self) -> int:

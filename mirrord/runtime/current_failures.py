@@ -6,8 +6,8 @@ log = structlog.get_logger()
 
 
 class Troubles:
-    """The current failures of a task, with one line for each part that fails. A line is logged when it appears or
-    changes, not at every attempt."""
+    """The current failures of a task, with one line for each part that is failing. A line is logged when it appears or
+    changes, not on every attempt."""
 
     def __init__(self, event: str, **context: str) -> None:
         """`event` is the name of the log event, and `context` is logged with each line."""
@@ -21,7 +21,7 @@ class Troubles:
         return list(self._lines.values())
 
     def report(self, line: str, part: str = "") -> None:
-        """Record the current failure of a part of the task. An empty line means that the part succeeds."""
+        """Record the current failure of a part of the task. An empty line means that the part has succeeded."""
         if line and line != self._lines.get(part):
             log.warning(self._event, reason=line, **self._context)
         if line:

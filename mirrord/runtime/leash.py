@@ -3,7 +3,7 @@ PR_SET_PDEATHSIG).
 
 This module runs as a script. It first makes its own process end with the parent. Then it replaces itself with the
 program, which keeps the process id. The kernel kills the program when the thread that started it ends, even if other
-threads of the parent continue. Therefore that thread must live as long as the parent process.
+threads of the parent continue to run. Therefore that thread must live as long as the parent process.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ def leashed(command: list[str]) -> list[str]:
 
 
 def tie_to(parent: int) -> None:
-    """Make the current process end when its parent ends. If the parent has already ended, end at once."""
+    """Make the current process end when its parent ends. If the parent has already ended, end immediately."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # the parent ended before the call took effect
         os._exit(1)

@@ -1,9 +1,9 @@
 """Configures logging. Logs are written as JSON lines to a file, which is rotated, and also to stderr. If stderr is a
-terminal, the logs on it are formatted for reading. Otherwise they are JSON lines for log collectors.
+terminal, the logs on it are formatted for human readers. Otherwise, they are JSON lines for log collectors.
 
-An event has a fixed name in snake_case, and its details are keys: `log.info("lane_halted", lane=..., reason=...)`. Logs
-of libraries that use the standard `logging` module have the same form. Secrets are masked in this module, even if a
-caller passes them.
+An event has a fixed name in snake_case, and its details are keyword arguments: `log.info("lane_halted", lane=...,
+reason=...)`. Logs from libraries that use the standard `logging` module have the same form. This module masks secrets,
+even if a caller passes them.
 """
 
 import errno
@@ -25,7 +25,7 @@ from mirrord.model.errors import EnvironmentFault
 FILE_BYTES = 32 << 20
 FILES_KEPT = 5
 PROCESSES = 1_000
-"""Maximum number of processes that may write logs of the same name to the same directory."""
+"""Maximum number of processes that may write logs with the same name to the same directory."""
 _MASK = "***"
 _locks: list[int] = []
 """The file descriptor that locks this process's log file."""
@@ -41,9 +41,9 @@ def default_directory() -> Path:
 def set_up(directory: str | None, name: str, *, on_stderr: bool = True) -> Path:
     """Send all logs of this process to `<directory>/<name>.log` and to stderr. Return the path of the file.
 
-    `directory` comes from the configuration. Each process rotates its own file. If another running process uses this
-    name, the file is `<name>-2.log`, and so on. If `on_stderr` is False, nothing is written to stderr, so that a live
-    view can use the terminal. Raises EnvironmentFault if the file cannot be written.
+    `directory` comes from the configuration. Each process rotates its own file. If another running process already uses
+    this name, the file is `<name>-2.log`, and so on. If `on_stderr` is False, nothing is written to stderr, so that a
+    live view can use the terminal. Raises EnvironmentFault if the file cannot be written to.
     """
     folder = Path(directory) if directory else default_directory()
     path = folder / f"{name}.log"
@@ -58,8 +58,8 @@ def set_up(directory: str | None, name: str, *, on_stderr: bool = True) -> Path:
     if on_stderr:
         stderr = logging.StreamHandler(sys.stderr)
         stderr.setFormatter(_formatter(_console() if sys.stderr.isatty() else _json()))
-        # The logs of Kafka clients appear only in the file, because clients log every failed attempt. mirrord itself
-        # logs each change once.
+        # The logs of Kafka clients go only to the file, because these clients log every failed attempt. mirrord itself
+        # logs each change only once.
         stderr.addFilter(lambda record: not record.name.startswith(("aiokafka", "kafka")))
         handlers.append(stderr)
     root = logging.getLogger()
@@ -83,7 +83,7 @@ def set_up(directory: str | None, name: str, *, on_stderr: bool = True) -> Path:
 
 
 def _own(folder: Path, name: str) -> Path:
-    """Return the path of the first log file of this name that no other running process uses, and lock the file. The
+    """Return the path of the first log file with this name that no other running process uses, and lock the file. The
     lock is released when this process ends."""
     while _locks:
         os.close(_locks.pop())
@@ -101,8 +101,8 @@ def _own(folder: Path, name: str) -> Path:
 
 
 def plain() -> None:
-    """Configure readable logs in a process without configured logging, such as a Spark process. If logging is already
-    configured, do nothing.
+    """Configure readable logs in a process without configured logging, such as a Spark process. If logging has already
+    been configured, do nothing.
 
     structlog's default format is not used: it shows the local variables in each frame of a traceback, and the variables
     may contain passwords.
@@ -119,14 +119,13 @@ def plain() -> None:
 
 
 def quiet() -> None:
-    """Turn all logs off, even those of libraries. Commands that only print use this function."""
+    """Turn off all logs, including those of libraries. Commands that only print use this function."""
     logging.getLogger().addHandler(logging.NullHandler())
     structlog.configure(logger_factory=structlog.stdlib.LoggerFactory(), wrapper_class=structlog.stdlib.BoundLogger)
 
 
 def mask_secrets(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:  # noqa: ARG001 - for structlog
-    """Mask all `Secret` values, and all values with a key that suggests a secret. The function is a structlog
-    processor."""
+    """Mask all `Secret` values, and all values whose key suggests a secret. This function is a structlog processor."""
     return cast(EventDict, _masked(event))
 
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 LEAST_WAIT_S = 0.05
-"""Shorter waits are postponed until their sum is at least this number of seconds."""
+"""Shorter waits are postponed until they add up to this number of seconds."""
 
 
 class Pace:
@@ -15,7 +15,7 @@ class Pace:
         self._free_at = 0.0
 
     async def took(self, size_bytes: int) -> None:
-        """Record that this many bytes were read, and wait until the reader may read more."""
+        """Record that this many bytes have been read, and wait until the reader may read more."""
         if self._bytes_per_s is None:
             return
         now = time.monotonic()

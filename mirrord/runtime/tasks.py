@@ -29,8 +29,8 @@ def report_failure(event: str, **context: str) -> Callable[[asyncio.Task[Any]], 
 class BackgroundTasks:
     """The running background tasks of one owner.
 
-    The event loop itself holds only weak references to tasks. Therefore this object refers to each task until the task
-    has ended.
+    The event loop itself holds only weak references to tasks. Therefore this object holds a reference to each task
+    until the task has ended.
     """
 
     def __init__(self, event: str, **context: str) -> None:
@@ -52,11 +52,11 @@ class BackgroundTasks:
         return task
 
     def cancel(self) -> None:
-        """Cancel all tasks, without waiting until they have ended."""
+        """Cancel all tasks, without waiting for them to end."""
         for task in self:
             task.cancel()
 
     async def end(self) -> None:
-        """Cancel all tasks, and wait until they have ended."""
+        """Cancel all tasks, and wait for them to end."""
         self.cancel()
         await asyncio.gather(*self, return_exceptions=True)

@@ -17,7 +17,13 @@ from mirrord.replication.lane.signals import (
     RebuildAnswer,
     ScanAnswer,
 )
-from mirrord.replication.lane.source.source_epochs import epoch_at, is_of_later_epoch, is_truncated, truncations_within
+from mirrord.replication.lane.source.source_epochs import (
+    Epochs,
+    epoch_at,
+    is_of_later_epoch,
+    is_truncated,
+    truncations_within,
+)
 from mirrord.replication.lane.source.source_epochs import mapped as standing_pieces
 from mirrord.replication.lane.target.batch_relocation import (
     Range,
@@ -133,7 +139,7 @@ def relocated(world: "World", record: Any, question: AskRebuild) -> RebuildAnswe
     return RebuildAnswer(question.question, 0, own, located, compacts=world.shape.cleans)
 
 
-def _expect(world: "World", record: Any, judge: SupersededJudge, missing: Missing, places: tuple[int, int]) -> None:
+def _expect(world: "World", epochs: Epochs, judge: SupersededJudge, missing: Missing, places: tuple[int, int]) -> None:
     """Look up one missing record in the source, by its ordinal and its source offset."""
     ordinal, offset = places
     if offset >= world.source.last_stable:
@@ -144,8 +150,8 @@ def _expect(world: "World", record: Any, judge: SupersededJudge, missing: Missin
         if missing.kind != "last":
             judge.gone(missing, ordinal, by_retention=False)
     elif number is not None and batch is not None:
-        if not is_of_later_epoch(record, ordinal, batch.epoch):
-            judge.expect(missing, ordinal, world.target.key(number), batch.newest_ms)
+        if not is_of_later_epoch(epochs, ordinal, batch.epoch):
+            judge.expect(missing, ordinal, offset, world.target.key(number), batch.newest_ms)
     elif offset < world.source.end:
         judge.gone(missing, ordinal, by_retention=offset < world.source.start)
 
@@ -155,16 +161,25 @@ def superseded(world: "World", record: Any, question: AskSuperseded) -> Supersed
     if world.target.high_watermark < question.end:
         return SupersededAnswer(question.question, 7)
     judge = SupersededJudge(question)
+    epochs = record.epochs if question.epochs is None else question.epochs
     for missing in question.missing:
         for ordinal in truncations_within(record, missing.first, missing.last):
             judge.gone(missing, ordinal, by_retention=False)
         for first, start, length in standing_pieces(record, missing.first, missing.last):
             for at in range(length):
-                _expect(world, record, judge, missing, (first + at, start + at))
+                _expect(world, epochs, judge, missing, (first + at, start + at))
     for stored in world.target.read(0, world.target.high_watermark):
         for at, number in enumerate(stored.numbers):
             if number:
                 sequence = (stored.sequence + at) % SEQUENCES if stored.producer == record.producer_id else -1
                 key = world.target.key(number)
                 judge.see(stored.base + at, key, stored.newest_ms, stored.leader_epoch, sequence)
+    lowest = judge.lowest_left()
+    for first, start, length in (piece for each in question.appended for piece in standing_pieces(record, *each)):
+        for at in range(max(lowest + 1 - start, 0), length):
+            number = world.source.at(start + at)
+            if number is not None and not is_of_later_epoch(
+                record.epochs, first + at, world.source.epoch_of(start + at)
+            ):
+                judge.see_appended(world.target.key(number), start + at)
     return judge.answer()

@@ -19,8 +19,8 @@ class Known:
         """Number → the holder that was first answered, and the ordinal."""
         self.unknowing: dict[int, int] = {}
         """Number of a record that was last appended by a holder that could not know it → the same count then."""
-        self.below_position: set[int] = set()
-        """The records below the resume position with which the last holder began."""
+        self.below_position: dict[str, set[int]] = {}
+        """Holder → the records below the resume position with which it began."""
         self.planned_until = -1
         """The end (an ordinal) of what the last holder found to be copied again: it was looked up before."""
         self.looked_up: dict[str, int] = {}
@@ -30,10 +30,17 @@ class Known:
         self.limits: dict[int, int] = {}
         """Number → the same for the holder that appended it last."""
 
-    def begin(self, reached: int, planned_until: int) -> None:
+    def begin(self, holder: str, reached: int, planned_until: int) -> None:
         """Another holder begins with a resume position, and with what is still to be copied again up to an ordinal."""
         self.planned_until = planned_until
-        self.below_position = {number for number, (_, ordinal) in self.takers.items() if ordinal < reached}
+        self.below_position[holder] = {number for number, (_, ordinal) in self.takers.items() if ordinal < reached}
+
+    def knows(self, holder: str, number: int) -> bool:
+        """Return whether the holder can know that the record was in the target: the record was first acknowledged to
+        it, or is below the resume position with which it began. A batch may arrive after the next holder began. What
+        the next one knows does not count then."""
+        taker = self.takers.get(number, ("", 0))[0]
+        return taker == holder or number in self.below_position.get(holder, ())
 
     def look_up(self, holder: str, committed: Iterable[Stored]) -> None:
         """A holder asks which records in the target are newer. It reads up to the high watermark."""
@@ -51,7 +58,7 @@ class Known:
             if not is_cut:
                 continue
             self.unknowing.pop(number, None)
-            if self.takers.get(number, ("", 0))[0] != request.host.name and number not in self.below_position:
+            if not self.knows(request.host.name, number):
                 self.unknowing[number] = foreign
 
     def came_late(self, data: bytes, foreign: int) -> set[int]:
@@ -73,7 +80,6 @@ class Known:
                 continue
             for at, (_, number) in enumerate(toy.records(request.data)):
                 # A holder that cannot know of the first time counts from its own.
-                taker = self.takers.get(number, ("", 0))[0]
-                if taker != request.host.name and number not in self.below_position:
+                if not self.knows(request.host.name, number):
                     self.taken[number] = foreign
                     self.takers[number] = (request.host.name, request.batch.first + at)

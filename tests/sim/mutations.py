@@ -25,6 +25,7 @@ from mirrord.replication.lane import (
     step,
 )
 from mirrord.replication.lane.dead_letter_signals import ParkAnswer
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.second_path import NOT_YET
 from mirrord.replication.lane.signals import (
@@ -314,6 +315,11 @@ def _an_order_is_not_told_as_carried_out(patch: pytest.MonkeyPatch) -> None:
 
 def _a_key_further_on_counts_for_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SupersededJudge, "see", lambda *_: None)
+    _a_removed_record_counts_for_nothing(patch)
+
+
+def _a_removed_record_counts_for_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SupersededJudge, "lowest_left", lambda _: NEVER)
 
 
 def _what_is_missing_was_cleaned(patch: pytest.MonkeyPatch) -> None:
@@ -375,6 +381,11 @@ MUTATIONS = (
     Mutation("what is parked is not parked again", _parked_at_the_end, "refused and parked"),
     Mutation("what is bound is not asked again", _what_is_bound_is_asked_again, "policies"),
     Mutation("a superseded record is not copied again", _a_key_further_on_counts_for_nothing, "compacted copy"),
+    Mutation(
+        "a record that the cleaner removed is newer, too",
+        _a_removed_record_counts_for_nothing,
+        "compacted copy, unclean, beside others",
+    ),
     Mutation("a lost record is copied again", _what_is_missing_was_cleaned, "compacted copy, unclean"),
     Mutation(
         "the last records may have been cleaned",

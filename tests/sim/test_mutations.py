@@ -42,6 +42,7 @@ SEEDS = {
     "trust, then check": 322,
     "3 the sandwich: wait for the high watermark": 42,
     "a superseded record is not copied again": 0,
+    "a record that the cleaner removed is newer, too": 1080832167512,
     "a lost record is copied again": 31,
     "the last records may have been cleaned": 4,
     "a lost record is not put over a newer one": 41,

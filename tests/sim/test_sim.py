@@ -97,14 +97,24 @@ ONCE_FAILED = (
     (1002474382818, "unclean, beside others, handed over"),
     (735249253777, "compacted copy, unclean + source truncated, old records"),
     (342369829833, "views of old records"),
+    (1082283915987, "compacted copy, unclean, beside others + retention of old records"),
+    (632500515326, "compacted copy, unclean, beside others"),
+    (232797378541, "compacted copy, unclean, beside others + source truncated twice"),
+    (1080832167512, "compacted copy, unclean, beside others"),
     (9264452567, "compacted copy, unclean, beside others"),
     (1003097308593, "compacted copy, beside others, old records + unclean, beside others"),
+    (8305784446, "compacted copy, beside others, old records + source truncated twice"),
+    (54790464083, "compacted copy, beside others, old records + unclean, beside others"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (909850281923, "compacted copy, unclean, beside others + retention of old records", "at-least-once", False),
     (422675082005, "compacted copy, beside others, old records + unclean, beside others", "sequence", True),
     (789375103257, "handed over, unclean + compacted copy, old records", "at-least-once", True),
+    (931394525819, "compacted copy, beside others, old records + unclean, beside others", "at-least-once", False),
+    (989423460929, "compacted copy, beside others, old records + source truncated twice", "at-least-once", False),
+    (918054170265, "compacted copy, unclean, beside others", "at-least-once", False),
+    (738846466023, "handed over, unclean + compacted copy, old records", "sequence", True),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""
 

@@ -385,8 +385,7 @@ def _is_known(world: World, number: int) -> bool:
     what superseded it, before any resume position mentions it, may as well never have been there."""
     if number not in world.known.taken or _was_superseded(world, number):
         return False
-    taker = world.known.takers[number][0]
-    return not world.target.lost or number in world.known.below_position or taker == world.hosts[-1].name
+    return not world.target.lost or world.known.knows(world.hosts[-1].name, number)
 
 
 def _was_superseded(world: World, number: int) -> bool:

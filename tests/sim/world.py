@@ -204,7 +204,7 @@ class World:
         begun = word or self.progress
         truth = self.truth.lanes.get(LANE)
         reached = position_rewind.valid_position(begun, truth)[1] if begun is not None else 0
-        self.known.begin(reached, mended_until(truth, reached) if truth is not None else -1)
+        self.known.begin(name, reached, mended_until(truth, reached) if truth is not None else -1)
         host.take(Start(record, self.progress, name, barrier, left, word))
         self.by_word += host.lane.takeover.fast_handoff is not None
         return host

@@ -18,23 +18,24 @@ class MapPiece(msgspec.Struct, frozen=True, array_like=True):
     target: int
     length: int
     truncated: bool = False
-    """Whether the source lost these records after they were copied. It then uses their offsets for other records."""
+    """Whether the source lost these records after they were copied. The source then reuses their offsets for other
+    records."""
 
 
 class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
     """The unit of comparison: a range of ordinals of a lane, with the surrounding source offsets and target offsets.
 
-    The ranges of a lane have no gaps and no overlaps, neither at the source nor at the target. Each offset is therefore
-    examined once. If a part of the map is truncated, the source has lost its records and uses their offsets for other
-    records. Only the target offsets of such a part belong to the range. A range without any part of the map covers only
-    source offsets, and the ledger has verdicts on all of them.
+    The ranges of a lane have no gaps between them and do not overlap, either at the source or at the target. Each
+    offset is therefore examined exactly once. If a part of the map is truncated, the source has lost its records and
+    reuses their offsets for other records. Only the target offsets of such a part belong to the range. A range without
+    any part of the map covers only source offsets, and the ledger has verdicts on all of them.
     """
 
     lane: LaneId
     producer_id: int
     first: int
     end: int
-    """The ordinal after the last one of the range."""
+    """The ordinal after the last one in the range."""
     source_start: int
     source_end: int
     target_start: int
@@ -46,14 +47,14 @@ class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
     """Verdicts on source offsets outside the parts of the map, in the order of the offsets. Each offset has at most one
     of these verdicts."""
     forgotten_below: int = 0
-    """The ledger may have held more verdicts on source offsets below this one before it was trimmed; 0 if it still
-    holds all verdicts. Such a verdict may explain why a record below this offset was not copied."""
+    """Before the ledger was trimmed, it may have held more verdicts on source offsets below this one. Such a verdict
+    may explain why a record below this offset was not copied. The value is 0 if the ledger still holds all verdicts."""
     brought_back: tuple[int, ...] = ()
     """Target offsets of the records that were skipped and later appended by `mirrord quarantine replay`, in ascending
     order."""
 
     def verdict_at(self, offset: int) -> Verdict | None:
-        """Return the verdict on a source offset; None if there is none."""
+        """Return the verdict on a source offset, or None if there is none."""
         at = bisect_right(self.verdicts, offset, key=_start) - 1
         return self.verdicts[at] if at >= 0 and offset < self.verdicts[at].end else None
 

@@ -1,10 +1,10 @@
-"""Comparison of source batches and target batches by their headers. It proves most ranges equal without reading a
-record.
+"""Comparison of source batches and target batches by their headers. It proves most ranges equal without reading any
+records.
 
-A source batch and a target batch hold the same records if three conditions are met. The target holds the records as one
-batch, at the offsets that the offset map names, and with the same checksum
-(`mirrord.replication.lane.target.batch_compare.same_bytes`). If any batch of the source or the target fails a
-condition, the headers do not prove the range, and its records have to be compared.
+A source batch and a target batch hold the same records if the target holds the records as one batch, at the offsets
+that the offset map names, and with the same checksum (`mirrord.replication.lane.target.batch_compare.same_bytes`). If
+any batch of the source or the target does not meet these conditions, the headers do not prove the range, and its
+records have to be compared.
 """
 
 from bisect import bisect_right
@@ -34,12 +34,12 @@ def compare_batches(
     *,
     others_write: bool = False,
 ) -> Compared | None:
-    """Return the result for the range if its batch headers alone prove it, else None.
+    """Return the result for the range if its batch headers alone prove it, or None otherwise.
 
     `source` contains the batches that a consumer of the source receives. `target` contains all batches of the target
     except control batches, which hold no records. None in place of a batch represents a batch with an older message
-    format. With `others_write`, records that other clients wrote into the target do not count as a difference. If the
-    map contains a record that is in no batch, the range is not proven.
+    format. With `others_write`, records that other clients wrote to the target do not count as a difference. If the map
+    contains a record that none of the batches holds, the range is not proven.
     """
     found = _copies(wanted, target, others_write=others_write)
     if found is None or any(piece.truncated for piece in wanted.pieces):
@@ -53,7 +53,7 @@ def compare_batches(
             return None
         header = original.header
         if not header.record_count:
-            continue  # the log cleaner keeps a producer's last batch as an empty one
+            continue  # the log cleaner keeps a producer's last batch as an empty batch
         # The part of a batch that belongs to another range is compared together with that range.
         first, last = max(header.base_offset, wanted.source_start), min(header.last_offset, wanted.source_end - 1)
         at = bisect_right(starts, first) - 1
@@ -77,9 +77,9 @@ def compare_batches(
 def _copies(
     wanted: AuditRange, target: Iterable[SeenBatch | None], *, others_write: bool
 ) -> tuple[dict[int, SeenBatch], list[Explained]] | None:
-    """Return the lane's own batches by base offset, and the offsets of the permitted batches of other producers. These
-    hold records that `mirrord quarantine replay` appended and, with `others_write`, records of other clients. Return
-    None if the target holds any other batch."""
+    """Return the lane's own batches by base offset, and the offsets of the permitted batches of other producers. The
+    latter batches hold records that `mirrord quarantine replay` appended and, with `others_write`, records of other
+    clients. Return None if the target holds any other batch."""
     copies: dict[int, SeenBatch] = {}
     explained: list[Explained] = []
     for copy in target:
@@ -98,7 +98,7 @@ def _copies(
 
 def _same(copy: SeenBatch, original: SeenBatch) -> bool:
     """Return whether two batches hold the same records. If some offsets of the source batch no longer hold a record,
-    the answer is no: the batch then proves nothing about the copies of the lost records."""
+    the result is false: the batch then proves nothing about the copies of the lost records."""
     header = original.header
     return header.record_count == header.last_offset_delta + 1 and same_bytes(
         copy.header, copy.records_crc, header, original.records_crc

@@ -24,7 +24,7 @@ _COLOURS = ("#0d9488", "#3b5bdb", "#9a6700", "#c0262d", "#7c3aed", "#12805c", "#
 
 
 class ProvenPoint(msgspec.Struct, frozen=True):
-    """The source offset up to which an audit at a given time had proven a partition."""
+    """The source offset up to which a partition had been proven at the time of an audit."""
 
     flow: str
     partition: str
@@ -116,8 +116,8 @@ def _proven(points: Sequence[ProvenPoint]) -> Iterator[str]:
 def _series(found: Iterable[tuple[str, float, float]], *, highest: bool = False) -> dict[str, list[PlotPoint]]:
     """Return the points of each series by name, for at most `MOST_SERIES` series.
 
-    If there are more, the series whose last points are the oldest are kept. Among last points with the same time, those
-    with the lowest values are kept or, with `highest`, those with the highest values.
+    If there are more, the series whose last points are the oldest are kept. Among series whose last points have the
+    same time, those with the lowest last values are kept or, with `highest`, those with the highest last values.
     """
     series: dict[str, list[PlotPoint]] = {}
     for name, at_ms, value in found:

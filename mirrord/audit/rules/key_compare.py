@@ -1,9 +1,9 @@
-"""Comparison of compacted topics by key: the newest record of each key at the target must be the newest one of the
-source.
+"""Comparison of compacted topics by key: for each key, the newest record at the target must be a copy of the newest
+record at the source.
 
 Compaction removes records at different times at the source and at the target, so a missing record proves little.
-Readers of a compacted topic rely on the newest record of each key. The comparison therefore only keeps, for each key,
-the newest record of the source and that of the target. Two such results can be combined (`merged`), so the logs can be
+Readers of a compacted topic rely on the newest record of each key. The comparison therefore keeps, for each key, only
+the newest source record and the newest target record. Two results can be combined (`merged`), so that the logs can be
 read in parts, in any order and on many machines.
 """
 
@@ -20,7 +20,7 @@ _NONE = -1
 
 class Newest(msgspec.Struct, frozen=True, array_like=True):
     """The newest record of a key at the source and at the target, in the parts of the logs that were read. An offset of
-    -1 means that there is none."""
+    -1 means that there is no such record."""
 
     source: int = _NONE
     """The offset of the newest source record of the key. Records that were copied to the target count, and so do
@@ -112,9 +112,9 @@ def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
     - The newest target record is the copy of a newer record, which the source itself no longer holds.
     - The newest source record is a tombstone, and the target holds no record of the key. Compaction has removed both
       the tombstone and the records that it deletes.
-    - The copy is missing in a target that is not compacted, or is below the log start offset of the target. The
+    - The copy is missing from a target that is not compacted, or is below the log start offset of the target. The
       comparison by offsets decides whether this is a difference.
-    - Another client wrote a newer record into the target. Again, the comparison by offsets decides.
+    - Another client wrote a newer record to the target. Again, the comparison by offsets decides.
     - The newest source record was itself copied from the target, so the lane has not copied it. There is a difference
       only if the newest target record is an older record of this lane with different content.
     """
@@ -126,7 +126,7 @@ def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
         return Difference("stale", newest.source, newest.target) if is_stale else None
     if newest.place < copy.target_log_start or newest.target == newest.place:
         return None
-    # The source uses the offsets of a truncated record again, so these offsets do not show which record is newer.
+    # The source reuses the offsets of truncated records, so these offsets do not show which record is newer.
     if newest.origin >= newest.source and not newest.is_truncated:
         return None
     if newest.target < newest.place:

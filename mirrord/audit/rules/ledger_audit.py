@@ -1,4 +1,5 @@
-"""The audit level `ledger`: what the ledger and the ends of both logs prove about a range, without reading a record."""
+"""The audit level `ledger`: what the ledger and the bounds of both logs prove about a range, without reading any
+records."""
 
 from collections.abc import Iterator
 
@@ -24,7 +25,7 @@ def compare_ledger(
     `target_start` and `target_end` are the log start offset and the log end offset of the target; `source_start` is the
     log start offset of the source. A source offset with neither a target offset nor a verdict is reported as missing if
     the source log still covers it. If the ledger was trimmed and not all verdicts are known, such an offset is not
-    reported. The verdict "expired" says that the source deleted the record before it was copied. An offset with this
+    reported. The verdict "expired" means that the source deleted the record before it was copied. An offset with this
     verdict is reported as missing if the source log still covers it.
     """
     pieces_seen = [each for piece in wanted.pieces for each in _piece(piece, target_start, target_end)]
@@ -36,7 +37,7 @@ def compare_ledger(
     unmapped = list(uncovered(source, mapped))
     for verdict in wanted.verdicts:
         for start, end in within((verdict.start, verdict.end), unmapped):
-            # The source can only have deleted offsets below its log start offset.
+            # The source can have deleted only the records below its log start offset.
             deleted = end if verdict.reason != "expired" else min(max(start, source_start), end)
             if start < deleted:
                 explained.append(Explained(verdict.reason, "source", start, deleted))
@@ -59,7 +60,7 @@ def compare_ledger(
 def losses_within(wanted: AuditRange, compared: Compared) -> Iterator[Explained]:
     """Yield the losses in a range that the ledger records and that the comparison of the range does not mention.
 
-    A comparison of records only sees records that the source still holds. Records that the comparison reports as
+    A comparison of records sees only records that the source still holds. Records that the comparison reports as
     missing are not counted again.
     """
     mapped = [(piece.source, piece.source + piece.length) for piece in wanted.pieces if not piece.truncated]
@@ -91,7 +92,7 @@ def _between(
     wanted: AuditRange, target_start: int, target_end: int, *, others_write: bool
 ) -> Iterator[Difference | Explained]:
     """Yield the target offsets that are in no part of the map. They are explained if `mirrord quarantine replay`
-    appended the records, or if other clients may write into the target. Otherwise, they are differences."""
+    appended the records, or if other clients may write to the target. Otherwise, they are differences."""
     placed = [(piece.target, piece.target + piece.length) for piece in wanted.pieces]
     target = (max(wanted.target_start, target_start), min(wanted.target_end, target_end))
     # A replayed record is followed by the marker of its transaction.

@@ -1,6 +1,5 @@
 """Finds ranges that exist at the source only or at the target only: source records that the target did not receive, and
-records that other clients wrote into the target. The ranges are derived from the offset map, without reading the
-logs."""
+records that other clients wrote to the target. The ranges are derived from the offset map, without reading the logs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
@@ -14,17 +13,17 @@ from mirrord.model.intervals import Interval
 from mirrord.model.names import LaneId, Side, TopicId, TopicPartition
 
 Why = Reason | Literal["pending", "not begun", "foreign"]
-"""Why a range exists at the source only or at the target only. It is a verdict of the ledger or one of three other
-reasons. "pending": the range is not copied yet. "not begun": no record of its partition is copied. "foreign": another
-client wrote the range into the target."""
+"""Why a range exists at the source only or at the target only. The reason is a verdict in the ledger or one of three
+others. "pending": the range has not been copied yet. "not begun": no record of its partition has been copied.
+"foreign": another client wrote the range to the target."""
 
 _WITHHELD: frozenset[Reason] = frozenset(("filtered", "rejected", "skipped", "unexplained"))
 """Verdicts on records that were never copied, and that the source may still hold."""
 
 
 class OneSidedRange(msgspec.Struct, frozen=True, order=True):
-    """The offsets [start, end) that exist at the source only, or at the target only. Not every one of them has to hold
-    a record."""
+    """The offsets [start, end) that exist at the source only, or at the target only. Some of these offsets may hold no
+    record."""
 
     side: Side
     start: int

@@ -24,8 +24,8 @@ ProvenTo = tuple[int | None, int | None]
 """The source offset and the target offset up to which an earlier audit has proven a partition; None if there was no
 such audit."""
 _BESIDE: tuple[Reason, ...] = ("truncated", "doubled")
-"""Verdicts on records that were copied. They do not explain why a record that the source now holds at one of these
-offsets is missing at the target."""
+"""Verdicts on records that were copied. They do not explain why a record that the source now holds at the same offset
+is missing at the target."""
 
 
 def pieces(lane: LaneState, first: int, end: int) -> Iterator[MapPiece]:
@@ -55,8 +55,8 @@ def _live(lane: LaneState, first: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _cut(piece: MapPiece, limit: int) -> Iterator[MapPiece]:
-    """Divide a part of the offset map at the source offset `limit`. The source has lost the records at this offset and
-    above it (truncated)."""
+    """Divide a part of the offset map at the source offset `limit`. The source has lost the records at and above this
+    offset (truncated)."""
     kept = max(0, min(piece.length, limit - piece.source))
     if kept:
         yield MapPiece(piece.ordinal, piece.source, piece.target, kept)
@@ -78,11 +78,11 @@ def ranges(
     """Yield the ordinals [first, end) in ranges of about `most_records` records.
 
     - The first range begins at the offsets `proven_to`. If no earlier audit has proven anything, it begins with the
-      first part of the map. Verdicts on the source offsets directly before that part then also belong to it.
+      first part of the map. Verdicts on the source offsets directly before that part then also belong to the range.
     - Offsets between two ranges belong to the earlier range.
     - The last range extends to the source offset of the ordinal `end`, if the ledger knows this offset.
     - If there are no ordinals, but there are verdicts to check, one range without any part of the map is yielded.
-    - Truncated records count only at the target, because the source uses their offsets for other records.
+    - Truncated records count only at the target, because the source reuses their offsets for other records.
 
     The verdicts come from `mirrord.ledger.gaps`. Each offset has at most one verdict other than "truncated" and
     "doubled".

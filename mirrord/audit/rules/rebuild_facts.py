@@ -42,14 +42,14 @@ class ReconstructedLane(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: tuple[Verdict, ...]
     epochs: tuple[tuple[int, int], ...]
     records: int
-    """Number of records at the target whose original was found in the source."""
+    """Number of records at the target whose originals were found in the source."""
     expired: int
     """Number of records at the target whose originals the source no longer holds, because they expired."""
     ordinal: int
     """The lane's next ordinal."""
     until: int
-    """The ordinal after those that are reserved for refused records. These are records that the target has refused and
-    that were not copied again yet. Equal to `ordinal` if there are no such records."""
+    """The ordinal after those that are reserved for refused records: records that the target has refused and that have
+    not been copied again yet. Equal to `ordinal` if there are no such records."""
     source_offset: int
     """The source offset after the last copied record."""
     source_epoch: int
@@ -65,7 +65,7 @@ class ReconstructedLane(msgspec.Struct, frozen=True, kw_only=True):
 
 def standing(placed: Placed, others: Sequence[Other], log_start: int, *, filtered: bool = False) -> ReconstructedLane:
     """Derive the state of a lane from the source positions of its copies. `log_start` is the log start offset of the
-    source. `filtered` says that the flow has a filter, which may have skipped records.
+    source. `filtered` means that the flow has a filter, which may have skipped records.
 
     Raises Unplaced if the state is ambiguous, for example if it is not known which source records the target has
     refused.

@@ -1,5 +1,5 @@
-"""Determines the source position of each record that a lane has copied, by its content. If the ledger is lost, the
-offset map is derived from these positions.
+"""Determines the source position of each record that a lane has copied, based on the content of the record. If the
+ledger is lost, the offset map is derived from these positions.
 
 Each log is given as a sequence of units. A unit is a whole batch, identified by the checksum of its records, or a
 single record, identified by a digest. The position of a unit is known if its content occurs exactly once in each log.
@@ -21,11 +21,12 @@ from mirrord.model.intervals import Interval, uncovered
 from mirrord.replication.lane.target.batch_relocation import Unplaced
 
 LOOK_AROUND = 1_000
-"""In the first round, how many more source records are compared than there are copied records with unknown positions.
-Later rounds compare more source records."""
+"""How many more source records the first round compares than there are copied records with unknown positions. Later
+rounds compare more source records."""
 NOWHERE = -1
 GONE = object()
-"""The key of records whose content is not known: they were in the target, and its log cleaner has removed them."""
+"""The key of records whose content is not known: they were in the target log, and the target's log cleaner has removed
+them."""
 
 
 class CopiedRecords(NamedTuple):
@@ -88,9 +89,9 @@ def ordinals(batches: Sequence[SequencedBatch], log_start: int, vacant_behind: i
     """Return the ordinal of each batch, and the number of ordinals directly before it that the target's log cleaner has
     removed. Raises Unplaced.
 
-    Sequence numbers wrap at 2^31. How many times they wrapped before the log start offset is not known. That does no
-    harm, because ordinals only have to be unique. `vacant_behind` is the number of target offsets after the last batch
-    of the lane that belong to no batch.
+    Sequence numbers wrap at 2^31. It is not known how many times they wrapped before the log start offset, but this
+    does not matter, because ordinals only have to be unique. `vacant_behind` is the number of target offsets after the
+    last batch of the lane that belong to no batch.
     """
     if vacant_behind:
         raise Unplaced("the target's cleaner has removed its last records, so it is not known how far it was copied")
@@ -185,7 +186,7 @@ def _refuse_alike(placed: Placed, anchors: Sequence[int], there: Mapping[Hashabl
     copies, originals, at = placed.copies, placed.originals, placed.at
     for number, (left, right) in enumerate(pairwise(at)):
         if 0 <= left < right - 1 and min(anchors[number : number + 2]) < 0:
-            # None of the units between the two matched units may have the content of either.
+            # None of the units between the two matched units may have the same content as either of them.
             between = {original.key for original in originals[left + 1 : right]}
             for copy in copies[number : number + 2]:
                 if copy.key in between:
@@ -245,7 +246,7 @@ def doubtful(placed: Placed, around: int = LOOK_AROUND) -> tuple[set[int], set[i
             if right >= 0:
                 there |= _until_covered(originals, right, -1, need, covered)
         begin = number + 1
-    # Units with the same content must either all be compared as batches, or all as single records.
+    # Units with the same content must all be compared as batches, or all be compared as individual records.
     alike = {originals[number].key for number in there}
     here |= {number for number, copy in enumerate(copies) if at[number] >= 0 and copy.key in alike}
     there |= {at[number] for number in here if at[number] >= 0}
@@ -267,8 +268,8 @@ def _until_covered(
 def refined(
     placed: Placed, copies: Mapping[int, Sequence[CopiedRecords]], originals: Mapping[int, Sequence[OriginalRecords]]
 ) -> Placed:
-    """Determine the positions again after some units were replaced by their single records. `copies` and `originals`
-    map the index of each such unit to its records. Raises Unplaced.
+    """Determine the positions again after some units have been replaced by their individual records. `copies` and
+    `originals` map the index of each such unit to its records. Raises Unplaced.
 
     A batch of the target may have fewer records than ordinals, because the target's log cleaner has removed the others.
     """
@@ -343,7 +344,7 @@ def pieces(placed: Placed, others: Sequence[Other], log_start: int) -> list[Plac
             if free is None:
                 if found or known:
                     raise _nowhere(first, copy)
-                free = []  # removed before everything that the target still holds
+                free = []  # the removed records precede everything that the target still holds
             found += _filled(first.ordinal, free, copies[begin:number], originals, starts, original.epoch)
         found.append(PlacedPiece(copy.ordinal, original.offset, copy.length, original.epoch))
         number += 1
@@ -351,7 +352,7 @@ def pieces(placed: Placed, others: Sequence[Other], log_start: int) -> list[Plac
 
 
 def _free(whole: Interval, taken: Sequence[Interval], wanted: int) -> list[Interval] | None:
-    """Return the offsets in `whole` that are not in `taken` if their number is exactly `wanted`; else None."""
+    """Return the offsets in `whole` that are not in `taken` if their number is exactly `wanted`, or None otherwise."""
     if not wanted:
         return []
     found = list(uncovered(whole, taken)) if whole[0] < whole[1] else []

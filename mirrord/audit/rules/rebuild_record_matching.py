@@ -15,8 +15,8 @@ from mirrord.replication.lane.target.batch_relocation import Unplaced
 
 MATCHED, LEFT_OUT = object(), object()
 MOST_IN_FRONT = 2_000_000
-"""Maximum number of source records before the first matched one whose digests are kept in memory. The first copies
-count as expired only if they equal none of these records."""
+"""Maximum number of digests that are kept in memory for the source records before the first matched one. The first
+copies count as expired only if they equal none of these records."""
 
 
 class UnmatchedUnits(NamedTuple):
@@ -43,8 +43,9 @@ def stretches(placed: Placed, *, filtered: bool) -> list[UnmatchedUnits] | None:
     """Return the parts of both logs in which batches alone do not determine which records correspond.
 
     Each part begins and ends with a matched batch, or at the beginning or the end of the logs. With `filtered`, both
-    logs form a single part: the records that a filter kept of one batch may equal another batch. Return None if the
-    target lacks ordinals, or if the copies are not in the order of the source. Single records cannot be matched then.
+    logs form a single part: the records that a filter kept from one batch may equal another batch. Return None if the
+    target lacks ordinals, or if the copies are not in source order. Individual records cannot be matched in these
+    cases.
     """
     copies, at = placed.copies, placed.at
     known = [each for each in at if each >= 0]
@@ -110,14 +111,14 @@ class Matching:
         self._match()
 
     def no_more_copies(self) -> None:
-        """Declare that all copies were added and matched. The lane has therefore skipped the remaining source records.
-        Raises Unplaced if no unique match can be determined."""
+        """Declare that all copies have been added and matched. The lane has therefore skipped the remaining source
+        records. Raises Unplaced if no unique match can be determined."""
         while self._there:
             self._leave_out(self._there.pop())
 
     def no_more_originals(self) -> None:
-        """Declare that the source holds no records before those that were added. Raises Unplaced if too many records
-        would have to be compared."""
+        """Declare that the source holds no records before those that have been added. Raises Unplaced if too many
+        records would have to be compared."""
         self._is_drained = True
         self._match()
 
@@ -169,7 +170,7 @@ class Matching:
             self._left.append(original._replace(key=LEFT_OUT))
 
     def _expire(self, copy: CopiedRecords) -> None:
-        """Handle a copy for which no source record is left: count it as expired, or let the matching fail."""
+        """Handle a copy for which no source record is left: count it as expired, or make the matching fail."""
         if not self._is_front_whole:
             raise Unplaced(f"more than {MOST_IN_FRONT:,} records would have to be compared one by one")
         if not self._may_expire or not self._pairs or copy.key in self._front:
@@ -195,7 +196,7 @@ def _offset(original: OriginalRecords) -> int:
 
 
 def assembled(placed: Placed, parts: Sequence[tuple[UnmatchedUnits, Matched]]) -> Placed | None:
-    """Combine the parts that were matched record by record (`parts`) with the batches outside of them (`placed`), and
+    """Combine the parts that were matched record by record (`parts`) with the batches outside them (`placed`), and
     return the positions of all copies.
 
     Return None if a batch of the target had fewer records than ordinals, because a log cleaner has removed some of

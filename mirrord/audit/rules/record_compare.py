@@ -1,11 +1,12 @@
-"""Comparison of the source records with the target records, joined on the offset map. It yields the kind of each
+"""Comparison of the source records with the target records, joined on the offset map. The result is the kind of each
 difference, and its offsets.
 
 1. Each source record is compared with the target record at the offset that the map names. Equal records need no further
    comparison.
-2. Each remaining source record is paired with a target record of the same content at another offset, if there is one.
-3. The records without a partner are classified. If the map assigns a source record and a target record to each other,
-   the record counts as altered. All others count as missing, duplicated, or not written by the lane.
+2. Each remaining source record is paired with a target record that has the same content at a different offset, if there
+   is one.
+3. Records without a partner are classified. If the map assigns a source record and a target record to each other, the
+   record counts as altered. All others count as missing, duplicated, or not written by the lane.
 
 A deviation that retention, compaction or a verdict of the ledger explains is not a difference.
 """

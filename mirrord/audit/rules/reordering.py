@@ -1,8 +1,8 @@
 """Finds disorder that the offset map itself documents: records that were copied after newer ones, or copied twice.
 
 A lane copies records again if the target refused or lost them (`HoleFound`, `MapRebuilt`). The offset map then names
-the target offsets of the later copies, so a comparison by the map finds these copies equal. A reader of the target
-topic nevertheless reads them out of order.
+the target offsets of the later copies, so a comparison that uses the map finds these copies equal. A reader of the
+target topic nevertheless reads them out of order.
 """
 
 from bisect import bisect_left, bisect_right
@@ -16,7 +16,7 @@ from mirrord.model.intervals import Interval, joined, uncovered, within
 def mapped_disorder(pieces: Sequence[MapPiece]) -> Iterator[Explained]:
     """Yield the source offsets of records that were copied after newer records, or copied twice.
 
-    Truncated records are ignored, because the source has lost them and uses their offsets for other records.
+    Truncated records are ignored, because the source has lost them and reuses their offsets for other records.
     """
     highest = -1
     covered: list[Interval] = []

@@ -21,7 +21,8 @@ DifferenceKind = Literal[
 - "extra": the lane's producer wrote a target record that the offset map does not contain.
 - "foreign": another producer wrote a record between the copied records.
 - "stale": the target's newest record of a key is older than the source's newest record of this key.
-- "not-copied": the configuration selects the partition, but according to the ledger no record of it was copied.
+- "not-copied": the configuration selects the partition, but according to the ledger, none of its records has been
+  copied.
 """
 
 Cause = (
@@ -74,7 +75,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     source_compacted: bool = False
     target_compacted: bool = False
     others_write: bool = False
-    """Whether clients other than the lane may write into the target topic."""
+    """Whether clients other than the lane may write to the target topic."""
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -165,7 +166,8 @@ class LaneSummary(msgspec.Struct, frozen=True, kw_only=True):
     looked_at: int = 0
     """Number of unproven ranges that this audit has compared."""
     waiting: int = 0
-    """Number of source offsets between the resume position and the end of the source log. They are not copied yet."""
+    """Number of source offsets between the resume position and the end of the source log. They have not been copied
+    yet."""
     beyond: int = 0
     """Number of target offsets between the resume position and the end of the target log. They are not compared."""
     has_nothing: bool = False

@@ -16,7 +16,7 @@ class Result(msgspec.Struct, frozen=True):
     words: str
     is_bad: bool = False
     is_partial: bool = False
-    """Whether some of the data were not compared."""
+    """Whether some of the data was not compared."""
 
 
 def losses(lane: LaneSummary) -> dict[str, int]:

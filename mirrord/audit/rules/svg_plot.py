@@ -1,7 +1,7 @@
-"""Draws plots as SVG. Pure: it turns numbers into text.
+"""Draws plots as SVG. This module is pure: it only turns numbers into text.
 
 The result is well-formed XML without references to other files. It can be stored as a separate file or embedded in an
-HTML page. All text is escaped. Colors and fonts are attributes, so the style sheet of a page overrides them.
+HTML page. All text is escaped. Colors and fonts are attributes, so that the style sheet of a page can override them.
 """
 
 from collections.abc import Callable, Iterable, Sequence

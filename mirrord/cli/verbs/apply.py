@@ -21,19 +21,19 @@ from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledger
 from mirrord.supervision.daemon_http_client import order_apply
 from policies.policy_trial import LOADING
 
-_EPILOG = """Flows can be added and removed. Topics, groups, sync settings and limits can change. Lanes of topics that
-stay selected are not interrupted, unless the limits, names, isolation or start of their flow change: then all lanes of
-that flow are drained and taken again. If [replicators] changes, partitions move a few at a time, and surplus
-replicators end when they host no lanes. Each change is recorded as a fact in the flow's ledger. Clusters and other
-settings of the daemon are read only when the daemon starts. (On SIGHUP the daemon also applies new clusters, from its
-own file.)
+_EPILOG = """Flows can be added and removed. Topics, groups, sync settings and limits can be changed. Lanes of topics
+that stay selected are not interrupted, unless the limits, naming, isolation or start of their flow change: in that
+case, all lanes of the flow are drained and taken again. If [replicators] changes, partitions move a few at a time, and
+surplus replicators end when they no longer host any lanes. Each change is recorded as a fact in the flow's ledger.
+Clusters and other settings of the daemon are read only when the daemon starts. (On SIGHUP, the daemon also applies new
+clusters, from its own file.)
 
 Exit code 0: done, or nothing to do; 2: refused, and nothing was changed; 3: with --dry-run, something would change."""
 _STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord apply`."""
+    """Add the parser for `mirrord apply`."""
     parser = add_verb(verbs, "apply", "Apply a changed configuration to the running daemon.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)

@@ -31,14 +31,14 @@ from mirrord.ledger.store.job_lease import JobLease, JobNotRecorded
 from mirrord.model.errors import ConfigError
 
 LEVELS = ("ledger", "digest", "records")
-_EPILOG = """The level `ledger` compares the ledger with the ends of both logs, and reads no record. `digest` compares
+_EPILOG = """The level `ledger` compares the ledger with the ends of both logs, and reads no records. `digest` compares
 batches by their checksums, and record by record where checksums prove nothing. `records` decodes every record. The
-audit compares what is copied according to the ledger, and can run while records are being copied. A deviation that is
-explained by retention, compaction or a verdict in the ledger is not a difference. `digest` and `records` run on Spark,
-on this machine or on the cluster that --spark spark.master=... names.
+audit compares what, according to the ledger, has been copied, and can run while records are being copied. A deviation
+that is explained by retention, compaction or a verdict in the ledger is not a difference. `digest` and `records` run on
+Spark, on this machine or on the cluster that --spark spark.master=... names.
 
-All partitions that the configuration selects are audited. If nothing of a partition is copied, this is a difference. If
---sample or --since leads to only a part of a partition being compared, the result says so.
+All partitions that the configuration selects are audited. If none of a partition's records have been copied, this is a
+difference. If only part of a partition is compared because of --sample or --since, the result says so.
 
 Exit code 3: there is a difference or a loss (mirrord gaps), or a flow has no ledger.
 
@@ -47,7 +47,7 @@ Exit code 3: there is a difference or a loss (mirrord gaps), or a flow has no le
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord audit`."""
+    """Add the parser for `mirrord audit`."""
     parser = add_verb(verbs, "audit", "Compare the copy with the source, and name each difference.", _EPILOG)
     add_conf(parser)
     parser.add_argument("--level", choices=LEVELS, default="digest", help="how closely to compare; default: digest")
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     if results is not None:
         results.begin()
     with ExitStack() as stack:
-        # An audit of the level `ledger` reads no records. It is too short to keep other jobs waiting, so it needs no
+        # An audit at the `ledger` level reads no records. It is too short to keep other jobs waiting, so it needs no
         # lease.
         lease = _lease(config, stack) if order.level != "ledger" else None
         with ProgressLine("audit") as shown:
@@ -117,8 +117,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _lease(config: Config, stack: ExitStack) -> JobLease | None:
-    """Acquire the lease that keeps other audits from running. Return None if the ledger cannot be written, because the
-    audit then runs without a lease. Raises EnvironmentFault."""
+    """Acquire the lease that keeps other audits from running. Return None if the ledger cannot be written to; the audit
+    then runs without a lease. Raises EnvironmentFault."""
     try:
         return stack.enter_context(JobLease(config, "audit"))
     except JobNotRecorded as fault:
@@ -133,7 +133,7 @@ def _show_progress(progress: AuditProgress, line: ProgressLine, lease: JobLease 
 
 
 def _order(arguments: argparse.Namespace) -> AuditOrder:
-    """Return the scope of the audit (`AuditOrder`), as given by the command-line arguments. Raises ConfigError."""
+    """Return the scope of the audit (`AuditOrder`), as specified by the command-line arguments. Raises ConfigError."""
     begin_ms = since_ms(arguments.since)
     if not 0 < arguments.sample <= 1:
         raise ConfigError(f"--sample: found {arguments.sample:g}; allowed: a share above 0 and up to 1, such as 0.1")

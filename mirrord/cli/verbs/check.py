@@ -20,23 +20,23 @@ from mirrord.operations.status_report import PATIENCE_S
 from policies.policy_trial import LOADING
 
 _EPILOG = """Checks whether every broker can be reached and is new enough, and whether mirrord has the permissions that
-this configuration needs. Also finds configs that make the target refuse or rewrite records, old backlogs, wrong clocks,
-name collisions and other hazards. --json lists every permission that is needed, whether or not it is granted. Exit code
-0: a start would succeed; 1: it would fail, or would not do what the configuration asks for.
+this configuration requires. Also finds configs that make the target refuse or rewrite records, old backlogs, wrong
+clocks, name collisions and other hazards. --json lists every required permission, whether or not it has been granted.
+Exit code 0: a start would succeed; 1: it would fail, or would not do what the configuration asks for.
 
-Nothing is changed, except with --probe, which writes a few batches into the topic mirrord.<flow>.probe of each target
-and deletes the topic again. The first start of a flow does the same."""
+Nothing is changed, except with --probe, which writes a few batches to the topic mirrord.<flow>.probe on each target and
+then deletes the topic. The first start of a flow does the same."""
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord check`."""
-    parser = add_verb(verbs, "check", "Find problems that a start would have, without changing anything.", _EPILOG)
+    """Add the parser for `mirrord check`."""
+    parser = add_verb(verbs, "check", "Find problems that a start would encounter, without changing anything.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
     parser.add_argument(
         "--probe",
         action="store_true",
-        help="also test with a temporary topic whether the target's brokers allow exactly once",
+        help="also test, with a temporary topic, whether the target's brokers allow exactly-once copying",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 

@@ -1,4 +1,4 @@
-"""`mirrord compact`: moves older runs of the offset map from the ledger into a dataset of Parquet files."""
+"""`mirrord compact`: moves older runs of the offset map from the ledger to a dataset of Parquet files."""
 
 import argparse
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ is interrupted, the next one completes it. A part has {PART_RUNS:,} gaps; with -
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord compact`."""
+    """Add the parser for `mirrord compact`."""
     parser = add_verb(verbs, "compact", "Move older parts of the offset map from the ledger into files.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
@@ -50,7 +50,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compact the ledgers of the flows, and print how many runs were moved. Raises ConfigError or EnvironmentFault."""
+    """Compact the flows' ledgers, and print how many runs were moved. Raises ConfigError or EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
     settings = spark_settings(arguments)
     wanted = _wanted(arguments)

@@ -1,4 +1,4 @@
-"""`mirrord convert`: prints the conf.toml that is equivalent to a configuration file of MirrorMaker 2."""
+"""`mirrord convert`: prints the conf.toml that is equivalent to a MirrorMaker 2 configuration file."""
 
 import argparse
 
@@ -13,8 +13,8 @@ the reason. Secrets are not copied: the printed configuration refers to where th
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord convert`."""
-    parser = add_verb(verbs, "convert", "Print a conf.toml with the same meaning as an mm2.properties.", _EPILOG)
+    """Add the parser for `mirrord convert`."""
+    parser = add_verb(verbs, "convert", "Print a conf.toml that is equivalent to an mm2.properties file.", _EPILOG)
     parser.add_argument("file", metavar="FILE", help="the configuration file for MirrorMaker 2 (mm2.properties)")
     add_clusters(parser)
 

@@ -20,12 +20,12 @@ from mirrord.cli.spark import check_topics
 from mirrord.cli.status_watch import console
 from mirrord.config.schema import Config
 
-_EPILOG = """The records are found by the exact offset map. At the source, these are records that are not copied yet
-(pending, or not begun for a whole partition) and records that were skipped (filtered, rejected, skipped, unexplained).
-At the target, these are records that other clients wrote (foreign), between the copied records and after them. After a
-failover, the command therefore shows the records that applications have written at the target, and those of the source
-that never arrived. Stop the daemon first: records that it copies in the meantime are reported as pending. If two flows
-copy the same names both ways, each flow reports only the records of its own source.
+_EPILOG = """The records are found with the exact offset map. On the source, these are records that have not been copied
+yet (pending, or not begun for a whole partition) and records that were skipped (filtered, rejected, skipped,
+unexplained). On the target, these are records that other clients wrote (foreign), between the copied records and after
+them. After a failover, the command therefore shows the records that applications have written on the target, and those
+from the source that never arrived. Stop the daemon first: records that it copies in the meantime are reported as
+pending. If two flows copy topics with the same names both ways, each flow reports only the records of its own source.
 
 With --out, the records themselves are kept in one Parquet file. Exit code 3: there are such records.
 
@@ -34,14 +34,14 @@ With --out, the records themselves are kept in one Parquet file. Exit code 3: th
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord divergence`."""
-    parser = add_verb(verbs, "divergence", "Show records that exist on one side only.", _EPILOG)
+    """Add the parser for `mirrord divergence`."""
+    parser = add_verb(verbs, "divergence", "Show records that exist on only one side.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
     parser.add_argument(
         "--topics", metavar="REGEX", action="append", default=[], help="only source topics that match; may be repeated"
     )
-    when = "begin at the first record of this time, such as 2026-01-31T12:00:00Z, or 24h for the last 24 hours"
+    when = "begin at the first record from this time on, such as 2026-01-31T12:00:00Z, or 24h for the last 24 hours"
     parser.add_argument("--since", metavar="WHEN", help=when)
     parser.add_argument(
         "--out", metavar="FOLDER", help="keep the records in this folder, in the file divergence.parquet"
@@ -50,7 +50,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read both logs, and print the ranges that exist at the source only or at the target only. Raises ConfigError or
+    """Read both logs, and print the ranges that exist only at the source or only at the target. Raises ConfigError or
     EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
     check_topics(arguments)

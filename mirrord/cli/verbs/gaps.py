@@ -36,15 +36,15 @@ from mirrord.replication.dead_letters.replayed import brought_back
 from mirrord.runtime.clock import SystemClock
 
 _EPILOG = """Without --all, only verdicts that need attention are listed: losses (expired, truncated, recreated,
-rejected, skipped, unexplained) and duplicates (doubled). No daemon needs to be running. If the ledger was trimmed, it
-still has the newest ranges of each partition, but no longer the times at which they were recorded. Such ranges are
-listed regardless of --since. If rejected records were brought back (`mirrord quarantine replay`), the output says where
-they are. Exit code 3: a loss is listed.
+rejected, skipped, unexplained) and duplicates (doubled). No daemon needs to be running. If the ledger has been trimmed,
+it still has the newest ranges of each partition, but no longer the times at which they were recorded. Such ranges are
+listed regardless of --since. If rejected records have been brought back (`mirrord quarantine replay`), the output shows
+where they are. Exit code 3: a loss is listed.
 
 With --foreign, the command lists target offsets instead: those that other clients wrote between the copied records,
 including transaction markers. Records before the first copied record are not listed, because they were there before the
-flow. Records after the last copied record are listed once the next record is copied. Nothing is lost by these records,
-but readers of the target topic see them.
+flow started. Records after the last copied record are listed once the next record is copied. Nothing is lost by these
+records, but readers of the target topic see them.
 
   mirrord gaps conf.toml --since 24h"""
 
@@ -62,8 +62,8 @@ class GapLine(msgspec.Struct, frozen=True):
     reason: Reason
     at_ms: int | None
     brought_back: tuple[Returned, ...] = ()
-    """The records of the range that `mirrord quarantine replay` has appended to the target, with their positions in the
-    target."""
+    """Those records in the range that `mirrord quarantine replay` has appended to the target, with their positions in
+    the target."""
 
 
 class ForeignLine(msgspec.Struct, frozen=True):
@@ -77,7 +77,7 @@ class ForeignLine(msgspec.Struct, frozen=True):
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord gaps`."""
+    """Add the parser for `mirrord gaps`."""
     parser = add_verb(verbs, "gaps", "Show which source offsets were not copied, and why.", _EPILOG)
     add_conf(parser)
     add_flow(parser)
@@ -88,9 +88,7 @@ def register(verbs: Verbs) -> None:
         action="store_true",
         help="also list gaps that need no attention: markers, aborted, compacted, filtered",
     )
-    parser.add_argument(
-        "--foreign", action="store_true", help="list what other clients wrote into the target partitions"
-    )
+    parser.add_argument("--foreign", action="store_true", help="list what other clients wrote to the target partitions")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

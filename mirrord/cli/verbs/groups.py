@@ -1,5 +1,5 @@
 """`mirrord groups`: shows the positions of consumer groups at the source and at the target, and their lag. With
-`--reverse`, it shows where consumer groups of the target would resume at the source."""
+`--reverse`, it shows where the target's consumer groups would resume at the source."""
 
 import argparse
 from collections.abc import Sequence
@@ -17,21 +17,21 @@ from mirrord.model.group_status import GroupsReport
 from mirrord.operations.group_report import gather_groups
 from mirrord.operations.reverse_groups import ReverseOptions, gather_reverse
 
-_EPILOG = """The lag is that of the group at the target: the number of records after its position, and the age of the
+_EPILOG = """The lag is the group's lag on the target: the number of records after its position, and the age of the
 first of them.
 
-States: in step; waits (for records to be copied); active (the group has members at the target, and its position is not
-changed); ahead (of the source, because consumers have continued at the target); behind (will be committed next);
-expired (at the source; the target's position stays); not copied (the topic is not copied); unknown (the position has no
-counterpart; the last column gives the reason); unsure (it is not known which side has moved last); refused (by the
-target).
+States: in step; waits (for records to be copied); active (the group has members on the target, and its position is not
+changed); ahead (of the source, because consumers have continued on the target); behind (will be committed next);
+expired (on the source; the target's position stays); not copied (the topic is not copied); unknown (the position has no
+counterpart; the last column gives the reason); unsure (it is not known on which side the group last moved); refused (by
+the target).
 
-The running daemon gives the answer. If no daemon is running, both clusters are asked, or only the target if the source
-does not answer. Nothing is changed.
+The answer comes from the running daemon. If no daemon is running, it comes from both clusters, or only from the target
+if the source does not respond. Nothing is changed.
 
---reverse shows the opposite direction, for the way back after a failover: where groups that have consumed at the target
-would resume at the source. In this case, ahead means that the source is further ahead. --write commits these positions
-at the source, but only for groups that have no members there, and never beyond the records that the source has. Exit
+--reverse shows the opposite direction, for the return after a failover: where groups that have consumed on the target
+would resume on the source. In this case, ahead means that the source is further ahead. --write commits these positions
+on the source, but only for groups that have no members there, and never beyond the records that the source has. Exit
 code 3: after --write, not all groups are in step.
 
   mirrord groups conf.toml --reverse              # show only
@@ -49,22 +49,22 @@ _STYLES = {
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord groups`."""
+    """Add the parser for `mirrord groups`."""
     parser = add_verb(
-        verbs, "groups", "Show the positions of consumer groups at the source and at the target.", _EPILOG
+        verbs, "groups", "Show the positions of consumer groups on the source and on the target.", _EPILOG
     )
     add_conf(parser)
     add_flow(parser)
     parser.add_argument("--reverse", action="store_true", help="show positions from the target back to the source")
-    parser.add_argument("--write", action="store_true", help="with --reverse: commit at the source")
+    parser.add_argument("--write", action="store_true", help="with --reverse: commit on the source")
     force = "with --reverse: use the target's position even if the source may be further ahead"
     parser.add_argument("--force", action="store_true", help=force)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the positions of the consumer groups. Raises ConfigError, and EnvironmentFault if no groups can be read for
-    any flow."""
+    """Print the positions of the consumer groups. Raises ConfigError. Raises EnvironmentFault if groups can be read for
+    none of the flows."""
     if (arguments.write or arguments.force) and not arguments.reverse:
         raise ConfigError("--write and --force need --reverse: the daemon itself commits at the target")
     config = load_conf(arguments)
@@ -83,8 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def groups_table(reports: Sequence[GroupsReport]) -> Group:
-    """Return a table with one line for each consumer group and partition. The remarks on the flows follow below the
-    table, one line each."""
+    """Return a table with one line for each consumer group and partition. Remarks about the flows follow the table, one
+    line each."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("flow", "group", "partition", "target topic"):
         table.add_column(title, overflow="fold")

@@ -14,8 +14,8 @@ _EPILOG = """The lab consists of two single-node clusters, source and target, on
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord lab`."""
-    lab = add_verb(verbs, "lab", "Run two real Kafka clusters on this machine, to try out mirrord.", _EPILOG)
+    """Add the parser for `mirrord lab`."""
+    lab = add_verb(verbs, "lab", "Run two real Kafka clusters on this machine to try out mirrord.", _EPILOG)
     steps: Verbs = lab.add_subparsers(dest="lab_verb", metavar="VERB", required=True, title="verbs")
     up = add_verb(steps, "up", "Start both clusters, or show the addresses of running ones.")
     up.add_argument(

@@ -6,12 +6,11 @@ from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_output, add_ver
 from mirrord.cli.status_tables import lag_table
 from mirrord.cli.status_watch import show
 
-_EPILOG = """The running daemon gives the answer. If no daemon is running, the answer comes from the target cluster
-alone."""
+_EPILOG = """The answer comes from the running daemon or, if no daemon is running, from the target cluster alone."""
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord lag`."""
+    """Add the parser for `mirrord lag`."""
     parser = add_verb(verbs, "lag", "Show each partition's lag in records and seconds, the largest first.", _EPILOG)
     add_conf(parser)
     add_flow(parser)

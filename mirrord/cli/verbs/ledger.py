@@ -1,4 +1,4 @@
-"""`mirrord ledger show|tail`: prints the facts of a flow's ledger. Only the target cluster is read."""
+"""`mirrord ledger show|tail`: prints the facts in a flow's ledger. Only the target cluster is read."""
 
 import argparse
 import asyncio
@@ -24,14 +24,14 @@ from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId
 
 _EPILOG = """Each line shows one fact: ledger offset, time, lease epoch, kind, and content. A fact that did not take
-effect changed nothing: either it came from a previous holder, or another fact was recorded before it. No daemon needs
-to be running."""
+effect changed nothing: either it came from a previous holder, or a different fact was recorded before it. No daemon
+needs to be running."""
 _TAIL_FACTS = 10
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parsers of `mirrord ledger` and its subcommands."""
-    parser = add_verb(verbs, "ledger", "Show the facts that the ledger of a flow records.", _EPILOG)
+    """Add the parsers for `mirrord ledger` and its subcommands."""
+    parser = add_verb(verbs, "ledger", "Show the facts that a flow's ledger records.", _EPILOG)
     steps: Verbs = parser.add_subparsers(dest="ledger_verb", metavar="VERB", required=True, title="verbs")
     for step in (
         add_verb(steps, "show", "Print the facts in the ledger."),
@@ -44,7 +44,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the facts of the selected flow. Raises ConfigError or EnvironmentFault."""
+    """Print the facts in the selected flow's ledger. Raises ConfigError or EnvironmentFault."""
     config = load_conf(arguments)
     flow = _flow(config, arguments.flow)
     reading = LedgerReading(KafkaLog(flow.name, config.clusters[flow.target]), run_memory(flow))
@@ -100,7 +100,7 @@ class _Printer:
         self._as_json = as_json
 
     def lines(self, read: ReadEntry) -> Iterator[str]:
-        """Yield one line for each fact of a ledger entry. If a lane was requested, yield only the lines of facts about
+        """Yield one line for each fact in a ledger entry. If a lane was requested, yield lines only for the facts about
         that lane."""
         if isinstance(read.entry, LedgerCorrupt):
             yield self._corrupt(read.offset, read.entry)
@@ -148,7 +148,8 @@ class _Printer:
 
 
 def _plain(value: object) -> object:
-    """Return the fact with the names of its fields, for JSON output. In the ledger, facts are arrays without names."""
+    """Return the fact with the names of its fields, for JSON output. In the ledger, facts are arrays without field
+    names."""
     if isinstance(value, msgspec.Struct):
         return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, tuple):

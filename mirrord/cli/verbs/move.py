@@ -13,7 +13,7 @@ partition is placed like any other.
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord move`."""
+    """Add the parser for `mirrord move`."""
     parser = add_verb(verbs, "move", "Move a partition to a replicator.", _EPILOG)
     add_order(parser, "LANE", "a partition of the source, such as orders-3")
     where = parser.add_mutually_exclusive_group(required=True)

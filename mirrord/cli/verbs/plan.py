@@ -38,8 +38,8 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord plan`."""
-    parser = add_verb(verbs, "plan", "Show what a start would create and change at the target.", _EPILOG)
+    """Add the parser for `mirrord plan`."""
+    parser = add_verb(verbs, "plan", "Show what a start would create and change on the target.", _EPILOG)
     add_conf(parser)
     add_flow(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")

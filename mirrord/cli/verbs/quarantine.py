@@ -25,32 +25,32 @@ from mirrord.runtime.clock import SystemClock
 _EPILOG = """If the target refuses a record because of its content, or the source cannot return it, only the record's
 partition halts. The record waits in quarantine until an operator decides. `skip` skips the record, which gets the
 verdict `rejected` in the ledger, with author and reason. Before that, its bytes are parked in the topic
-mirrord.FLOW.dead of the target cluster. `replay` tries to copy a waiting record again, for example after
-max.message.bytes was raised at the target. If the record was skipped and parked, `replay` appends it to the target
-topic instead, or to another topic (--into), exactly once. It is then out of order, and the verdict stays. With
-on_reject = "skip", the flow itself parks and skips such records.
+mirrord.FLOW.dead on the target cluster. `replay` tries to copy a waiting record again, for example after
+max.message.bytes has been raised on the target. If the record was skipped and parked, `replay` instead appends it to
+the target topic, or to a different topic (--into), exactly once. The record is then out of order, and its verdict
+stays. With on_reject = "skip", the flow itself parks and skips such records.
 
   mirrord quarantine skip orders-3 1207 --why "larger than the target accepts" conf.toml"""
 WHY = "--why"
-_LIST_EPILOG = "No daemon needs to be running. Exit code 3: a partition waits for a decision."
+_LIST_EPILOG = "No daemon needs to be running. Exit code 3: a partition is waiting for a decision."
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parsers of `mirrord quarantine` and its subcommands."""
+    """Add the parsers for `mirrord quarantine` and its subcommands."""
     parser = add_verb(
         verbs, "quarantine", "Show records that cannot be copied, and decide what happens to them.", _EPILOG
     )
     steps: Verbs = parser.add_subparsers(dest="quarantine_verb", metavar="VERB", required=True, title="verbs")
     listing = add_verb(
-        steps, "list", "List records that wait for a decision, and records that were skipped.", _LIST_EPILOG
+        steps, "list", "List records that are waiting for a decision, and records that were skipped.", _LIST_EPILOG
     )
     _add_reading(listing)
     show = add_verb(steps, "show", "Show one entry of the quarantine.", _LIST_EPILOG)
     _add_entry(show)
     _add_reading(show)
     for name, summary in (
-        ("skip", "Skip the records at which a partition waits, and park them."),
-        ("replay", "Try again to copy the records at which a partition waits, or bring back skipped records."),
+        ("skip", "Skip the records at which a partition is waiting, and park them."),
+        ("replay", "Try again to copy the records at which a partition is waiting, or bring back skipped records."),
     ):
         step = add_verb(steps, name, summary, EPILOG)
         _add_entry(step)
@@ -96,8 +96,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _skip(config: Config, order: Order, arguments: argparse.Namespace) -> OrderAnswer:
-    """Park the records in the dead-letter topic, then send the operator command to skip them. Each record
-    that the source still holds is therefore stored before it is skipped. `--without-parking` omits the parking."""
+    """Park the records in the dead-letter topic, then send the operator command to skip them. Each record that the
+    source still holds is therefore stored before it is skipped. With `--without-parking`, the records are not
+    parked."""
     would = await send(config, order, dry_run=True)
     if not would.done:
         return would

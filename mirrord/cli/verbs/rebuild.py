@@ -1,4 +1,4 @@
-"""`mirrord rebuild`: rebuilds a lost ledger from the records of both clusters."""
+"""`mirrord rebuild`: rebuilds a lost ledger from the records on both clusters."""
 
 import argparse
 import asyncio
@@ -17,16 +17,16 @@ from mirrord.cli.status_watch import console
 from mirrord.config.schema import Config
 from mirrord.model.errors import ConfigError
 
-_EPILOG = """Use this command if the topics of a ledger were deleted, or have lost some of their content. It finds the
-records of each target partition again in the source: by batch headers, or one by one where batches were split, rebuilt
-or recompressed. Afterwards the offset map is as it was, and partitions resume where they were, so that each record is
+_EPILOG = """Use this command if the topics of a ledger have been deleted, or have lost some of their content. It finds
+the source of each record in the target partitions: by batch headers, or one by one where batches were split, rebuilt or
+recompressed. Afterwards, the offset map is as it was, and partitions resume where they were, so that each record is
 copied once. Without --apply, the command only shows what it would do. With --apply it takes at least lease_ttl +
 request_timeout. Stop the daemon first.
 
-The position of a partition is never guessed. If it cannot be determined for certain, the partition is paused, and its
-line says why. After `mirrord resume`, such a partition begins like a new one. Everything else in the old ledger is
-lost: operator commands, decisions on single records, what audits have proven, and which ACLs and configs mirrord had
-synced. See docs/how-to/rebuild-a-ledger.md.
+The position of a partition is never guessed. If it cannot be determined with certainty, the partition is paused, and
+its line says why. After `mirrord resume`, such a partition begins like a new one. Everything else in the old ledger is
+lost: operator commands, decisions on individual records, what audits have proven, and which ACLs and configs mirrord
+had synced. See docs/how-to/rebuild-a-ledger.md.
 
 Exit code 3: a partition is refused.
 
@@ -46,8 +46,8 @@ class LaneLine(msgspec.Struct, frozen=True, kw_only=True):
     expired: int = 0
     left_out: int = 0
     again: int = 0
-    """Number of records that the target refused and never accepted afterwards. The next start of the daemon copies them
-    again."""
+    """Number of records that the target refused and never accepted afterwards. The daemon copies them again after its
+    next start."""
     source_offset: int | None = None
     target_offset: int | None = None
     producer_id: int | None = None
@@ -55,7 +55,7 @@ class LaneLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord rebuild`."""
+    """Add the parser for `mirrord rebuild`."""
     parser = add_verb(verbs, "rebuild", "Rebuild a lost ledger from the records of both clusters.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
@@ -66,7 +66,8 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the content of the rebuilt ledger and, with `--apply`, write it. Raises ConfigError or EnvironmentFault."""
+    """Print the contents of the rebuilt ledger and, with `--apply`, write it. Raises ConfigError or
+    EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
     found = asyncio.run(_find_positions(config))
     lines = [line for each in found for line in _lines(each)]

@@ -25,13 +25,13 @@ from mirrord.runtime.clock import SystemClock
 
 _LEVELS = ("ledger", "digest", "records")
 _EPILOG = """FOLDER contains the results of `mirrord audit --out FOLDER`. Records that are missing or altered at the
-target are copied from the source into the topic mirrord.<flow>.repair of the target cluster, with headers that name the
+target are copied from the source to the topic mirrord.<flow>.repair on the target cluster, with headers that name the
 topic, partition and offset of each. In the target topic itself, repaired records would be out of order, and altered
 ones would be there twice. With --plan, or without an option, the command shows what it would do, and which records are
-in the repair topic already. Each record is copied once, however often the command runs and wherever it is interrupted.
-Records that the source has deleted since the audit cannot be repaired, and their line says so. The ledger records which
-offsets were repaired, where the records are, by whom and when. Later audits treat these offsets as explained, and not
-as differences.
+already in the repair topic. Each record is copied once, no matter how often the command runs and where it is
+interrupted. Records that the source has deleted since the audit cannot be repaired, and their line says so. The ledger
+records which offsets were repaired, where the records are, by whom and when. Later audits treat these offsets as
+explained, and not as differences.
 
 Exit code 0: all records are in the repair topic; 3: some are not.
 
@@ -41,7 +41,7 @@ Exit code 0: all records are in the repair topic; 3: some are not.
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord repair`."""
+    """Add the parser for `mirrord repair`."""
     parser = add_verb(
         verbs, "repair", "Copy records that an audit found missing or altered into a separate topic.", _EPILOG
     )

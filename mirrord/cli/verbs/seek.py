@@ -1,4 +1,4 @@
-"""`mirrord seek`: moves a partition forward to a higher source offset. The records between its old and its new position
+"""`mirrord seek`: moves a partition forward to a higher source offset. The records between its old and new positions
 are skipped."""
 
 import argparse
@@ -12,11 +12,11 @@ from mirrord.config.value_parsers import start_point
 from mirrord.model.errors import ConfigError
 from mirrord.operations.seek_preview import Goal, plan_seek
 
-_EPILOG = f"""A seek only goes forward, because records that were already copied would otherwise be in the target twice.
-The skipped offsets get the verdict `skipped` in the ledger, with their exact range, the author and the reason. `mirrord
-gaps` lists them. The plan is shown before the command is given. A partition that is copying stops for a moment, and
-then skips what it has not copied by then. A halted partition continues because of the command, even if it waits at
-records that the source has deleted.
+_EPILOG = f"""A seek can only go forward, because records that have already been copied would otherwise be in the target
+twice. The skipped offsets get the verdict `skipped` in the ledger, with their exact range, the author and the reason.
+`mirrord gaps` lists them. The plan is shown before the command is sent. A partition that is copying stops for a moment,
+and then skips what it has not copied by then. The command makes a halted partition continue, even if the partition is
+waiting at records that the source has deleted.
 
   mirrord seek orders-3 --to 1207 --reason "broken records until there" conf.toml
   mirrord seek orders-3 --to latest --reason "only new records matter" conf.toml --dry-run
@@ -26,7 +26,7 @@ _TIME_RULE = "a time with its zone, such as 2026-01-31T12:00:00Z, or epoch milli
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord seek`."""
+    """Add the parser for `mirrord seek`."""
     parser = add_verb(
         verbs, "seek", "Move a partition forward in the source, and skip the records in between.", _EPILOG
     )
@@ -34,7 +34,10 @@ def register(verbs: Verbs) -> None:
     where = parser.add_mutually_exclusive_group(required=True)
     what = "a source offset; or earliest or latest, for the start or the end of the source's log"
     where.add_argument("--to", metavar="OFFSET", help=what)
-    when = "the first record of this time, such as 2026-01-31T12:00:00Z, or a later one; without one, the log end"
+    when = (
+        "the first record whose timestamp is at or after this time, such as 2026-01-31T12:00:00Z; if there is none, "
+        "the log end"
+    )
     where.add_argument("--to-time", metavar="TIME", help=when)
     add_order_options(parser, required=True)
 

@@ -39,19 +39,19 @@ from policies.policy_trial import LOADING
 
 LOOK_S = 1.0
 LOOK_SHARE = 0.01
-"""The largest share of a CPU core that gathering the status may use. With thousands of lanes, gathering the status
+"""The maximum share of a CPU core that gathering the status may use. With thousands of lanes, gathering the status
 takes longer, so it is gathered less often."""
 PROGRESS_S = 10.0
-"""Interval in seconds between two progress lines in the log if the output is not a terminal."""
-_EPILOG = """Ctrl-C or SIGTERM drains and ends the daemon within 10 seconds. A second Ctrl-C or SIGTERM ends it at once.
-The next start resumes after the last record in the target cluster. On SIGHUP the daemon reads its file again and
+"""Interval in seconds between progress lines in the log if the output is not a terminal."""
+_EPILOG = """Ctrl-C or SIGTERM drains and stops the daemon within 10 seconds. A second Ctrl-C or SIGTERM stops it at
+once. The next start resumes after the last record on the target cluster. On SIGHUP, the daemon rereads its file and
 applies it, as `mirrord apply` does."""
 
 log = structlog.get_logger()
 
 
 class Daemon(Protocol):
-    """The interface of a daemon that `mirrord start` runs. The flows of the daemon run in this process or on Ray."""
+    """The interface of a daemon that `mirrord start` runs. The daemon's flows run in this process or on Ray."""
 
     @property
     def dashboard(self) -> str:
@@ -68,15 +68,15 @@ class Daemon(Protocol):
         ...
 
     async def status(self) -> Status | None:
-        """Return the current status of the flows, or None if it is not available now."""
+        """Return the current status of the flows, or None if it is not currently available."""
         ...
 
     async def apply(self, config: Config) -> ConfigChanges:
-        """Apply another configuration as a whole, or refuse it as a whole. Raises EnvironmentFault."""
+        """Apply a new configuration in its entirety, or refuse it in its entirety. Raises EnvironmentFault."""
         ...
 
     async def stop(self) -> None:
-        """Begin to drain all flows. The method returns without waiting until they are drained."""
+        """Begin to drain all flows. The method returns without waiting for them to be drained."""
         ...
 
     async def wait(self) -> None:
@@ -85,14 +85,14 @@ class Daemon(Protocol):
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord start`."""
+    """Add the parser for `mirrord start`."""
     parser = add_verb(verbs, "start", "Run a daemon that copies the flows of a configuration.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
     parser.add_argument(
         "--until-caught-up",
         action="store_true",
-        help="end when every partition is copied up to its end; exit code 3: there is a loss or a difference",
+        help="end when every partition has been copied to its end; exit code 3: there is a loss or a difference",
     )
     parser.add_argument(
         "--dry-run",
@@ -110,7 +110,7 @@ def register(verbs: Verbs) -> None:
     parser.add_argument(
         "--detach", action="store_true", help="run in the background; return when the daemon is running"
     )
-    # The pipe on which a detached daemon reports to the command that started it.
+    # The pipe through which a detached daemon reports to the command that started it.
     parser.add_argument("--tell-fd", type=int, help=argparse.SUPPRESS)
 
 
@@ -142,7 +142,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _options(arguments: argparse.Namespace) -> list[str]:
-    """Return the command-line options that a daemon in the background needs."""
+    """Return the command-line options that a background daemon needs."""
     flows = [word for name in arguments.flows or () for word in ("--flow", name)]
     flows += ["--upgrade"] if arguments.upgrade else []
     return [*flows, "--clusters", *arguments.clusters] if arguments.clusters else flows
@@ -190,8 +190,8 @@ class _Ended:
         self._fault: EnvironmentFault | None = None
 
     async def now(self, status: Status) -> bool:
-        """Return whether the migration has just ended: all records are copied, or it is certain that some of them will
-        never be copied. After this method has returned True once, it always returns False."""
+        """Return whether the migration has just ended: all records have been copied, or it is certain that some of them
+        never will be. After this method has returned True once, it always returns False."""
         if self._reached or self._fault is not None:
             return False
         try:
@@ -201,8 +201,8 @@ class _Ended:
         return self._reached or self._fault is not None
 
     async def outcome(self) -> int:
-        """Print the proof and return the exit code. Raises EnvironmentFault if the daemon ended before all records were
-        copied."""
+        """Print the proof and return the exit code. Raises EnvironmentFault if the daemon ended before all records had
+        been copied."""
         if self._fault is not None:
             raise self._fault
         if not self._reached:
@@ -250,11 +250,11 @@ class _Here:
         return self._supervisor.status()
 
     async def apply(self, config: Config) -> ConfigChanges:
-        """Apply another configuration as a whole, or refuse it as a whole."""
+        """Apply a new configuration in its entirety, or refuse it in its entirety."""
         return await self._supervisor.apply(config, own_file=True, dry_run=False)
 
     async def stop(self) -> None:
-        """Begin to drain all flows. The method returns without waiting until they are drained."""
+        """Begin to drain all flows. The method returns without waiting for them to be drained."""
         await self._supervisor.stop()
 
     async def wait(self) -> None:
@@ -264,7 +264,7 @@ class _Here:
 
 def _stop_on_signals(daemon: Daemon) -> None:
     """Handle SIGINT and SIGTERM. The first signal drains the daemon. The second signal ends the process and all
-    processes that it started."""
+    processes that the process has started."""
     stops: set[asyncio.Task[None]] = set()
 
     def stop(number: signal.Signals) -> None:
@@ -286,7 +286,7 @@ class _Table:
         self._live = Live("", console=Console(), auto_refresh=False)
 
     def of(self, address: str, dashboard: str) -> Live:
-        """Return a context manager that shows the table while the daemon runs."""
+        """Return a context manager that shows the table while the daemon is running."""
         board = f"   Ray dashboard {dashboard} (its token: ray get-auth-token)" if dashboard else ""
         self._head = f"{address}{board}   logs in {self._log_directory}   Ctrl-C drains and ends"
         return self._live
@@ -309,7 +309,7 @@ class _Lines:
         return contextlib.nullcontext()
 
     def show(self, status: Status) -> None:
-        """Log each change of a flow's state at once, and the progress of the flows every ten seconds."""
+        """Log each change of a flow's state immediately, and the progress of the flows every ten seconds."""
         now = asyncio.get_running_loop().time()
         due = now >= self._next
         if due:

@@ -1,4 +1,4 @@
-"""`mirrord stop`: drains and ends the daemons of a configuration, on whatever machines they run."""
+"""`mirrord stop`: drains and ends the daemons of a configuration, on whichever machines they are running."""
 
 import argparse
 import asyncio
@@ -15,13 +15,13 @@ from mirrord.supervision.daemon_http_client import NoAnswer, order_stop
 DRAINED_S = 15.0
 """How many seconds to wait for a daemon to drain. Draining takes at most 10 seconds."""
 POLL_S = 0.5
-_EPILOG = """The daemon is found by the lease of its flows on the target cluster. If there is a standby, it takes over
+_EPILOG = """The daemon is found through its flows' leases on the target cluster. If there is a standby, it takes over
 the flows."""
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord stop`."""
-    add_conf(add_verb(verbs, "stop", "Drain the lanes of a daemon and end it.", _EPILOG))
+    """Add the parser for `mirrord stop`."""
+    add_conf(add_verb(verbs, "stop", "Drain a daemon's lanes and stop it.", _EPILOG))
 
 
 def run(arguments: argparse.Namespace) -> int:

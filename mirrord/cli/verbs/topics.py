@@ -46,7 +46,7 @@ class FlowTopics(msgspec.Struct, frozen=True):
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord topics`."""
+    """Add the parser for `mirrord topics`."""
     parser = add_verb(
         verbs, "topics", "Show the target topic of each source topic, or why a topic is not copied.", _EPILOG
     )
@@ -56,8 +56,8 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the topics of the selected flows. Raises ConfigError, and EnvironmentFault if no topics can be read for any
-    flow."""
+    """Print the topics of the selected flows. Raises ConfigError. Raises EnvironmentFault if topics can be read for
+    none of the flows."""
     config = load_conf(arguments, LOADING)
     if arguments.flow is not None:
         config = config.only([config.flow(arguments.flow)])

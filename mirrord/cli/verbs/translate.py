@@ -11,10 +11,10 @@ from mirrord.groups.offset_translation_queries import format_time
 from mirrord.model.errors import ConfigError
 from mirrord.translate import Answer, Question, translate
 
-_EPILOG = """OFFSET is the offset that a reader would read next. @TIME, such as @2026-11-21T22:00:00Z or @1795298400000
-(ms since 1970), means the first record of this time or a later one. The answer comes from the target cluster alone, and
-no daemon needs to be running. If a time is given without --reverse, the source is asked for the offset of this time.
-Exit code 1: the offset cannot be translated.
+_EPILOG = """OFFSET is the next offset that a reader would read. @TIME, such as @2026-11-21T22:00:00Z or @1795298400000
+(ms since 1970), means the first record whose timestamp is at or after this time. The answer comes from the target
+cluster alone, and no daemon needs to be running. If a time is given without --reverse, the source is asked for the
+offset of this time. Exit code 1: the offset cannot be translated.
 
   mirrord translate conf.toml eu-us orders 3 120
   mirrord translate conf.toml eu-us eu.orders 3 98 --reverse
@@ -24,13 +24,13 @@ _TIME_RULE = "@ and a time with its zone, such as @2026-01-31T12:00:00Z, or @ an
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser of `mirrord translate`."""
-    parser = add_verb(verbs, "translate", "Show where a reader resumes in the other cluster.", _EPILOG)
+    """Add the parser for `mirrord translate`."""
+    parser = add_verb(verbs, "translate", "Show where a reader would resume on the other cluster.", _EPILOG)
     what = "the configuration: conf.toml, or a file for MirrorMaker 2 that ends in .properties"
     parser.add_argument("conf", metavar="CONF", help=what)
     parser.add_argument("flow", metavar="FLOW", help="the flow's name, such as eu-us")
     parser.add_argument(
-        "topic", metavar="TOPIC", help="name of the topic at the source, or at the target with --reverse"
+        "topic", metavar="TOPIC", help="name of the topic on the source or, with --reverse, on the target"
     )
     parser.add_argument("partition", metavar="PARTITION", type=int, help="number of the partition")
     parser.add_argument("offset", metavar="OFFSET|@TIME", help="an offset, or a time")

@@ -1,1 +1,1 @@
-"""Reads MirrorMaker 2's properties file as a configuration of mirrord."""
+"""Reads a MirrorMaker 2 properties file as a mirrord configuration."""

@@ -1,8 +1,8 @@
-"""Translates one flow of MirrorMaker 2 into a flow of mirrord.
+"""Translates a MirrorMaker 2 flow into a mirrord flow.
 
-If the file does not set a property, MirrorMaker 2's default applies, with two exceptions. MirrorMaker 2 also copies
-the records of aborted transactions (`read_uncommitted`), and it does not sync consumer groups. For these two
-properties, mirrord's defaults apply: `read_committed`, and groups are synced.
+If the file does not set a property, MirrorMaker 2's default applies, with two exceptions. By default, MirrorMaker 2
+also copies the records of aborted transactions (`read_uncommitted`), and it does not sync consumer groups. For these
+two properties, mirrord's defaults apply: `read_committed`, and groups are synced.
 """
 
 from typing import Literal
@@ -43,7 +43,8 @@ _DEFAULTS_FROM: dict[str, Literal["source", "target"]] = {"source": "source", "t
 
 class FlowReader:
     """Reads the properties of the flow from one cluster to another. A key such as `eu->us.topics` applies to one flow.
-    A key without a prefix, such as `topics`, applies to every flow that has no key of its own."""
+    A key without a prefix, such as `topics`, applies to every flow for which the file has no key with that flow's
+    prefix."""
 
     def __init__(self, source: PropertiesFile, start: Alias, end: Alias) -> None:
         self._file = source
@@ -52,7 +53,7 @@ class FlowReader:
 
     def find(self, name: str) -> PropertyValue | None:
         """Return the value that is set for this flow, or else the value that is set without a prefix for all flows. If
-        there is neither, return None.
+        neither is set, return None.
 
         Former names of the property are accepted as well.
         """
@@ -73,7 +74,7 @@ class FlowReader:
         """Return the configuration of the flow.
 
         `reverse` is the reader of the flow in the opposite direction, if that flow is not enabled. MirrorMaker 2 would
-        still write heartbeats for that flow, to the source of this flow. Therefore this flow writes them in mirrord.
+        still write heartbeats for that flow, to the source of this flow. In mirrord, this flow therefore writes them.
         `reverse` is None if the opposite flow is enabled.
         """
         for known, rule in CLASSES.items():
@@ -100,8 +101,8 @@ class FlowReader:
         )
 
     def _legacy(self) -> FromMm2Config:
-        """Return the topic in which MirrorMaker 2 stored its positions, and the group of its workers. Both are on the
-        target cluster, so the properties of that cluster apply."""
+        """Return the topic in which MirrorMaker 2 stored its positions, and the group id of its workers. Both are on
+        the target cluster, so the properties of that cluster apply."""
         topic = self._file.find("offset.storage.topic", f"{self._to}.offset.storage.topic")
         group = self._file.find(f"{self._to}.group.id")
         if topic is None:
@@ -172,8 +173,8 @@ class FlowReader:
         )
 
     def _on(self, name: str, default: bool) -> bool:
-        """Return whether a task of MirrorMaker 2, such as `emit.heartbeats`, is enabled: `NAME.enabled` is true, and
-        the interval `NAME.interval.seconds` is not negative.
+        """Return whether a MirrorMaker 2 task, such as `emit.heartbeats`, is enabled. It is enabled if `NAME.enabled`
+        is true and the interval `NAME.interval.seconds` is not negative.
 
         A negative interval means that MirrorMaker 2 never performs the task.
         """
@@ -219,8 +220,8 @@ class FlowReader:
             return "."
 
     def _consumer(self, name: str) -> PropertyValue | None:
-        """Return a property of the consumer that reads the source. If the file sets it with several keys, these keys
-        have the same order of precedence as in MirrorMaker 2."""
+        """Return a property of the consumer that reads the source. If several keys in the file set it, their order of
+        precedence is the same as in MirrorMaker 2."""
         flow = f"{self._from}->{self._to}"
         return self._file.find(
             f"{flow}.source.consumer.{name}", f"{self._from}.consumer.{name}", f"{flow}.consumer.{name}"

@@ -1,6 +1,6 @@
 """Translates regular expressions from Java's syntax into Python's.
 
-The expressions match names of topics and groups, so most files only use syntax that both languages share. Other syntax
+The expressions match names of topics and groups, so most files use only syntax that both languages share. Other syntax
 is translated. Syntax that cannot be translated is refused, so that it is never misinterpreted.
 """
 
@@ -24,8 +24,9 @@ _CLASSES = {
     "IsAlphabetic": "a-zA-Z",
     "IsDigit": "0-9",
 }
-"""Named character classes such as `Lower` and `IsDigit`, with their equivalents in Python. Some are POSIX classes, the
-others are Unicode classes. The Unicode classes are limited to ASCII, because Kafka allows only ASCII in topic names."""
+"""Named character classes such as `Lower` and `IsDigit`, with their equivalents in Python. Some are POSIX classes, and
+the others are Unicode classes. The Unicode classes are limited to ASCII, because Kafka allows only ASCII in topic
+names."""
 _TOKEN = re.compile(
     r"(?P<quote>\\Q(?P<quoted>.*?)(?:\\E|$))"
     r"|(?P<property>\\(?P<sign>[pP])(?:\{(?P<name>\w+)\}|(?P<letter>\w)))"

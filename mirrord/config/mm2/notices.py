@@ -1,4 +1,4 @@
-"""Notices about properties of an mm2.properties file that are not translated. Such a property has no meaning in
+"""Notices about properties in an mm2.properties file that are not translated. Such a property has no meaning in
 mirrord, is ignored by MirrorMaker 2 as well, or is unknown."""
 
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ class Notice(msgspec.Struct, frozen=True):
 def notices(
     source: PropertiesFile, aliases: Sequence[Alias], flows: Sequence[tuple[Alias, Alias]]
 ) -> tuple[Notice, ...]:
-    """Return all notices, sorted by line number. `flows` are the enabled flows, as pairs of source and target."""
+    """Return all notices, sorted by line number. `flows` contains the enabled flows, as pairs of source and target."""
     found: dict[tuple[str, str], Notice] = {}
     for entry in source.entries.values():
         parts = locate(entry.key, aliases)
@@ -66,7 +66,7 @@ def notices(
 
 
 def _stronger(source: PropertiesFile) -> Iterator[Notice]:
-    """Yield a remark about the properties whose defaults give a stronger guarantee in mirrord than in MirrorMaker 2.
+    """Yield a notice about the properties whose defaults give a stronger guarantee in mirrord than in MirrorMaker 2.
     Only properties that the file does not set are included."""
     held = [
         setting
@@ -81,8 +81,8 @@ def _stronger(source: PropertiesFile) -> Iterator[Notice]:
 def _verdict(
     parts: PropertyLocation, source: PropertiesFile, flows: Sequence[tuple[Alias, Alias]]
 ) -> tuple[NoticeKind, str] | None:
-    """Return the kind and the text of the notice about a property. Return None if no notice is needed, for example
-    because the property is used."""
+    """Return the kind and the text of the notice about a property, or None if no notice is needed, for example because
+    the property is used."""
     if len(parts.clusters) == 2 and parts.clusters not in flows:
         return None if _is_known(parts) else ("unknown", "")
     if len(parts.clusters) == 1 and not any(parts.clusters[0] in flow for flow in flows):

@@ -19,7 +19,8 @@ _HIDDEN = ("password", "secret", "jaas", "keystore.key", "certificate")
 
 class PropertyValue(NamedTuple):
     """One value of the file. `raw` is the value as it is written in the file, possibly with expressions such as
-    `${env:NAME}`. In `text`, the expressions are replaced, unless `PropertiesFile.find_secret` returned the value."""
+    `${env:NAME}`. In `text`, the expressions have been replaced, unless `PropertiesFile.find_secret` returned the
+    value."""
 
     key: str
     line: int
@@ -31,7 +32,7 @@ class PropertiesFile:
     """One mm2.properties file. A method that detects a fault records it and continues with a placeholder value."""
 
     def __init__(self, text: str, file_name: str) -> None:
-        """Parse the text. Raises ConfigError if it is not a properties file."""
+        """Parse the text. Raises ConfigError if it is not a valid properties file."""
         self.file_name = file_name
         entries = parse(text, file_name)
         self.entries: Mapping[str, Property] = {entry.key: entry for entry in entries}
@@ -45,7 +46,7 @@ class PropertiesFile:
         """Return the value of the first of these keys that the file contains. Return None if the file contains none of
         them.
 
-        The result is also None if an expression in the value cannot be resolved. This is recorded as a fault.
+        The result is also None if an expression in the value cannot be resolved. In that case, a fault is recorded.
         """
         for key in keys:
             entry = self.entries.get(key)
@@ -60,8 +61,8 @@ class PropertiesFile:
         """Return the value of the first of these keys that the file contains. Return None if the file contains none of
         them.
 
-        An expression in the value is not replaced, because the secret that it names may not exist yet. Therefore `text`
-        is the value as it is written in the file.
+        Expressions in the value are not replaced, because the secrets that they name may not exist yet. Therefore
+        `text` is the value as it is written in the file.
         """
         key = next((key for key in keys if key in self.entries), None)
         if key is None:
@@ -82,12 +83,12 @@ class PropertiesFile:
             return None
 
     def secret(self, value: PropertyValue, option: str | None = None, raw: str | None = None) -> Secret:
-        """Return a reference to the value or, with `option`, to one option of the value. The value is then a
+        """Return a reference to the value or, with `option`, to one option of the value. With `option`, the value is a
         `sasl.jaas.config`, and `raw` is the option as it is written in the file.
 
         If the value or the option is a single expression such as `${env:NAME}`, the reference names what the expression
-        names. Otherwise, the reference names the key of this properties file. This is also the case if `raw` is None
-        although `option` is given.
+        names. Otherwise, or if `raw` is None although `option` is given, the reference names the key in this properties
+        file.
         """
         expression = self.providers.whole(value.raw if raw is None else raw)
         if expression is not None and (option is None or raw is not None):
@@ -120,17 +121,17 @@ class PropertiesFile:
         self.fault(value.key, f"found {'***' if hidden else chr(34) + value.text + chr(34)}; allowed: {allowed}")
 
     def finish(self) -> None:
-        """Raise ConfigError with every recorded fault, in the order of the file. Do nothing if there is none."""
+        """If any faults have been recorded, raise a ConfigError that lists all of them in the order of the file.
+        Otherwise, do nothing."""
         if self._faults:
             count = "1 fault" if len(self._faults) == 1 else f"{len(self._faults)} faults"
             lines = [line for _, line in sorted(self._faults, key=lambda fault: fault[0])]
             raise ConfigError("\n".join([f"{self.file_name}: {count}", *(f"  {line}" for line in lines)]))
 
-    # Conversions of values.
+    # Value conversions.
 
     def boolean(self, value: PropertyValue | None, default: bool) -> bool:
-        """Return the value `true` or `false` as a bool. Upper and lower case are equivalent. Without a value, return
-        `default`."""
+        """Return the value `true` or `false` as a bool. Case is ignored. Without a value, return `default`."""
         if value is None:
             return default
         found = {"true": True, "false": False}.get(value.text.lower())
@@ -153,8 +154,8 @@ class PropertiesFile:
         return number
 
     def choice(self, value: PropertyValue | None, known: Mapping[str, T], default: T) -> T:
-        """Return what `known` contains for the value. Record a fault if `known` does not contain the value. Without a
-        value, return `default`."""
+        """Return the item that `known` contains for the value. Record a fault if `known` does not contain the value.
+        Without a value, return `default`."""
         if value is None:
             return default
         if value.text not in known:

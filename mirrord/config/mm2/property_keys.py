@@ -22,7 +22,7 @@ _NO_CLIENT = (
     "source.cluster.alias",
     "target.cluster.alias",
 )
-"""Properties whose names begin with the prefix of a client, although they do not configure a client."""
+"""Properties whose names begin with a client prefix although they do not configure a client."""
 
 
 class PropertyLocation(msgspec.Struct, frozen=True):
@@ -43,10 +43,10 @@ class PropertyLocation(msgspec.Struct, frozen=True):
 
 
 def locate(key: str, aliases: Sequence[Alias]) -> PropertyLocation:
-    """Return the parts of a key. `aliases` are the aliases of the clusters in the file."""
+    """Return the parts of a key. `aliases` contains the aliases of the clusters in the file."""
     clusters: tuple[Alias, ...] = ()
     name = key
-    # Longer aliases are tried first, because an alias may begin with another alias and a dot.
+    # Longer aliases are tried first, because an alias may begin with another alias followed by a dot.
     for alias in sorted(aliases, key=len, reverse=True):
         for other in aliases:
             if key.startswith(f"{alias}->{other}.") and alias != other:

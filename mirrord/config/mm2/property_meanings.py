@@ -52,8 +52,8 @@ BECOMES: dict[str, str] = {
     "header.converter": "(built in)",
     "config.providers": "references to secrets",
 }
-"""The properties of a flow, each with the key of conf.toml that replaces it. Without a prefix such as `eu->us.`, such
-a property applies to all flows."""
+"""The properties of a flow, each with the conf.toml key that replaces it. If one of these properties is set without a
+prefix such as `eu->us.`, it applies to all flows."""
 
 OLD: dict[str, tuple[str, ...]] = {
     "topics.exclude": ("topics.blacklist",),
@@ -89,18 +89,18 @@ SECURITY: dict[str, str] = {
     "ssl.keystore.certificate.chain": "security.certificate",
     "ssl.key.password": "security.key_password",
 }
-"""The properties of a cluster, each with the key of conf.toml that replaces it. Without a prefix such as `eu.`, such a
-property applies to all clusters."""
+"""The properties of a cluster, each with the conf.toml key that replaces it. If one of these properties is set without
+a prefix such as `eu.`, it applies to all clusters."""
 
 SOURCE_CONSUMER = {"isolation.level": "isolation", "auto.offset.reset": "start"}
-"""The properties of the consumer that reads the source, each with the key of conf.toml that replaces it. Other
-properties of this consumer have no meaning in mirrord."""
+"""The properties of the consumer that reads the source, each with the conf.toml key that replaces it. Other properties
+of this consumer have no meaning in mirrord."""
 
 
 class JavaClass(msgspec.Struct, frozen=True):
     """A property whose value is the name of a Java class.
 
-    For the classes in `known`, mirrord has a built-in equivalent. `instead` describes the replacement for any other
+    mirrord has a built-in equivalent for each class in `known`. `instead` describes the replacement for any other
     class.
     """
 

@@ -1,6 +1,6 @@
-"""Translates the client settings of one cluster into the keys `bootstrap` and `security` of the cluster.
+"""Translates one cluster's client settings into the cluster's `bootstrap` and `security` keys.
 
-In MirrorMaker 2, the consumer, the admin client and the producer of a cluster can have different settings. mirrord has
+In MirrorMaker 2, the consumer, the admin client and the producer of a cluster can have different settings. mirrord uses
 one identity for each cluster. For a property of the cluster `eu`, the first of these keys that the file contains
 applies: `eu.NAME`, `eu.consumer.NAME`, `eu.admin.NAME`, `eu.producer.NAME`, `NAME`.
 """
@@ -200,7 +200,7 @@ class ClusterReader:
         }
 
     def _plain(self, jaas: PropertyValue | None, entry: JaasEntry, option: str) -> str | None:
-        """Return the value of one option of a JAAS entry. Only used for options that are not secrets, such as the user
+        """Return the value of one option of a JAAS entry. Used only for options that are not secrets, such as the user
         name."""
         if jaas is None or option not in entry.options:
             return None

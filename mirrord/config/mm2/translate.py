@@ -25,8 +25,8 @@ class TranslatedConfig(NamedTuple):
 def translate(text: str, file_name: str) -> TranslatedConfig:
     """Return the equivalent configuration with the enabled flows and their clusters.
 
-    Raises ConfigError with all faults, such as wrong values, Java classes without an equivalent in mirrord, and
-    expressions that cannot be resolved.
+    Raises a ConfigError that lists all faults, such as invalid values, Java classes without an equivalent in mirrord,
+    and expressions that cannot be resolved.
     """
     source = PropertiesFile(text, file_name)
     aliases = _aliases(source)
@@ -72,7 +72,7 @@ def _name(start: Alias, end: Alias, flows: Sequence[FlowConfig]) -> str:
     """Return a flow name such as `eu-us`.
 
     Aliases may contain dashes, so two flows could get the same name. The later flow then gets more dashes between its
-    aliases, such as `eu--us`.
+    aliases, as in `eu--us`.
     """
     dashes = "-"
     while any(flow.name == f"{start}{dashes}{end}" for flow in flows):

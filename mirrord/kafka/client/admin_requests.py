@@ -22,12 +22,12 @@ class NotOffered(Unreachable):
 
 
 class Asker:
-    """A client that sends its requests to the first broker of a cluster that can be reached, or to a given broker."""
+    """A client that sends each request to the first reachable broker of a cluster, or to a given broker."""
 
     def __init__(self, config: ClusterConfig, timeout_s: float) -> None:
         self.brokers: tuple[BrokerAddress, ...] = ()
-        """The addresses of the brokers that the cluster last reported. These addresses are tried after the configured
-        addresses, because a configured address may no longer exist."""
+        """The broker addresses that the cluster last reported. They are tried after the configured addresses, some of
+        which may no longer exist."""
         self._config = config
         self._options = ConnectionOptions(connect_timeout_s=timeout_s, request_timeout_s=timeout_s)
         self._pool = BufferPool(limit_bytes=0)
@@ -41,8 +41,8 @@ class Asker:
         decode: Callable[[int, Reader], T],
         at: BrokerAddress | None = None,
     ) -> T:
-        """Send a request that may safely be repeated, and return the decoded answer. If `at` is given, only the broker
-        at that address is asked.
+        """Send a request that is safe to repeat, and return the decoded answer. If `at` is given, only the broker at
+        that address is asked.
 
         Requests are sent one at a time. `encode` and `decode` receive the API version. Raises Unreachable,
         AuthenticationFailed, TlsFailed, NotOffered or another EnvironmentFault if there is no answer.
@@ -69,7 +69,7 @@ class Asker:
             except UnsupportedBroker as error:
                 raise NotOffered(f"{error}") from error
             except EnvironmentFault:
-                # An idle connection may have been closed in the meantime, so the request is tried again on a new
+                # An idle connection may have been closed in the meantime, so the request is retried on a new
                 # connection.
                 self.close()
                 if connection is None:

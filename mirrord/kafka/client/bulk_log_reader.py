@@ -1,8 +1,8 @@
-"""Reads ranges of offsets from the logs of one cluster, for work such as audits. Lanes use other code to fetch.
+"""Reads ranges of offsets from the logs of one cluster, for work such as audits. Lanes use different code to fetch.
 
-The caller names topics, and the reader returns whole batches. The reader connects to brokers with the same code as the
-daemon, and does not use a consumer group. If the leader of a partition moves, the reader continues at the new leader.
-If a partition cannot be read for `patience_s`, the reader raises an error.
+The caller names topics, and the reader returns whole batches. The reader connects to brokers through the same code as
+the daemon, and does not use a consumer group. If a partition gets a new leader, the reader continues with that leader.
+If a partition cannot be read for `patience_s` seconds, the reader raises an error.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import Alias, TopicId, TopicPartition
 
 PATIENCE_S = 30.0
-"""How many seconds a partition may return nothing, or have no leader, before the read fails."""
+"""How long, in seconds, a partition may return nothing or have no leader before the read fails."""
 
 
 class RangeGone(EnvironmentFault):
@@ -45,7 +45,7 @@ class LogReader:
         self._watched: set[TopicId] = set()
 
     def close(self) -> None:
-        """Cancel all requests for the bounds of logs that are not answered yet."""
+        """Cancel all unanswered requests for the bounds of logs."""
         self._asks.close()
 
     def partition(self, named: TopicPartition) -> PartitionId:
@@ -62,7 +62,7 @@ class LogReader:
         """Return (start, end): the range of offsets that can be read from a partition.
 
         If `committed` is set, the range ends at the last stable offset. Otherwise the range ends at the high watermark.
-        Raises EnvironmentFault, ConfigError.
+        Raises EnvironmentFault or ConfigError.
         """
         partition = self.partition(named)
         deadline = asyncio.get_running_loop().time() + self._patience_s
@@ -80,7 +80,7 @@ class LogReader:
         """Yield, in order, the batches that contain any of the offsets from `start` up to but not including `end`.
 
         If `committed` is set, only batches below the last stable offset are yielded, and aborted batches are marked.
-        Raises RangeGone, another EnvironmentFault, ConfigError.
+        Raises RangeGone, another EnvironmentFault, or ConfigError.
         """
         partition = self.partition(named)
         position = start
@@ -101,7 +101,7 @@ class LogReader:
                 await self._wait(named, failed, deadline)
 
     async def _wait(self, named: TopicPartition, failed: ReadFailed, deadline: float) -> None:
-        """Request new metadata and wait a moment. The caller then repeats its request.
+        """Request new metadata and wait a moment. The caller then retries its request.
 
         Raises EnvironmentFault if the failure is not temporary, or if the deadline has passed.
         """
@@ -121,7 +121,7 @@ class LogReader:
 
     async def _led(self, partition: PartitionId) -> None:
         """Wait until the partition has a known leader. Raises EnvironmentFault if the topic is gone, or if no leader is
-        known after `patience_s`."""
+        known after `patience_s` seconds."""
         news = asyncio.Event()
         self._view.on_change.append(news.set)
         try:
@@ -143,7 +143,7 @@ class LogReader:
 async def open_logs(
     alias: Alias, cluster: ClusterConfig, topics: Collection[str], *, patience_s: float = PATIENCE_S
 ) -> AsyncGenerator[LogReader]:
-    """Open a reader of these topics. Raises EnvironmentFault, or ConfigError if a topic does not exist."""
+    """Open a reader for these topics. Raises EnvironmentFault, or ConfigError if a topic does not exist."""
     admin = KafkaTopicAdmin(cluster, patience_s)
     try:
         seen = await admin.describe(topics)

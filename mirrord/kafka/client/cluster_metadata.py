@@ -23,7 +23,7 @@ from mirrord.model.names import Alias, ClusterId, TopicId
 
 REFRESH_S = 60.0
 """Longest time between two refreshes of a view, in seconds. Most changes in the cluster are noticed earlier, because
-they make requests fail. A failed request causes a refresh."""
+they make requests fail, and a failed request triggers a refresh."""
 WAIT_SHARE = 0.6
 """The longest time for which a broker may wait for data before it answers a Fetch request, as a share of the request
 timeout."""
@@ -110,7 +110,7 @@ class ClusterView:
             link.close()
 
     def watch(self, topic: str, topic_id: TopicId) -> None:
-        """Add a watcher of a topic. While a topic has watchers, the view keeps the leaders of its partitions up to
+        """Add a watcher for a topic. While a topic has watchers, the view keeps the leaders of its partitions up to
         date."""
         known = self._topics.setdefault(topic_id, WatchedTopic(topic, topic_id))
         known.watchers += 1
@@ -133,18 +133,18 @@ class ClusterView:
         return None if leader is None or leader.node < 0 else leader
 
     def gone(self, topic_id: TopicId) -> bool:
-        """Return whether a watched topic no longer exists under this id."""
+        """Return whether the watched topic with this id no longer exists."""
         known = self._topics.get(topic_id)
         return known is not None and known.gone
 
     def refresh(self) -> None:
-        """Request a refresh of the metadata. Requests within a short time share one refresh."""
+        """Request a refresh of the metadata. Requests that are made within a short time share one refresh."""
         self._wanted.set()
 
     @property
     def longest_wait_ms(self) -> int:
         """The longest time for which a broker may wait for data before it answers a Fetch request, in milliseconds. It
-        is shorter than the request timeout, so the request does not time out while the broker waits."""
+        is shorter than the request timeout, so that the request does not time out while the broker is waiting."""
         return int(self._options.request_timeout_s * 1000 * WAIT_SHARE)
 
     @property

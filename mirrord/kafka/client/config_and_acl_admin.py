@@ -1,8 +1,8 @@
 """Reads and changes the topic configs and the ACLs of one cluster, and deletes topics.
 
 A caller that reads the configs of the same topics repeatedly sets the argument `watch`. The topics are then requested
-in groups, which stay the same from call to call. If the answer for a group equals the last answer byte for byte, it is
-not decoded again, and the caller gets the same objects as in the last call.
+in groups, which stay the same from call to call. If the answer for a group is identical to the last one, byte for byte,
+it is not decoded again, and the caller gets the same objects as in the last call.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -34,15 +34,15 @@ GROUP_SIZE = 100
 """Maximum number of topics in one request."""
 RULES_AT_ONCE = 200
 _THROTTLE_BYTES = 4
-"""Size of the throttle time in bytes. This field is at the beginning of an answer, and is left out when an answer is
-compared with the last one."""
+"""Size of the throttle time field in bytes. The field is at the beginning of an answer, and is ignored when the answer
+is compared with the last one."""
 
 Settings = Mapping[str, Setting]
 T = TypeVar("T")
 
 
 class NoAuthorizer(EnvironmentFault):
-    """Raised when the cluster has no authorizer, and thus stores no ACLs."""
+    """Raised when the cluster has no authorizer, and therefore stores no ACLs."""
 
 
 class RequestRefused(EnvironmentFault):
@@ -58,7 +58,7 @@ class SeenSettings(msgspec.Struct, frozen=True):
     result."""
     refused: Mapping[str, str]
     """Kafka's error for each topic whose configs mirrord cannot read, usually because it lacks the permission. A topic
-    that does not exist is neither here nor in `topics`."""
+    that does not exist is in neither of the two mappings."""
 
 
 class UpkeepAdmin(Protocol):
@@ -74,8 +74,8 @@ class UpkeepAdmin(Protocol):
         ...
 
     async def alter(self, changes: Mapping[str, Mapping[str, str | None]]) -> dict[str, str]:
-        """Set configs of topics. The value None removes a config. Return the refused topics with the reasons. No config
-        of a refused topic has changed."""
+        """Set topic configs. The value None removes a config. Return each refused topic with the reason. No config of a
+        refused topic is changed."""
         ...
 
     async def rules(self, resources: Iterable[ResourceKind]) -> frozenset[AclRule]:
@@ -83,11 +83,11 @@ class UpkeepAdmin(Protocol):
         ...
 
     async def add_rules(self, rules: Sequence[AclRule]) -> dict[AclRule, str]:
-        """Create ACLs. Return the refused ACLs with the reasons."""
+        """Create ACLs. Return each refused ACL with the reason."""
         ...
 
     async def remove_rules(self, rules: Sequence[AclRule]) -> dict[AclRule, str]:
-        """Delete exactly these ACLs. Return the refused ACLs with the reasons."""
+        """Delete exactly these ACLs. Return each refused ACL with the reason."""
         ...
 
     async def missing(self, topics: Collection[str]) -> frozenset[str]:
@@ -96,7 +96,7 @@ class UpkeepAdmin(Protocol):
         ...
 
     async def delete(self, topics: Collection[TopicId]) -> dict[TopicId, str]:
-        """Delete topics by id. Return the refused topics with the reasons. A topic that is already gone is not an
+        """Delete topics by id. Return each refused topic with the reason. A topic that is already gone is not an
         error."""
         ...
 
@@ -139,8 +139,8 @@ class KafkaUpkeepAdmin:
         await self._asker.ask(DESCRIBE_CONFIGS, lambda _: configs.encode_describe(group.topics), decode)
 
     async def alter(self, changes: Mapping[str, Mapping[str, str | None]]) -> dict[str, str]:
-        """Set configs of topics. The value None removes a config. Return the refused topics with the reasons. No config
-        of a refused topic has changed."""
+        """Set topic configs. The value None removes a config. Return each refused topic with the reason. No config of a
+        refused topic is changed."""
         refused: dict[str, str] = {}
         for part in _parts(list(changes), GROUP_SIZE):
             body = configs.encode_alter({topic: changes[topic] for topic in part})
@@ -166,11 +166,11 @@ class KafkaUpkeepAdmin:
         return found
 
     async def add_rules(self, rules: Sequence[AclRule]) -> dict[AclRule, str]:
-        """Create ACLs. Return the refused ACLs with the reasons."""
+        """Create ACLs. Return each refused ACL with the reason."""
         return await self._change(rules, CREATE_ACLS, acls.encode_create, acls.decode_create)
 
     async def remove_rules(self, rules: Sequence[AclRule]) -> dict[AclRule, str]:
-        """Delete exactly these ACLs. Return the refused ACLs with the reasons."""
+        """Delete exactly these ACLs. Return each refused ACL with the reason."""
         return await self._change(rules, DELETE_ACLS, acls.encode_delete, acls.decode_delete)
 
     async def _change(
@@ -196,7 +196,7 @@ class KafkaUpkeepAdmin:
         )
 
     async def delete(self, topics: Collection[TopicId]) -> dict[TopicId, str]:
-        """Delete topics by id. Return the refused topics with the reasons. A topic that is already gone is not an
+        """Delete topics by id. Return each refused topic with the reason. A topic that is already gone is not an
         error."""
         answer = await self._metadata([])
         # On a cluster with ZooKeeper, only the controller deletes topics. On other clusters, every broker forwards the
@@ -246,7 +246,7 @@ def regrouped(groups: Sequence[_Group], topics: Collection[str]) -> list[_Group]
     """Return groups that together contain exactly these topics.
 
     Existing groups are kept, without the topics that are no longer wanted. New topics are added to the last group until
-    it has `GROUP_SIZE` topics. The rest of the new topics form new groups.
+    it has `GROUP_SIZE` topics. The remaining new topics form new groups.
     """
     wanted = set(topics)
     kept: list[_Group] = []

@@ -2,8 +2,8 @@
 transport.
 
 aiokafka supports TLS and all of Kafka's SASL mechanisms, but uses too much CPU time when it sends requests. Therefore
-aiokafka only opens the connection, authenticates, and looks up the API versions that the broker supports. After that,
-the `FramePipe` replaces aiokafka's asyncio protocol, and aiokafka's object is no longer used.
+aiokafka is used only to open the connection, to authenticate, and to look up the API versions that the broker supports.
+After that, the `FramePipe` replaces aiokafka's asyncio protocol, and aiokafka's connection object is no longer used.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -61,7 +61,7 @@ class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     client_id: str = "mirrord"
     connect_timeout_s: float = 10.0
-    """Time limit for all of the following together: connecting, TLS, version lookup and authentication."""
+    """Time limit for connecting, the TLS handshake, the version lookup and authentication together."""
     request_timeout_s: float = 30.0
     """How long a request may remain unanswered before the connection is closed. This time must be longer than the
     `max_wait_ms` of every Fetch request."""
@@ -73,7 +73,7 @@ class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
     frame_limit: int = FRAME_LIMIT
     socket_buffer_bytes: int | None = None
     unsent_bytes: int = 4 << 20
-    """If this process holds more unsent bytes than this, `pipe.writable` is false."""
+    """While this process holds more than this number of unsent bytes, `pipe.writable` is false."""
 
 
 class Connection:
@@ -90,8 +90,9 @@ class Connection:
         self.versions = versions
         """Maps each API key to the lowest and the highest version that the broker supports."""
         self.replace_before = replace_before
-        """The time at which this connection must be replaced, on the event loop's clock. None if it never has to be
-        replaced. Soon after that time, the broker ends the SASL session and closes the connection (KIP-368)."""
+        """The time, on the event loop's clock, at which this connection must be replaced. Soon after that time, the
+        broker ends the SASL session and closes the connection (KIP-368). None if the connection never has to be
+        replaced."""
 
     def version(self, api: Api, at_most: int | None = None) -> int:
         """Return the newest version of this API that both mirrord and the broker support. If `at_most` is given, newer
@@ -164,11 +165,11 @@ class _Opening(AIOKafkaConnection):
     """Whether the mechanism is OAUTHBEARER."""
 
     async def send(self, request: Any, expect_response: bool = True) -> Any:
-        """Send a request as aiokafka does. Also check the response if the request is a SaslAuthenticate request.
+        """Send a request as aiokafka does. If it is a SaslAuthenticate request, also check the response.
 
-        aiokafka ignores two parts of this response. One is the lifetime of the SASL session. The other is the refusal
-        of an OAUTHBEARER token: at first, the broker reports it without an error code, in the SASL data of the response
-        (RFC 7628 §3.2.3).
+        aiokafka ignores two parts of this response: the lifetime of the SASL session, and the refusal of an OAUTHBEARER
+        token. The broker initially reports a refused token without an error code, in the SASL data of the response (RFC
+        7628 §3.2.3).
         """
         send = cast(Any, super()).send
         started = asyncio.get_running_loop().time()
@@ -188,7 +189,7 @@ class _Opening(AIOKafkaConnection):
         """Hand the transport over to the `FramePipe`. Return the API versions that the broker supports."""
         private = cast(Any, self)
         writer, reading = private._writer, private._read_task
-        # If aiokafka's object has no reader, it considers itself closed. It then leaves the transport alone when it is
+        # If aiokafka's object has no reader, it considers itself closed, and leaves the transport alone when it is
         # garbage-collected.
         private._reader = private._writer = private._read_task = None
         reading.cancel()
@@ -207,7 +208,7 @@ def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
 def _explain(error: Exception, peer: str, security: Security) -> EnvironmentFault:
     sasl = (SaslAuthenticationFailed, UnsupportedSaslMechanismError, IllegalSaslStateError, AuthenticationFailedError)
     if isinstance(error, (*sasl, ValueError)):
-        # A ValueError means that the broker's messages in a SCRAM exchange are wrong.
+        # A ValueError means that the broker's messages in a SCRAM exchange are invalid.
         who = f"{security.username!r}" if security.username else "the token"
         detail = f"{error.args[0]}" if error.args and isinstance(error.args[0], str) else type(error).__name__
         return AuthenticationFailed(f"{peer} refuses {who} by {security.mechanism}: {detail}")

@@ -52,15 +52,15 @@ def client_options(security: Security) -> ClientOptions:
 def tls_context(security: Security) -> ssl.SSLContext:
     """Return the TLS context for connections to a cluster.
 
-    The context trusts the configured certificate authorities. If none are configured, it trusts the authorities of the
-    machine. It contains mirrord's client certificate, if one is configured. Raises EnvironmentFault if a configured
+    The context trusts the configured certificate authorities. If none are configured, it trusts the machine's
+    authorities. It contains mirrord's client certificate, if one is configured. Raises EnvironmentFault if a configured
     file or value cannot be used.
     """
     authorities = _authorities(security)
     if authorities is None:
         context = ssl.create_default_context()
     else:
-        # If authorities are configured, the authorities of the machine are not trusted.
+        # If authorities are configured, the machine's authorities are not trusted.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         _use("truststore" if security.truststore else "ca", lambda: context.load_verify_locations(cadata=authorities))
     context.check_hostname = security.check_hostname
@@ -96,7 +96,7 @@ def pem_lines(text: str) -> str:
 
     Properties files often contain PEM as a single line, which Kafka also accepts.
     """
-    if "Proc-Type" in text:  # OpenSSL's old encrypted format; its header lines must stay
+    if "Proc-Type" in text:  # OpenSSL's old encrypted format; its header lines must be kept
         return text
     blocks = [_block(kind, "".join(body.split())) for kind, body in _PEM.findall(text)]
     return "".join(blocks) or text
@@ -116,7 +116,7 @@ def _authorities(security: Security) -> str | None:
 
 def _load_chain(context: ssl.SSLContext, pem: str, password: str) -> None:
     # OpenSSL reads a client's certificate chain only from a file. The chain may be a secret from the environment, so
-    # the file is created only in memory.
+    # the file is created in memory only.
     descriptor = os.memfd_create("client-certificate")
     try:
         os.write(descriptor, pem.encode())

@@ -1,10 +1,10 @@
 """Reads the committed offsets of consumer groups on one cluster, and commits offsets for groups. Requests are sent to
-the coordinators of the groups.
+the groups' coordinators.
 
-Many groups share a request if the broker supports that (Kafka 3.0 and newer). Each commit needs a separate request for
-its group, and many commits are in flight at once. If the coordinator of a group does not answer, the result for that
-group contains an error. `offsets` and `commit` raise an exception only if the whole cluster cannot be reached, but
-`listed` raises one if any broker does not answer.
+A request for coordinators or offsets covers many groups if the broker supports that (Kafka 3.0 and newer). Each group's
+commit needs a separate request, but many commits can be in flight at once. If the coordinator of a group does not
+answer, the result for that group contains an error. `offsets` and `commit` raise an exception only if no broker of the
+cluster can be reached. `listed` raises one if any broker does not answer.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.model.errors import EnvironmentFault, MirrordError
 
 AT_ONCE = 200
-"""Maximum number of groups in one request. Also the maximum number of commits in flight at one broker."""
+"""Maximum number of groups in one request. Also the maximum number of commits in flight to one broker."""
 KNOWN_WITHIN_S = 2.0
 POLL_S = 0.05
 NETWORK = int(ErrorCode.NETWORK_EXCEPTION)
@@ -36,14 +36,14 @@ LATER = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Kafka error codes that may be temporary. After such an error, the same request can succeed later."""
+"""Kafka error codes that may have a temporary cause. After one of these errors, the same request may succeed later."""
 _MOVED = frozenset({NETWORK, int(ErrorCode.COORDINATOR_NOT_AVAILABLE), int(ErrorCode.NOT_COORDINATOR)})
 
 T = TypeVar("T")
 
 
 class GroupAdmin:
-    """A client that reads and commits the offsets of consumer groups of one cluster."""
+    """A client that reads and commits the offsets of consumer groups on one cluster."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
@@ -51,7 +51,7 @@ class GroupAdmin:
         """The coordinator's node id for each group."""
 
     async def listed(self) -> dict[str, ListedGroup]:
-        """Return all groups that mirrord may see. Raises EnvironmentFault if not every broker answered."""
+        """Return all groups that mirrord may see. Raises EnvironmentFault if any broker does not answer."""
         if not self._view.nodes:
             await self._view.any_broker()
             await self._until_known()
@@ -100,8 +100,8 @@ class GroupAdmin:
         return found
 
     async def _until_known(self) -> None:
-        """Wait until the `ClusterView` knows the brokers of the cluster. It learns them from its first metadata
-        response. Raises EnvironmentFault if that takes longer than `KNOWN_WITHIN_S`."""
+        """Wait until the `ClusterView` knows the brokers of the cluster, which it learns from its first metadata
+        response. Raises EnvironmentFault if that takes longer than `KNOWN_WITHIN_S` seconds."""
         deadline = asyncio.get_running_loop().time() + KNOWN_WITHIN_S
         while not self._view.nodes:
             if asyncio.get_running_loop().time() > deadline:
@@ -147,7 +147,7 @@ class GroupAdmin:
         return {place: errors.get(place, NETWORK) for place in commits}
 
     async def _by_home(self, wanted: Iterable[str]) -> tuple[dict[int, list[str]], dict[str, int]]:
-        """Return the groups of each coordinator, and the errors of the groups without a known coordinator."""
+        """Return the groups of each coordinator, and the error code for each group whose coordinator is unknown."""
         unknown = [group for group in wanted if group not in self._homes]
         errors: dict[str, int] = {}
         for part in _parts(unknown, AT_ONCE):

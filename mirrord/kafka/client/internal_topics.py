@@ -25,7 +25,7 @@ async def create(
     """Create a topic. If the cluster has too few brokers, the topic gets fewer replicas. If the topic already exists,
     do nothing.
 
-    `later` contains configs that only newer brokers know. If the broker refuses them, the topic is created without
+    `later` contains configs that only newer brokers support. If the broker refuses them, the topic is created without
     them. Raises EnvironmentFault.
     """
     settings = {**shape.settings, **(later or {})}
@@ -47,7 +47,7 @@ async def _create(admin: TopicAdmin, name: str, shape: TopicShape) -> str:
 
 async def until_shown(admin: TopicAdmin, name: str, patience_s: float) -> None:
     """Wait until a broker lists a new topic. Immediately after a topic has been created, only the controller may know
-    it. Raises EnvironmentFault if no broker lists the topic within `patience_s` seconds."""
+    about it. Raises EnvironmentFault if no broker lists the topic within `patience_s` seconds."""
     try:
         async with asyncio.timeout(patience_s):
             while True:

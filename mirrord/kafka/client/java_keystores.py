@@ -1,9 +1,9 @@
-"""Reads Java key stores (JKS and PKCS12), and returns their contents as PEM texts for Python's `ssl` module.
+"""Reads Java key stores (JKS and PKCS12), and returns their contents as PEM text for Python's `ssl` module.
 
-The package `cryptography` reads PKCS12. This module itself implements the necessary parts of JKS. A JKS file contains
+The `cryptography` package reads PKCS12. This module itself implements the necessary parts of JKS. A JKS file contains
 certificates in DER, and keys that are encrypted with a cipher that only Java uses (JavaKeyStore and KeyProtector in
-sun.security.provider). As in Java, the format is recognized from the content of the file and not from its name. No
-secret is written to disk.
+sun.security.provider). As in Java, the format is recognized by the file's content, not by its name. No secret is
+written to disk.
 """
 
 import base64
@@ -22,7 +22,7 @@ _JCEKS = b"\xce\xce\xce\xce"
 _DER_SEQUENCE = 0x30
 _DER_OCTETS = 0x04
 _SALT = _CHECK = 20
-"""Lengths of the salt and of the SHA-1 digest, in bytes. A JKS file stores a key as salt, cipher text and digest."""
+"""Lengths of the salt and of the SHA-1 digest, in bytes. A JKS file stores a key as salt, ciphertext and digest."""
 _WHITENER = b"Mighty Aphrodite"
 
 
@@ -126,10 +126,10 @@ def _certificate(reader: "_Reader", version: int) -> str:
 
 
 def _unprotect(data: bytes, password: str) -> bytes:
-    """Return the decrypted PKCS8 key. The cipher text is XORed with a sequence of SHA-1 digests.
+    """Return the decrypted PKCS8 key. The ciphertext is XORed with a sequence of SHA-1 digests.
 
-    The first digest is computed over the password and the salt, and each further digest over the password and the
-    digest before it.
+    The first digest is computed over the password and the salt, and each subsequent digest over the password and the
+    preceding digest.
     """
     secret = password.encode("utf-16-be")
     block, cipher, check = data[:_SALT], data[_SALT:-_CHECK], data[-_CHECK:]
@@ -156,7 +156,7 @@ def _octets(der: bytes) -> bytes:
 
 
 class _Reader:
-    """Reads consecutive numbers, texts, blocks and DER elements from bytes. Raises _Broken if the bytes end too
+    """Reads consecutive numbers, strings, blocks and DER elements from bytes. Raises _Broken if the bytes end too
     early."""
 
     def __init__(self, data: bytes, position: int) -> None:

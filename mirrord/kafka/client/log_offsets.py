@@ -5,13 +5,13 @@ Three different offsets are called the end of a log:
 - the high watermark: the end for consumers that also read uncommitted records. This module reports it.
 - the last stable offset: the end for consumers that read only committed records. No transaction is open below it
   (KIP-98). `mirrord.kafka.client.partition_queries` reports it.
-- the leader's own log end, which includes records that are not replicated yet. Only OffsetForLeaderEpoch reports it
-  (`mirrord.kafka.client.partition_queries`).
+- the leader's own log end, which includes records that have not been replicated yet. Only OffsetForLeaderEpoch reports
+  it (`mirrord.kafka.client.partition_queries`).
 
 `LogOffsets.of` either returns an offset for every partition that exists, or raises an error. A caller can therefore add
-up the offsets in its result. `LogOffsets.high_watermarks` verifies the topic ids, and leaves out partitions whose
-leaders do not answer. Lanes use `partition_queries.Asks` instead of this client. `Asks` merges the questions of
-thousands of lanes into few requests, on the connections of their replicator.
+up the offsets in its result. `LogOffsets.high_watermarks` verifies the topic ids, and omits partitions whose leaders do
+not answer. Lanes use `partition_queries.Asks` instead of this client. `Asks` merges the questions of thousands of lanes
+into a few requests, and sends them over the connections of the lanes' replicator.
 """
 
 import asyncio
@@ -43,8 +43,8 @@ from mirrord.model.names import TopicId, TopicPartition
 ANSWER_S = 5.0
 """Default time limit for a question to the cluster, in seconds."""
 TRIES = 3
-"""Each attempt to ask a leader may take at most the time limit divided by `TRIES`. After that, the question is asked
-again, because another broker may be the leader by now."""
+"""Each attempt to ask a leader may take at most the time limit divided by `TRIES`. After that, the request is retried,
+because a different broker may be the leader by now."""
 
 Answers = dict[TopicPartition, ListedOffset]
 
@@ -87,7 +87,7 @@ Identified = TypeVar("Identified", bound=IdentifiedPartition)
 
 
 class LogOffsets:
-    """A client that asks one cluster for offsets. Its connections stay open between questions."""
+    """A client that asks one cluster for offsets. Its connections stay open between requests."""
 
     def __init__(self, cluster: ClusterConfig, timeout_s: float = ANSWER_S) -> None:
         self._cluster = cluster
@@ -104,11 +104,11 @@ class LogOffsets:
         """Return one offset for each partition that exists. `time` selects the offset.
 
         `time` is EARLIEST or LATEST (`mirrord.kafka.protocol.list_offsets`), or a timestamp in milliseconds. A
-        timestamp selects the first record with this timestamp or a later one. The offset is -1 if there is no such
-        record, or if the message format is too old for timestamps.
+        timestamp selects the first record with that timestamp or a later one. The offset is -1 if there is no such
+        record, or if the message format is too old to contain timestamps.
 
-        If a partition has no leader, or its leader does not answer, the question is repeated. Raises Unreachable if no
-        broker can be reached at first, or if the time limit passes before all leaders have answered. Raises another
+        If a partition has no leader, or its leader does not answer, the request is retried. Raises Unreachable if no
+        broker can be reached initially, or if the time limit passes before all leaders have answered. Raises another
         EnvironmentFault after an error that is not temporary.
         """
         if not partitions:
@@ -137,8 +137,8 @@ class LogOffsets:
         topic id, or if its leader does not answer.
 
         Each leader is asked once. ListOffsets identifies topics by name, so each leader is asked for the topic ids
-        after it has answered. A broker knows the id of a recreated topic before it serves that topic. If the leader
-        still reports the expected id, its answer was therefore about the expected topic. Raises EnvironmentFault if no
+        after it has answered. A broker knows the id of a recreated topic before it serves that topic. Therefore, if the
+        leader still reports the expected id, its answer was about the expected topic. Raises EnvironmentFault if no
         broker answers.
         """
         if not partitions:
@@ -161,7 +161,7 @@ class LogOffsets:
     ) -> tuple[list[TopicPartition], EnvironmentFault | None]:
         """Ask the leaders of these partitions once, and add their answers to `found`.
 
-        Return the partitions for which the question must be repeated, and the last temporary error. Raises
+        Return the partitions for which the request must be retried, and the last temporary error. Raises
         EnvironmentFault after an error that is not temporary.
         """
         by_leader: dict[BrokerAddress, list[TopicPartition]] = {}
@@ -194,8 +194,8 @@ class LogOffsets:
         self, address: BrokerAddress, partitions: list[TopicPartition], time: int
     ) -> tuple[list[TopicPartition], Answers | EnvironmentFault]:
         """Ask one leader about these partitions. Return the partitions together with the leader's answer, or with a
-        temporary error, after which the question can be repeated. Raises NotOffered or another EnvironmentFault after
-        an error that is not temporary."""
+        temporary error, after which the request can be retried. Raises NotOffered or another EnvironmentFault after an
+        error that is not temporary."""
         questions = [OffsetQuestion(each.topic, each.partition, time) for each in partitions]
         try:
             return partitions, await self._list(address, questions)
@@ -256,14 +256,14 @@ class _Led(NamedTuple):
 
 
 _NOBODY = _Led(TopicId(""), None)
-"""Stands for a partition that is missing from the newest metadata, although earlier metadata contained it."""
+"""Represents a partition that is missing from the newest metadata, although earlier metadata contained it."""
 
 
 async def log_offsets(
     cluster: ClusterConfig, partitions: Collection[TopicPartition], which: Literal["start", "end"]
 ) -> dict[TopicPartition, int]:
-    """Return the log start offset ("start") or the high watermark ("end") of each partition that exists. New
-    connections are opened for the call.
+    """Return the log start offset ("start") or the high watermark ("end") of each partition that exists. Each call
+    opens new connections.
 
     Raises EnvironmentFault if the leader of a partition does not answer in time.
     """

@@ -14,8 +14,8 @@ from mirrord.config.security import Security
 from mirrord.model.errors import EnvironmentFault
 
 FETCH_S = 8.0
-"""Time limit for a request to the token endpoint, in seconds. This limit is shorter than the 10 s in which a connection
-must be opened."""
+"""Time limit for a request to the token endpoint, in seconds. This limit is shorter than the 10 s within which a
+connection must be opened."""
 _KEPT_SHARE = 0.8
 """A token is reused for further connections until this share of its lifetime has passed."""
 _UNSIGNED_S = 3_600
@@ -44,8 +44,8 @@ class _Token(AbstractTokenProvider):
 
 
 def unsigned_token(subject: str, now: float) -> str:
-    """Return an unsigned token, as Kafka's OAuthBearerUnsecuredLoginCallbackHandler creates it. `now` is in seconds
-    since 1970."""
+    """Return an unsigned token like those that Kafka's OAuthBearerUnsecuredLoginCallbackHandler creates. `now` is in
+    seconds since 1970."""
     # The time is rounded down to whole milliseconds, because brokers count in milliseconds. Otherwise a broker could
     # refuse the token, because its time of issue would seem to be in the future.
     issued = int(now * 1000) / 1000
@@ -58,8 +58,9 @@ def _part(content: dict[str, object]) -> str:
 
 
 async def _granted(security: Security, url: str) -> str:
-    """Return a token from the token endpoint at `url`, by OAuth's client credentials grant (RFC 6749 §4.4)."""
-    import aiohttp  # noqa: PLC0415 - a third of all code that a process would load, and few processes need it
+    """Return a token from the token endpoint at `url`, obtained with OAuth's client credentials grant (RFC 6749
+    §4.4)."""
+    import aiohttp  # noqa: PLC0415 - it would be a third of all code that a process loads, and few processes need it
 
     key = (url, security.username or "", security.scope or "")
     token, until = _kept.get(key, ("", 0.0))

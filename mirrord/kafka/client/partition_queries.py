@@ -1,13 +1,13 @@
 """Asks brokers about partitions: where a log begins and ends, and which producers a leader remembers. These questions
-are rare in comparison with Fetch and Produce requests. The module also requests new producer ids.
+are rare compared with Fetch and Produce requests. The module also requests new producer ids.
 
 Questions to the same broker that are added in one iteration of the event loop share a request. Otherwise, a thousand
-lanes that start together would send a thousand requests. The answer is passed to a callback, together with a Kafka
+lanes that start together would send a thousand requests. Each answer is passed to a callback, together with a Kafka
 error code.
 
-If the leader is unknown or does not answer, the question is asked again after the next refresh of the metadata. After
-`PATIENCE_S`, the callback gets an error. LEADER_NOT_AVAILABLE means that the leader is unknown, and NETWORK_EXCEPTION
-means that it did not answer. Two errors are passed to the callback immediately: UNKNOWN_TOPIC_ID if the topic no longer
+If the leader is unknown or does not answer, the question is asked again after the next metadata refresh. After
+`PATIENCE_S` seconds, the callback gets an error: LEADER_NOT_AVAILABLE if the leader is unknown, or NETWORK_EXCEPTION if
+the leader did not answer. Two errors are passed to the callback immediately: UNKNOWN_TOPIC_ID if the topic no longer
 exists, and UNSUPPORTED_VERSION if the broker is too old for the question.
 """
 
@@ -60,7 +60,7 @@ NO_LEADER = int(ErrorCode.LEADER_NOT_AVAILABLE)
 NO_TOPIC = int(ErrorCode.UNKNOWN_TOPIC_ID)
 UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION)
 PATIENCE_S = 2.0
-"""How long a question is repeated while its leader is unknown or does not answer, in seconds."""
+"""How long, in seconds, `Asks` retries a question while the partition's leader is unknown or does not answer."""
 
 
 class PartitionAnswer(Protocol):
@@ -97,7 +97,7 @@ class PartitionQuestion(Generic[AnswerT]):
 
 class _Kind(Generic[AnswerT]):
     """The questions of one kind that are still to be sent. Some are new, and are sent in the next iteration of the
-    event loop. Others wait for new metadata, because their leader is unknown or did not answer."""
+    event loop. Others are waiting for new metadata, because their partition's leader is unknown or did not answer."""
 
     def __init__(
         self,
@@ -187,8 +187,8 @@ class _Kind(Generic[AnswerT]):
 
 
 class Asks:
-    """A client that asks the brokers of one cluster about partitions. The methods do not wait. They pass the answer to
-    a callback."""
+    """A client that asks the brokers of one cluster about partitions. Its methods do not wait for answers. Each answer
+    is passed to a callback."""
 
     def __init__(self, view: ClusterView, *, read_committed: bool) -> None:
         self.view = view
@@ -212,7 +212,7 @@ class Asks:
 
     def end(self, partition: PartitionId, report: Callable[[int, int, int], None]) -> None:
         """Pass (error code, leader epoch, end) to `report`. The end is the leader's own log end offset, which includes
-        records that are not replicated yet (KIP-320)."""
+        records that have not been replicated yet (KIP-320)."""
 
         def answered(error: int, answer: EpochEnd | None) -> None:
             if answer is not None and answer.epoch < 0:
@@ -222,8 +222,8 @@ class Asks:
         self._ends.add(PartitionQuestion(partition, answered))
 
     def shared(self, partition: PartitionId, epoch: int, report: Callable[[int, int, int], None]) -> None:
-        """Pass (error code, leader epoch, end) to `report`. The leader epoch is the highest one in the log that is not
-        above `epoch`. The end is the offset at which that leader epoch ends.
+        """Pass (error code, leader epoch, end) to `report`. The leader epoch is the highest one in the log that does
+        not exceed `epoch`. The end is the offset at which that leader epoch ends.
 
         Both are -1 if the log has no such leader epoch (KIP-101, KIP-320).
         """
@@ -241,7 +241,7 @@ class Asks:
 
         def answered(error: int, answer: PartitionProducers | None) -> None:
             producers = answer.producers if answer is not None else ()
-            # An entry without a sequence is ignored, because a transaction marker of another client has created it.
+            # An entry without a sequence is ignored, because another client's transaction marker has created it.
             known = (each for each in producers if each.producer_id == producer_id and each.last_sequence >= 0)
             report(error, next(known, None))
 
@@ -298,7 +298,8 @@ class Asks:
     def local_start(self, partition: PartitionId, report: Callable[[int, int], None]) -> None:
         """Pass (error code, offset) to `report`. The offset is the first one on the leader's own disks.
 
-        Records below that offset are in remote storage (KIP-405). Before Kafka 3.4, the error is UNSUPPORTED_VERSION.
+        Records below that offset are in remote storage (KIP-405). If the broker is older than Kafka 3.4, the error is
+        UNSUPPORTED_VERSION.
         """
 
         def answered(error: int, answer: ListedOffset | None) -> None:
@@ -307,7 +308,7 @@ class Asks:
         self._local_starts.add(PartitionQuestion(partition, answered, -1, EARLIEST_LOCAL))
 
     def producer_id(self, report: Callable[[int, int, int], None]) -> None:
-        """Request a producer id for a new producer without a transactional id, from any broker. Pass (error code,
+        """Request, from any broker, a producer id for a new producer without a transactional id. Pass (error code,
         producer id, producer epoch) to `report`."""
         self.begin(self._ask_producer_id(report))
 
@@ -392,8 +393,8 @@ async def last_stable_offset(asks: Asks, partition: PartitionId) -> int:
 
 
 async def start_offset(asks: Asks, partition: PartitionId, start: StartPoint) -> int:
-    """Return the offset that `start` selects now. For "latest", and for a time after the last record, it is the log
-    end. The log end is the last stable offset if `asks` reads committed records, and the high watermark otherwise.
+    """Return the offset that `start` selects now. For "latest", and for a time after the last record, this is the log
+    end: the last stable offset if `asks` reads committed records, and the high watermark otherwise.
 
     Raises ReadFailed.
     """
@@ -404,7 +405,7 @@ async def start_offset(asks: Asks, partition: PartitionId, start: StartPoint) ->
 
 
 class _Once:
-    """Receives the answer to one question, and passes it to a caller that waits. The caller may be cancelled before the
+    """Receives the answer to one question, and passes it to the waiting caller. The caller may be cancelled before the
     answer arrives."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ OLD_EXPIRY = "transactional.id.expiration.ms"
 
 LOOK_S = 300.0
 """Interval between two reads of the config, in seconds. The config is read again because it can change while brokers
-run."""
+are running."""
 TIMEOUT_S = 5.0
 NOT_VISIBLE = 0
 """How long a broker is assumed to remember an idle producer if mirrord may not read the config, in milliseconds. With
@@ -47,7 +47,7 @@ async def producer_expiry_ms(cluster: ClusterConfig, node: int, timeout_s: float
 class ProducerExpiry:
     """Tracks the time for which the brokers of one cluster remember an idle producer.
 
-    Brokers may have different values of the config. Each of them may become a partition's leader, so the shortest value
+    Brokers may have different values for the config. Any of them may become a partition's leader, so the shortest value
     applies.
     """
 
@@ -68,7 +68,7 @@ class ProducerExpiry:
         return min(self._known.values(), default=NOT_VISIBLE)
 
     async def until_known(self) -> None:
-        """Wait until one broker has reported for how long it remembers an idle producer. This wait delays no lane,
+        """Wait until one broker has reported how long it remembers an idle producer. This wait does not delay any lane,
         because lanes cannot write while no broker answers."""
         backoff = Backoff()
         while True:

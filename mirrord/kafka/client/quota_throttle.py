@@ -1,7 +1,7 @@
-"""Tracks how long a broker throttles a connection of mirrord because mirrord has exceeded a quota.
+"""Tracks how long a broker throttles one of mirrord's connections because mirrord has exceeded a quota.
 
-The broker answers immediately and states the throttle time in the answer. For that time, the broker reads nothing from
-the connection (KIP-219).
+The broker answers immediately and states the throttle time in the answer. During that time, the broker reads nothing
+from the connection (KIP-219).
 """
 
 import time
@@ -21,8 +21,8 @@ class Throttle:
         self._until = 0.0
 
     def record(self, throttle_ms: int, pipe: FramePipe) -> None:
-        """Record the throttle time of an answer on this connection. The value 0 means that the broker does not
-        throttle."""
+        """Record the throttle time of an answer on this connection. The value 0 means that the broker does not throttle
+        the connection."""
         if throttle_ms > 0:
             self._stats.throttled(throttle_ms / 1000)
             self._until = max(self._until, time.monotonic() + throttle_ms / 1000)

@@ -1,4 +1,4 @@
-"""Reads ranges of a partition's offsets, to scan the target log or to compare it with the source log.
+"""Reads ranges of offsets from a partition's log, in order to scan the target log or to compare it with the source log.
 
 The reader decodes only the headers of batches, as lanes do. It sends one fetch at a time for each range, outside of any
 fetch session, and limits the size of each response.
@@ -67,7 +67,8 @@ class ReadBatch(NamedTuple):
     """A batch as it is stored in a log. Its bytes are buffer[start:end].
 
     Messages of formats 0 and 1 are returned in groups. In the header of a group, only the magic and the offsets are
-    valid. If a group consists of compressed messages, its first message may have a higher offset than the header says.
+    valid. If a group consists of compressed messages, its first message may have a higher offset than the header
+    states.
     """
 
     header: Header
@@ -85,16 +86,17 @@ class ReadBatch(NamedTuple):
 
     @property
     def records_crc(self) -> int:
-        """The checksum of the records without the header. Only batches of format 2 have it."""
+        """The checksum of the records without the header. Only batches of format 2 have this checksum."""
         return records_digest(self.buffer, self.start)
 
 
 class Stretches:
-    """Reads ranges of the partitions of one cluster. It limits how many fetches are in flight at the same time."""
+    """Reads ranges of offsets from the partitions of one cluster. It limits how many fetches are in flight at the same
+    time."""
 
     def __init__(self, view: ClusterView, patience_s: float) -> None:
-        """A read fails if no batch arrives for `patience_s`. If the next batch is in remote storage, this time is
-        multiplied by `REMOTE_PATIENCE`."""
+        """A read fails if no batch arrives for `patience_s` seconds. If the next batch is in remote storage, this time
+        is multiplied by `REMOTE_PATIENCE`."""
         self._view = view
         self._patience_s = patience_s
         self._slots = asyncio.Semaphore(_AT_ONCE)
@@ -152,8 +154,8 @@ class Stretches:
         return answer
 
     async def parting(self, partition: PartitionId, position: int, epoch: int) -> tuple[int, int]:
-        """Return the point at which the partition's log diverges from another log. In the other log, a batch of the
-        leader epoch `epoch` ends at `position`.
+        """Return the point at which the partition's log diverges from another log, in which a batch of the leader epoch
+        `epoch` ends at `position`.
 
         The result is the diverging leader epoch and its end offset, as the broker reports them (KIP-595). The result is
         (-1, -1) if the logs do not diverge. Raises ReadFailed.
@@ -201,7 +203,7 @@ class _Place:
 
     Remote batches are fetched over separate connections. A broker handles the requests of a connection one at a time,
     so a slow remote read would otherwise delay other requests. These fetches have a longer max wait, because a broker
-    before Kafka 3.8 cancels a remote read when the max wait is over.
+    older than Kafka 3.8 cancels a remote read when the max wait has elapsed.
     """
 
     def __init__(self, view: ClusterView, partition: PartitionId, patience_s: float) -> None:
@@ -215,7 +217,7 @@ class _Place:
         fetches return nothing, and the broker does not report the offset."""
         self._looked = float("-inf")
         self._last = self._loop.time()
-        """The event loop's time at which the last batch arrived."""
+        """The time, on the event loop's clock, at which the last batch arrived."""
 
     def is_remote(self, position: int) -> bool:
         """Return whether the records at this position are in remote storage. Also return true if fetches return nothing

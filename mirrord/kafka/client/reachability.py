@@ -80,12 +80,12 @@ class WatchedAdmin:
         return seen
 
     async def create(self, topics: Mapping[str, TopicShape], *, validate_only: bool = False) -> dict[str, str]:
-        """Create topics. Return the refused topics with the reasons."""
+        """Create topics. Return each refused topic with the reason."""
         return await self._watched(self._admin.create(topics, validate_only=validate_only))
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
-        """Add partitions to topics, until each topic has the given number of partitions. Return the refused topics with
-        the reasons."""
+        """Add partitions to topics, until each topic has the given number of partitions. Return each refused topic with
+        the reason."""
         return await self._watched(self._admin.grow(topics))
 
     async def close(self) -> None:

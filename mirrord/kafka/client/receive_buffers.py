@@ -37,9 +37,9 @@ _M_MMAP_THRESHOLD = -3
 class BufferPool:
     """A pool of large receive buffers, which are reused.
 
-    Reuse saves time, because the kernel zeroes the pages of a new buffer. This takes about 0.16 ms per MiB, about as
-    long as copying the data. Buffers are never resized. All pipes of an event loop share one pool, which holds at most
-    `limit_bytes` of idle buffers.
+    Reuse saves time, because the kernel zeroes the pages of a new buffer. Zeroing takes about 0.16 ms per MiB, which is
+    about as long as copying the data takes. Buffers are never resized. All pipes of an event loop share one pool, which
+    holds at most `limit_bytes` of idle buffers.
     """
 
     def __init__(self, limit_bytes: int = 64 << 20) -> None:
@@ -56,21 +56,23 @@ class BufferPool:
                 del idle[at]
                 self.idle_bytes -= len(buffer)
                 return buffer
-        # The size is rounded up by at most an eighth, so that the buffer can be reused for a frame of another length.
+        # The size is rounded up by at most an eighth, so that the buffer can be reused for a frame of a different
+        # length.
         grain = max(_GRAIN, 1 << max(size.bit_length() - 4, 0))
         return bytearray(-(-size // grain) * grain)
 
     def release(self, buffer: bytearray) -> None:
         """Take back a buffer that is no longer used.
 
-        If there are too many bytes in idle buffers, the buffers that have been idle longest are freed.
+        If there are too many bytes in idle buffers, the buffers that have been idle the longest are freed.
         """
         self._idle.append(buffer)
         self.idle_bytes += len(buffer)
         self.keep_within(self.limit_bytes)
 
     def keep_within(self, size: int) -> None:
-        """Free the buffers that have been idle longest, until all idle buffers together have at most `size` bytes."""
+        """Free the buffers that have been idle the longest, until all idle buffers together have at most `size`
+        bytes."""
         while self.idle_bytes > size and self._idle:
             self.idle_bytes -= len(self._idle.popleft())
 
@@ -78,8 +80,8 @@ class BufferPool:
 class Frame:
     """One response of a broker. The body is buffer[start:end], without the response header.
 
-    The receiver of a frame owns its buffer. The receiver calls `release` when neither the receiver itself nor a
-    transport refers to the bytes any more. If a frame is never released, its buffer is garbage-collected.
+    The receiver of a frame owns its buffer. The receiver calls `release` once neither the receiver itself nor a
+    transport still refers to the bytes. If a frame is never released, its buffer is garbage-collected.
     """
 
     __slots__ = ("_pool", "buffer", "end", "start")
@@ -179,7 +181,7 @@ class FrameReceiver(asyncio.BufferedProtocol, ABC):
                     self._begin_large(size, start, filled)
                     return
                 break
-            # The frame is copied, so that the receive buffer can be used again while the frame still exists.
+            # The frame is copied, so that the receive buffer can be reused while the frame still exists.
             self._deliver(Frame(receive[start:end], 0, size))
             if self._stopped:
                 return
@@ -219,8 +221,8 @@ def keep_large_memory_apart() -> None:
 
     By default, once a large buffer has been freed, the GNU C library may allocate later buffers of up to 32 MiB on the
     heap (mallopt(3)). The memory of a freed buffer then returns to the kernel only if no other allocation is above it
-    on the heap. Without this function, a process was observed to hold one and a half times its memory limit. With
-    another C library, this function does nothing.
+    on the heap. Without this function, a process was observed to use one and a half times its memory limit. With a
+    different C library, this function does nothing.
     """
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _APART_BYTES)

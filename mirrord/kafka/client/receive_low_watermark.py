@@ -1,9 +1,9 @@
-"""Controls how much data must arrive on a socket before the event loop wakes. Large responses are then received with
-fewer and larger reads.
+"""Controls how much data must arrive on a socket before the event loop wakes. Large responses are then received in
+fewer, larger reads.
 
 The kernel reports that a socket is readable when its low-water mark is reached (SO_RCVLOWAT, socket(7)), when the
-connection ends, or when the socket has no room for more data. With the default mark, the event loop wakes for about
-every 100 KB of a large response.
+connection ends, or when the socket has no room for more data. With the default mark, the event loop wakes about once
+for every 100 KB of a large response.
 """
 
 import socket
@@ -25,7 +25,7 @@ class ReceiveLowWatermark:
             self._socket = duplicate(transport)
 
     def set(self, size: int) -> None:
-        """Let the event loop wake when `size` bytes have arrived. A change of the mark costs one system call."""
+        """Let the event loop wake when `size` bytes have arrived. Changing the mark costs one system call."""
         if size == self._bytes or self._socket is None:
             return
         self._bytes = size

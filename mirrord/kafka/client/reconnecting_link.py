@@ -16,14 +16,14 @@ T = TypeVar("T")
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
 _LINGER_S = 60.0
-"""How long a connection stays open for pending answers after a new connection has replaced it, in seconds."""
+"""How long, in seconds, a connection stays open for pending answers after a new connection has replaced it."""
 
 
 class Backoff:
     """Computes pauses that double with each attempt.
 
     Each pause is shortened at random by up to half. Otherwise a thousand clients that have lost the same broker would
-    all return at the same moment.
+    all reconnect at the same moment.
     """
 
     __slots__ = ("_chance", "_pause_s", "longest_s")
@@ -45,8 +45,8 @@ class Backoff:
 
 
 async def ask(connection: Connection, api: Api, body: bytes, version: int, decode: Callable[[Reader], T]) -> T:
-    """Send a request, and return its decoded answer. Raises ConnectionLost. Raises WireError if the answer cannot be
-    decoded, and then also closes the connection."""
+    """Send a request, and return its decoded answer. Raises ConnectionLost. If the answer cannot be decoded, closes the
+    connection and raises WireError."""
     reader = await connection.call(api, body, version)
     try:
         return decode(reader)

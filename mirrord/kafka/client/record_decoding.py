@@ -1,13 +1,13 @@
-"""Decodes the records of batches, with aiokafka's compiled classes.
+"""Decodes the records of batches with aiokafka's compiled classes.
 
 The second path uses this module, and so do audits and other parts of mirrord that need the content of records.
 
 Messages of formats 0 and 1 are read as Kafka's own consumer reads them
-(org.apache.kafka.common.record.AbstractLegacyRecordBatch). The result is the same as when a broker of version 3.9
-converts the messages to format 2 (LogValidator). Records of format 0 get the timestamp -1, because format 0 has no
-timestamps. Compressed messages of these formats are stored inside another message, the wrapper. If the timestamp of a
-wrapper is the broker's append time, all messages inside it get that timestamp. Records of these formats have no
-headers. aiokafka's compiled class for old messages is not used, because it reads past the end of malformed data.
+(org.apache.kafka.common.record.AbstractLegacyRecordBatch). The result is the same as when a Kafka 3.9 broker converts
+the messages to format 2 (LogValidator). Records of format 0 get the timestamp -1, because format 0 has no timestamps.
+Compressed messages of these formats are stored inside another message, the wrapper. If the timestamp of a wrapper is
+the broker's append time, all messages inside it get that timestamp. Records of these formats have no headers.
+aiokafka's compiled class for old messages is not used, because it reads past the end of malformed data.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -52,8 +52,8 @@ def decode(buffer: Bytes, start: int, end: int) -> list[DecodedRecord]:
 
 
 def read(buffer: Bytes, start: int, end: int) -> tuple[int, list[DecodedRecord]]:
-    """Return the codec, and the records in ascending order of their offsets. The input is the same as for `decode`.
-    Raises ValueError if the data cannot be read."""
+    """Return the codec, and the records in ascending order of offset. The input is the same as for `decode`. Raises
+    ValueError if the data cannot be read."""
     data = bytes(memoryview(buffer)[start:end])
     try:
         codec, records = _read_old(data) if is_old(data, 0, len(data)) else _read_batch(data)

@@ -1,5 +1,5 @@
-"""Computes a short digest of a record's content. With digests, the same record can be found in two logs without keeping
-either record in memory."""
+"""Computes a short digest of a record's content. With digests, mirrord can tell that two logs contain the same record
+without keeping either copy in memory."""
 
 import hashlib
 

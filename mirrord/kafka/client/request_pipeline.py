@@ -1,7 +1,7 @@
 """Pipelines requests on one connection: requests are sent without waiting for answers, and answers arrive in the order
 of the requests.
 
-Kafka answers the requests of a connection one after the other (the protocol guide, "Network"). Therefore each answer
+Kafka answers the requests on a connection one after another (the protocol guide, "Network"). Therefore each answer
 belongs to the oldest unanswered request. The parts of a request are passed to the transport as they are, and uvloop
 writes them without copying them into one buffer.
 """
@@ -65,8 +65,8 @@ class FramePipe(FrameReceiver):
         self.on_lost: Callable[[ConnectionLost], None] | None = None
         """Called once when the connection is lost, after the callbacks of all unanswered requests."""
         self.user_timeout_s: float | None = None
-        """The TCP_USER_TIMEOUT of the connection in seconds. While the broker throttles the connection, the throttle
-        time is added. None keeps the kernel's default."""
+        """The TCP_USER_TIMEOUT of the connection in seconds. While the broker is throttling the connection, the
+        throttle time is added. None keeps the kernel's default."""
         self.lost: ConnectionLost | None = None
         """Why the connection was lost. None while it is open."""
         self._loop = asyncio.get_running_loop()
@@ -115,7 +115,8 @@ class FramePipe(FrameReceiver):
         """Record that the broker reads nothing from this connection for this time, because a quota was exceeded
         (KIP-219)."""
         self._throttled_until = max(self._throttled_until, self._loop.time() + seconds)
-        # The broker's receive buffer may fill up during that time. The broker's kernel then acknowledges no sent bytes.
+        # The broker's receive buffer may fill up during that time. The broker's kernel then does not acknowledge sent
+        # bytes.
         self._extend_user_timeout(seconds)
 
     def _extend_user_timeout(self, seconds: float) -> None:
@@ -123,8 +124,8 @@ class FramePipe(FrameReceiver):
             set_user_timeout(self._transport, self.user_timeout_s + seconds)
 
     def hold(self) -> None:
-        """Collect requests from now on until `send_held` is called. This saves system calls, because uvloop makes one
-        system call for every write."""
+        """Collect requests until `send_held` is called. This saves system calls, because uvloop makes one system call
+        for every write."""
         self._held = []
 
     def send_held(self) -> None:
@@ -134,8 +135,8 @@ class FramePipe(FrameReceiver):
             self._transport.writelines(held)
 
     def close(self, reason: str = "closed by this side", cause: BaseException | None = None) -> None:
-        """Close the connection now. Unsent bytes are dropped, and the callbacks of all unanswered requests get a
-        ConnectionLost."""
+        """Close the connection now. Unsent bytes are dropped, and the callbacks of all unanswered requests receive a
+        ConnectionLost error."""
         self._lose(reason, cause)
         if self._transport is not None:
             self._transport.abort()

@@ -1,4 +1,4 @@
-"""Statistics of request times and errors. The hot path updates these statistics, so an update costs only a bisection
+"""Statistics on request times and errors. The hot path updates these statistics, so an update costs only a bisection
 and an addition.
 
 Request times are counted in a histogram, and errors are counted by error code.
@@ -13,7 +13,7 @@ from mirrord.model.status import RequestKind, RequestsStatus
 
 
 class RequestStats:
-    """The statistics of one kind of request in one process. Another thread may call `status`."""
+    """The statistics for one kind of request in one process. Another thread may call `status`."""
 
     __slots__ = ("_api", "_buckets", "_errors", "_seconds", "_throttled_s")
 

@@ -42,13 +42,13 @@ def tune(
 
     `user_timeout_s` is how long sent bytes may remain unacknowledged before the kernel drops the connection
     (TCP_USER_TIMEOUT, tcp(7)). `buffer_bytes` is the size of the kernel's buffers. If it is None, the kernel chooses
-    the size. If the process itself holds more than `unsent_bytes` of data that the kernel has not taken yet, the
+    the size. If the process itself holds more than `unsent_bytes` of data that the kernel has not accepted yet, the
     transport asks its protocol to pause.
 
     If `reset_on_close` is set, the connection is reset when it is closed or when the process ends in any way (SO_LINGER
     with a time of 0, socket(7)). The kernel then discards all bytes that the other end has not acknowledged. Otherwise
-    the kernel continues to deliver these bytes after the process has ended, as long as the other end accepts some of
-    them.
+    the kernel continues to deliver these bytes after the process has ended, provided that the other end still accepts
+    some of them.
     """
     transport.set_write_buffer_limits(high=unsent_bytes)
     second = duplicate(transport)
@@ -66,7 +66,7 @@ def tune(
 
 
 def duplicate(transport: Socketed) -> socket.socket | None:
-    """Return a second descriptor of a transport's socket, or None if the transport has no socket. Options that are set
+    """Return a second descriptor for a transport's socket, or None if the transport has no socket. Options that are set
     on the result also apply to the transport.
 
     A duplicate is needed because the socket object of uvloop has no `setsockopt`.

@@ -1,5 +1,5 @@
-"""Explains why a TLS handshake failed. The explanation names the certificate, the authority or the host name that is
-wrong.
+"""Explains why a TLS handshake failed. The explanation names the certificate, the authority or the host name that
+caused the failure.
 
 OpenSSL reports the error, but not the certificate that caused it. Therefore the broker's certificate is fetched again
 after a failure, without verification, only to describe it. Nothing else is sent over that connection.
@@ -23,7 +23,7 @@ _UNTRUSTED = {2, 7, 18, 19, 20, 21}
 
 
 async def tls_reason(error: ssl.SSLError, host: str, port: int, security: Security) -> str:
-    """Return why the TLS handshake failed, as one phrase. The function never raises."""
+    """Return why the TLS handshake failed, as one phrase. This function never raises an exception."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}{await _at_fault(error, host, port, security)}"
     reason = (error.reason or str(error)).lower().replace("_", " ")

@@ -30,8 +30,8 @@ from mirrord.model.names import Alias, ClusterId, TopicId
 TOPICS_AT_ONCE = 100
 """Maximum number of topics in one CreateTopics request."""
 _THROTTLE_BYTES = 4
-"""Size of the throttle time in bytes. This field is at the beginning of an answer, and is left out when an answer is
-compared with the last one."""
+"""Size of the throttle time field in bytes. The field is at the beginning of an answer, and is ignored when the answer
+is compared with the last one."""
 
 
 class ClusterTopics(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class NoTopicIds(EnvironmentFault):
 
 
 class TopicAdmin(Protocol):
-    """The operations with which mirrord finds and creates topics: to list topics, to create topics, and to add
+    """The operations with which mirrord finds and creates topics: listing topics, creating topics, and adding
     partitions.
 
     If the cluster does not answer, every operation raises Unreachable, AuthenticationFailed, TlsFailed or another
@@ -69,7 +69,7 @@ class TopicAdmin(Protocol):
         ...
 
     async def create(self, topics: Mapping[str, TopicShape], *, validate_only: bool = False) -> dict[str, str]:
-        """Create topics. Return the refused topics with the reasons. If `validate_only` is set, the cluster only
+        """Create topics. Return each refused topic with the reason. If `validate_only` is set, the cluster only
         validates the topics and creates none.
 
         The refused topics include topics that already exist, for example because another client has just created them.
@@ -77,8 +77,8 @@ class TopicAdmin(Protocol):
         ...
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
-        """Add partitions to topics, until each topic has the given number of partitions. Return the refused topics with
-        the reasons."""
+        """Add partitions to topics, until each topic has the given number of partitions. Return each refused topic with
+        the reason."""
         ...
 
     async def close(self) -> None:
@@ -129,7 +129,7 @@ class KafkaTopicAdmin:
         return seen
 
     async def create(self, topics: Mapping[str, TopicShape], *, validate_only: bool = False) -> dict[str, str]:
-        """Create topics. Return the refused topics with the reasons. If `validate_only` is set, the cluster only
+        """Create topics. Return each refused topic with the reason. If `validate_only` is set, the cluster only
         validates the topics and creates none."""
         wanted = [
             TopicToCreate(name, shape.partitions, shape.replication_factor, topic_configs=dict(shape.settings))
@@ -146,13 +146,13 @@ class KafkaTopicAdmin:
         return refused
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
-        """Add partitions to topics, until each topic has the given number of partitions. Return the refused topics with
-        the reasons."""
+        """Add partitions to topics, until each topic has the given number of partitions. Return each refused topic with
+        the reason."""
         refused: dict[str, str] = {}
         async with Admin(self._config, self._timeout_s) as admin:
             for name, partitions in topics.items():
                 try:
-                    # Each topic has a separate request, because the client reports only the first error of a request.
+                    # Each topic gets a separate request, because the client reports only the first error of a request.
                     await admin.create_partitions({name: NewPartitions(partitions)}, self._timeout_ms)
                 except BrokerResponseError as error:
                     refused[name] = f"{error}"
@@ -190,7 +190,7 @@ class KafkaTopicAdmin:
             if encoded == self._last_encoded and self._all is not None:
                 return None
             answer = metadata.decode(version, reader)
-            # `describe` sets `_all` again when it has accepted the answer.
+            # `describe` sets `_all` again once it has accepted the answer.
             self._last_encoded, self._all = encoded, None
             return answer
 

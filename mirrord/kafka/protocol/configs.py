@@ -115,9 +115,9 @@ def _settings(reader: Reader, shared: list[tuple[bytes, dict[str, Setting]]]) ->
     """Decode the configs of one topic. If the bytes equal those of an earlier topic, return the decoded configs of that
     topic.
 
-    Most topics have the same configs as another topic, and a comparison of bytes is much faster than decoding. An
-    encoded array contains the lengths of all its parts, so the encoding itself determines where the array ends.
-    Therefore it is enough to check whether the unread bytes begin with the encoded array of an earlier topic.
+    Most topics have the same configs as another topic, and comparing bytes is much faster than decoding. An encoded
+    array contains the lengths of all its parts, so the encoding itself determines where the array ends. Therefore it is
+    enough to check whether the unread bytes begin with the encoded array of an earlier topic.
     """
     start = reader.position
     for encoded, settings in shared:

@@ -1,13 +1,13 @@
 """Decodes the records of `__consumer_offsets`, in which the group coordinators store the committed offsets of groups.
 
-The key of each record begins with a number for the kind of the record, and the value begins with the version of its
-layout (org.apache.kafka.coordinator.group.generated). The files `*Key.json` and `*Value.json` in Kafka's module
-group-coordinator define the layouts, and CoordinatorRecordType defines the kinds. A null value means that the committed
-offset no longer exists: it has expired or was deleted, or its topic was deleted.
+The key of each record begins with a number that identifies the kind of the record, and the value begins with the
+version of its layout (org.apache.kafka.coordinator.group.generated). The files `*Key.json` and `*Value.json` in Kafka's
+group-coordinator module define the layouts, and CoordinatorRecordType defines the kinds. A null value means that the
+committed offset no longer exists: it expired or was deleted, or its topic was deleted.
 
-Records of the kinds 0 and 1 hold committed offsets of classic groups, of KIP-848 groups and of Kafka Streams groups
+Records of kinds 0 and 1 hold committed offsets of classic groups, of KIP-848 groups and of Kafka Streams groups
 (KIP-1071). Records of all other kinds describe groups and their members. In the keys of all kinds, the name of the
-group follows the kind. The positions of share groups are in another topic (`__share_group_state`, KIP-932).
+group follows the kind. The positions of share groups are in a different topic (`__share_group_state`, KIP-932).
 """
 
 import msgspec
@@ -63,7 +63,7 @@ def decode_key(data: Bytes) -> OffsetKey | int:
 
 
 def decode_value(data: Bytes) -> OffsetValue:
-    """Decode the value of a committed offset, versions 0 to 4. Raises WireError. Raises UnknownLayout for newer
+    """Decode the value of a committed offset (layout versions 0 to 4). Raises WireError. Raises UnknownLayout for newer
     versions."""
     reader = Reader(data)
     version = reader.int16()

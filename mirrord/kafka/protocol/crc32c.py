@@ -1,13 +1,14 @@
 """Computes CRC-32C checksums (Castagnoli). If some bytes of the data change, `carried` adjusts the checksum instead of
 computing it again.
 
-The register of a CRC is linear over GF(2). Therefore the change of the checksum depends only on the changed bytes, and
+The register of a CRC is linear over GF(2). Therefore the change in the checksum depends only on the changed bytes, and
 on the number of bytes after them. The change is computed with a register that begins at zero. The register first
 processes the XOR of the old and the new bytes. It then processes one zero byte for each unchanged byte that follows.
-The result is the XOR of the old and the new checksum. The records after a changed header are not read for this.
+The result is the XOR of the old and the new checksum. This does not require reading the records after a changed header.
 
-The zero bytes take little time. For all whole units of 4 KiB together, the new register is the XOR of four values, and
-each value is looked up in one table. Only the remaining zeros, less than 4 KiB, are passed to the checksum function.
+Processing the zero bytes takes little time. For all whole units of 4 KiB together, the new register is the XOR of four
+values, each of which is looked up in a separate table. Only the remaining zeros, less than 4 KiB, are passed to the
+checksum function.
 """
 
 from collections.abc import Callable
@@ -59,7 +60,7 @@ def carried(old_crc: int, old_head: Bytes, new_head: Bytes, records_length: int)
     """Return the CRC of a batch after its header fields were replaced, computed from the previous CRC. `old_head` and
     `new_head` are the header bytes that the CRC covers, before and after the change. They have the same length.
 
-    If the old CRC is wrong, the new CRC is wrong, too. A damaged batch therefore remains detectable.
+    If the old CRC is wrong, the new CRC is also wrong. A damaged batch therefore remains detectable.
     """
     difference = int.from_bytes(bytes(old_head)) ^ int.from_bytes(bytes(new_head))
     return old_crc ^ advance(0, difference.to_bytes(HEAD_LENGTH), records_length)
@@ -72,8 +73,8 @@ def records_crc(header_crc: int, head: Bytes, records_length: int) -> int:
 
 
 # The cache holds 1,024 operators of 40 KB each, one for each number of 4 KiB units up to 4 MiB. Larger batches are
-# rare, and cost milliseconds anyway. One operator for each exact length would save 0.5 µs per batch if lengths repeat,
-# but would cost 200 µs for each new length. Compressed batches seldom repeat a length.
+# rare, and take milliseconds anyway. One operator for each exact length would save 0.5 µs per batch if lengths
+# repeated, but would cost 200 µs for each new length. Compressed batches seldom have the same length.
 @lru_cache(maxsize=1024)
 def _operator(units: int) -> Operator:
     if units == 1:
@@ -89,7 +90,7 @@ def _apply(operator: Operator, register: int) -> int:
 
 def _tabulate(images: list[int]) -> Operator:
     """Return the four tables of an `Operator`. `images` holds, for each of the 32 bits, the register that results if
-    only this bit was set before the zero bytes.
+    only that bit is set before the zero bytes.
 
     The table entry for a byte is the XOR of the entries for its set bits.
     """

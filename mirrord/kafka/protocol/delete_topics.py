@@ -13,8 +13,8 @@ from mirrord.kafka.protocol.primitives import (
 
 
 def encode_delete_topics(ids: Iterable[str], timeout_ms: int) -> bytes:
-    """Encode the body of a DeleteTopics request. The request identifies topics by id. With a name, it could delete a
-    newer topic that has the same name."""
+    """Encode the body of a DeleteTopics request. The request identifies topics by id. If it identified them by name, it
+    could delete a newer topic with the same name."""
     topics = (compact_nullable_string(None) + uuid_bytes(topic_id) + NO_TAGS for topic_id in ids)
     return compact_array(topics) + INT32.pack(timeout_ms) + NO_TAGS
 

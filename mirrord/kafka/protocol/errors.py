@@ -27,7 +27,7 @@ class UnknownLayout(WireError):
 
 
 class OldMagic(UnknownLayout):
-    """Raised when the message at buffer[at] has format 0 or 1, which clients before Kafka 0.11 wrote.
+    """Raised when the message at buffer[at] has format 0 or 1, which clients older than Kafka 0.11 wrote.
     `mirrord.kafka.protocol.legacy_messages` can read it.
 
     All batches before this message are complete.

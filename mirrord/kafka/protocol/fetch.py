@@ -47,8 +47,8 @@ class FetchPosition(msgspec.Struct, frozen=True):
 
     offset: int
     leader_epoch: int = -1
-    """The current leader epoch as far as the client knows. The broker refuses the request if the broker's leader epoch
-    differs (KIP-320)."""
+    """The current leader epoch, as known to the client. The broker refuses the request if its own leader epoch differs
+    (KIP-320)."""
     last_epoch: int = -1
     """The leader epoch of the last record before `offset`. With this epoch, the broker can detect a truncation
     (KIP-595)."""

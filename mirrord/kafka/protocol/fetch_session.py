@@ -1,7 +1,7 @@
 """The client's side of a fetch session (KIP-227). In a session, the broker remembers the requested partitions, so that
 a request contains only the changes.
 
-The broker keeps the position of each partition until the client sends another position. After the broker has delivered
+The broker keeps the position of each partition until the client sends a new position. After the broker has delivered
 data, the client must advance the position or remove the partition from the session. Otherwise the broker sends the same
 data again.
 

@@ -70,7 +70,7 @@ class CommittedOffset(msgspec.Struct, frozen=True):
 
     offset: int
     leader_epoch: int
-    """The leader epoch of the last consumed record. It is -1 if the client did not state the epoch when it
+    """The leader epoch of the last consumed record. It is -1 if the client did not specify the epoch when it
     committed."""
     metadata: str
 
@@ -124,8 +124,8 @@ def encode_fetch(version: int, groups: Collection[str]) -> bytes:
     """Encode the body of an OffsetFetch request for all committed offsets of these groups. Versions below 8 accept only
     one group.
 
-    If an open transaction contains a newer offset of a group, the request does not wait for the end of the transaction.
-    The response then contains the previous offset.
+    If an open transaction contains a newer offset of a group, the broker does not wait for the transaction to end. The
+    response then contains the previous offset.
     """
     all_topics = NULL
     if version >= OFFSETS_AT_ONCE:
@@ -209,7 +209,7 @@ def _group_offsets(reader: Reader) -> tuple[str, GroupOffsets]:
 
 
 def _offsets(reader: Reader) -> dict[TopicAndPartition, CommittedOffset]:
-    """Return the committed offsets. Partitions are omitted if they have an error, or the offset -1 (nothing is
+    """Return the committed offsets. Partitions are omitted if they have an error, or the offset -1 (nothing has been
     committed)."""
     offsets: dict[TopicAndPartition, CommittedOffset] = {}
     for _ in range(reader.compact_count()):

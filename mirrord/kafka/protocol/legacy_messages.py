@@ -1,4 +1,5 @@
-"""Finds and parses messages of formats 0 and 1, which Kafka wrote before 0.11. The module itself does not decompress.
+"""Finds and parses messages of formats 0 and 1, which Kafka wrote before version 0.11. The module itself does not
+decompress messages.
 
 All numbers are big-endian (org.apache.kafka.common.record.LegacyRecord). A message consists of these fields, with their
 lengths in bytes: offset (8), size of the remaining fields (4), CRC-32 of the remaining fields (4), magic (1),
@@ -19,8 +20,8 @@ from mirrord.kafka.protocol.record_batch import CODEC_MASK, LENGTH_OFFSET, LOG_A
 
 _HEAD = Struct(">qiIBB")
 _LEAST_SIZE = (14, 22)
-"""The smallest valid value of the size field in format 0, and in format 1. A message without key and value has this
-size."""
+"""The smallest valid value of the size field in format 0, and in format 1. A message with neither a key nor a value has
+this size."""
 _TIME = Struct(">q")
 _LENGTH = Struct(">i")
 MAGIC_OFFSET = 16
@@ -37,7 +38,7 @@ class Group(NamedTuple):
     start: int
     end: int
     first: int
-    """The offset of the first message. It is -1 for a wrapper, because the offset is not known before the wrapper is
+    """The offset of the first message. It is -1 for a wrapper, because the offset is not known until the wrapper is
     decompressed."""
     last: int
 

@@ -1,7 +1,7 @@
 """Encodes and decodes ListOffsets (API 2, versions 6 to 8) and OffsetForLeaderEpoch (API 23, version 4).
 
-ListOffsets reports where a log begins and ends, and which offset belongs to a timestamp. OffsetForLeaderEpoch reports
-where a leader epoch ends. Both requests identify topics by name.
+ListOffsets reports where a log begins and ends, and which offset corresponds to a timestamp. OffsetForLeaderEpoch
+reports where a leader epoch ends. Both requests identify topics by name.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,8 +17,8 @@ T = TypeVar("T")
 EARLIEST = -2
 """A special timestamp in a request. It selects the log start offset."""
 LATEST = -1
-"""A special timestamp in a request. It selects the high watermark. If the request asks for committed records only, it
-selects the last stable offset instead."""
+"""A special timestamp in a request. It selects the high watermark. If the request asks for committed records only, this
+timestamp selects the last stable offset instead."""
 EARLIEST_LOCAL = -4
 """A special timestamp in a request. It selects the start of the local part of the log (KIP-405, version 8). Records
 before that offset are only in remote storage."""
@@ -54,8 +54,8 @@ class ListedOffset(msgspec.Struct, frozen=True):
 
 
 class EpochQuestion(msgspec.Struct, frozen=True):
-    """Asks for the offset at which the leader epoch `epoch` ends. `leader_epoch` is the current leader epoch as far as
-    the client knows. If the broker's current leader epoch differs, the broker refuses to answer (KIP-320)."""
+    """Asks for the offset at which the leader epoch `epoch` ends. `leader_epoch` is the current leader epoch, as known
+    to the client. If the broker's current leader epoch differs, the broker refuses to answer (KIP-320)."""
 
     topic: str
     partition: int
@@ -67,8 +67,8 @@ class EpochEnd(msgspec.Struct, frozen=True):
     """The answer to an `EpochQuestion`. `epoch` is the requested leader epoch, or an earlier one if the log has no
     records of the requested epoch. `end` is the offset at which `epoch` ends.
 
-    The end of the current epoch is the end of the leader's log, which includes records that are not replicated yet.
-    `epoch` and `end` are -1 if the broker does not know where the requested epoch ends.
+    The end of the current epoch is the end of the leader's log, which includes records that have not been replicated
+    yet. `epoch` and `end` are -1 if the broker does not know where the requested epoch ends.
     """
 
     topic: str

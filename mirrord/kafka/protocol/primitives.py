@@ -2,7 +2,7 @@
 
 Kafka's protocol guide defines the types ("Protocol Primitive Types"), and KIP-482 defines the compact forms and tagged
 fields. All numbers are big-endian. A reader never reads past its end. It rejects a length or a count that is larger
-than the number of remaining bytes. Therefore invalid data cannot make it allocate much memory.
+than the number of remaining bytes. Therefore invalid data cannot make the reader allocate a large amount of memory.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -36,7 +36,7 @@ NULL = b"\x00"
 
 @lru_cache(maxsize=8192)
 def uuid_text(raw: bytes) -> str:
-    """Return an id of 16 bytes as text, as Kafka formats it (Uuid.toString): 22 characters of URL-safe base64 without
+    """Return a 16-byte id as text, in the format of Kafka's Uuid.toString: 22 characters of URL-safe base64 without
     padding."""
     return urlsafe_b64encode(raw)[:22].decode("ascii")
 
@@ -54,7 +54,7 @@ def uuid_bytes(text: str) -> bytes:
 
 
 class Reader:
-    """Reads values from buffer[position:end], one after the other.
+    """Reads values from buffer[position:end], one after another.
 
     Raises Truncated if the bytes end too early, and Oversize if a length exceeds the remaining bytes. Raises Malformed
     for a value outside the range of its type.
@@ -228,6 +228,6 @@ def nullable_string(text: str | None) -> bytes:
 
 
 def compact_array(elements: Iterable[bytes]) -> bytes:
-    """Encode a compact array of elements that are already encoded."""
+    """Encode a compact array of elements that have already been encoded."""
     parts = list(elements)
     return unsigned_varint(len(parts) + 1) + b"".join(parts)

@@ -31,8 +31,8 @@ _INDEX = Struct(">i")
 # bytes usually say that there are no record errors, no message and no tags.
 _ANSWER = Struct(">ihqqq3s")
 _USUAL_TAIL = b"\x01\x00\x00"
-# The layout of a response for one topic by id. First come a count, the id and a count, then the partitions, and then no
-# tags, the throttle time and no tags.
+# The layout of a response for one topic, identified by its id: first a count, the id and another count, then the
+# partitions, and finally no tags, the throttle time and no tags.
 _ONE_TOPIC = (">B16sB", "ihqqq3s", "BiB")
 _BESIDE = calcsize(_ONE_TOPIC[0]) + calcsize(f">{_ONE_TOPIC[2]}")
 _FIELDS = 6
@@ -58,8 +58,8 @@ class ProducedPartition(msgspec.Struct):
     """The time at which the broker appended the batch. It is -1 if the topic keeps the timestamps of the records."""
     log_start_offset: int
     message: str = ""
-    """The broker's explanation of an error. If the broker rejected single records, the text also contains the index of
-    each of them in the batch."""
+    """The broker's explanation of an error. If the broker rejected individual records, the text also contains the index
+    of each rejected record in the batch."""
     leader: int = -1
     leader_epoch: int = -1
     """`leader` is the id of the current leader, and `leader_epoch` is its epoch. The broker sends both with the error
@@ -76,7 +76,7 @@ def encode(version: int, timeout_ms: int, entries: Sequence[ProduceEntry]) -> tu
     other. The first part is `bytes`.
 
     The request requires an acknowledgement by all in-sync replicas. Raises ValueError for two batches of one partition,
-    because a broker silently drops one of them and answers once. The call takes about 1.5 µs for one batch.
+    because a broker would silently drop one of them and answer only once. The call takes about 1.5 µs for one batch.
     """
     by_id = version >= PRODUCE_BY_TOPIC_ID
     if len(entries) == 1:  # the usual request for a lane with small batches
@@ -115,7 +115,7 @@ def encode(version: int, timeout_ms: int, entries: Sequence[ProduceEntry]) -> tu
 
 def _of_one_topic(between: bytes, entries: Sequence[ProduceEntry]) -> tuple[list[Bytes], int]:
     """Encode a Produce request with several partitions of one topic, which is the usual case. `between` holds the bytes
-    before the next batch. The caller passes the beginning of the body up to the first partition."""
+    before the next batch. The caller passes the beginning of the body, up to the first partition."""
     parts: list[Bytes] = []
     size = len(_END)
     for _, partition, batch in entries:
@@ -169,7 +169,7 @@ def decode(version: int, reader: Reader) -> ProduceResponse:
 
 def _decode_usual(reader: Reader) -> ProduceResponse | None:
     """Decode a response in its usual form: batches of one topic, and no error details. Return None if the response has
-    another form."""
+    a different form."""
     count, rest = divmod(reader.remaining - _BESIDE, _ANSWER.size)
     if rest or not 0 < count <= _MOST_COUNTED:
         return None

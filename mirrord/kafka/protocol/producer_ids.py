@@ -20,7 +20,7 @@ _PRODUCER = Struct(">qiiqiq")
 class ProducerIdentity(msgspec.Struct, frozen=True):
     """A new producer id and its epoch.
 
-    If `error` is not 0, the ids are invalid. Shortly after its start, a broker may return the error
+    If `error` is not 0, the ids are invalid. Shortly after it has started, a broker may return the error
     COORDINATOR_LOAD_IN_PROGRESS. The client must then retry.
     """
 

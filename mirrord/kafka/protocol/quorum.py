@@ -1,9 +1,10 @@
-"""Encodes and decodes DescribeQuorum (API 55, version 1; KIP-595, KIP-836), which reveals the current time at the
+"""Encodes and decodes DescribeQuorum (API 55, version 1; KIP-595, KIP-836), which reveals the current time on the
 cluster's active controller.
 
-The response contains the time at which each voter last caught up, by the leader's clock. For the leader itself, this is
-the current time (org.apache.kafka.raft.LeaderState). There is no other way to read the time of a cluster without
-writing to it. The client must be allowed to DESCRIBE the cluster, and the cluster must run without ZooKeeper.
+The response contains the time at which each voter last caught up, according to the leader's clock. For the leader
+itself, this is the current time (org.apache.kafka.raft.LeaderState). There is no other way to read the time of a
+cluster without writing to it. The client must be allowed to DESCRIBE the cluster, and the cluster must run without
+ZooKeeper.
 """
 
 from struct import Struct

@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 
 class DecodedRecord(NamedTuple):
-    """A decoded record. `offset` is the record's offset in the log from which it was read. The keys of headers are
-    text."""
+    """A decoded record. `offset` is the record's offset in the log from which it was read. Header keys are text."""
 
     offset: int
     time_ms: int

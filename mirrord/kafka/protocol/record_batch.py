@@ -5,7 +5,7 @@ length (of the bytes after this field), partition leader epoch, magic, CRC (of t
 last offset delta, base timestamp, max timestamp, producer id, producer epoch, base sequence, record count.
 
 A header is handled as the plain tuple that `HEADER.unpack_from` returns. That costs one allocation and no attribute
-look-ups per batch. `Header` gives names to the fields.
+lookups per batch. `Header` gives names to the fields.
 """
 
 from struct import Struct
@@ -35,8 +35,8 @@ RAW_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL | DELETE_HORIZON
 """A batch may be copied raw, that is, without reading its records, if no attribute bit other than these is set."""
 CLEARED = ~(TRANSACTIONAL | DELETE_HORIZON)
 
-# The difference of the 40 header bytes that the CRC covers: attributes, (unchanged), producer id, producer epoch,
-# sequence, (count).
+# The XOR of the old and the new values of the 40 header bytes that the CRC covers: attributes, (unchanged), producer
+# id, producer epoch, sequence, (count).
 _DIFFERENCE = Struct(">h20xqhi4x")
 
 HeaderTuple = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
@@ -120,8 +120,8 @@ def refuse(header: HeaderTuple, start: int) -> None:
 
 
 def _refuse_short_old(buffer: Bytes, start: int, end: int) -> None:
-    # A complete message of format 0 or 1 can be shorter than a v2 header. It cannot be unpacked as a v2 header in that
-    # case.
+    # A complete message of format 0 or 1 can be shorter than a v2 header. Such a message cannot be unpacked as a v2
+    # header.
     length = int.from_bytes(buffer[start + 8 : start + LENGTH_OFFSET], signed=True)
     magic = buffer[start + LENGTH_OFFSET + 4]
     if magic in {0, 1} and 0 < length <= end - start - LENGTH_OFFSET:
@@ -140,11 +140,11 @@ def patch(
     header. The CRC is adjusted.
 
     The base offset becomes 0 and the leader epoch -1. The transactional bit and the delete-horizon bit are cleared. The
-    result looks like a batch from an ordinary producer. The broker accepts no other batches (LogValidator).
+    result looks like a batch from an ordinary producer, because the broker accepts no other batches (LogValidator).
 
     The call takes about 1.3 µs for a batch of up to 4 KiB, and 1.9 µs for a batch of up to 4 MiB. To adjust the CRC, it
-    allocates 40 bytes for the XOR of the old and the new header bytes, and a copy of these bytes with up to 4 KiB of
-    zeros.
+    allocates 40 bytes for the XOR of the old and the new header bytes, and a copy of these 40 bytes followed by up to 4
+    KiB of zeros.
     """
     _, length, _, _, crc, attributes, delta, oldest, newest, old_id, old_epoch, old_sequence, count = header
     cleared = attributes & CLEARED

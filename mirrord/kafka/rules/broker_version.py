@@ -17,7 +17,7 @@ _RELEASES: tuple[tuple[str, int, int], ...] = (
     ("3.1 to 3.4", 9, 13),
     ("2.8 or 3.0", 9, 12),
 )
-"""Releases of Kafka, the newest first, each with the newest version of Produce and of Fetch that its brokers accept."""
+"""Kafka releases, newest first, each with the newest versions of Produce and Fetch that its brokers accept."""
 
 
 def like_release(offered: Mapping[int, tuple[int, int]]) -> str:

@@ -10,8 +10,8 @@ from enum import Enum
 
 NONE = 0
 NETWORK = 13
-"""NETWORK_EXCEPTION. No broker sends this code. `LaneHost` reports it if a connection ended before the answer to a
-request arrived. The outcome of the request is then unknown."""
+"""NETWORK_EXCEPTION. No broker sends this code. `LaneHost` reports it if a connection ends before the answer to a
+request arrives. The outcome of the request is then unknown."""
 
 
 class Produced(Enum):
@@ -23,12 +23,12 @@ class Produced(Enum):
     batches, and then resumes."""
     UNKNOWN = "unknown"
     """The batch may have been appended, or may still be appended. The lane does the same as for DOUBT. In addition, it
-    takes into account that batches already sent may still reach the target log."""
+    takes into account that batches that have already been sent may still reach the target log."""
     REFUSED = "refused"
     """The target will never accept these bytes. Only this lane halts."""
     DENIED = "denied"
     """mirrord lacks a permission, or the target does not accept its credentials. The lane retries at long intervals,
-    because an operator can correct this in the meantime."""
+    because an operator can correct the problem in the meantime."""
 
 
 PRODUCED: dict[int, Produced] = {
@@ -47,7 +47,7 @@ PRODUCED: dict[int, Produced] = {
     19: Produced.DOUBT,  # NOT_ENOUGH_REPLICAS: checked before the append
     20: Produced.UNKNOWN,  # NOT_ENOUGH_REPLICAS_AFTER_APPEND
     21: Produced.REFUSED,  # INVALID_REQUIRED_ACKS
-    22: Produced.DOUBT,  # ILLEGAL_GENERATION: only for members of groups; nothing was appended
+    22: Produced.DOUBT,  # ILLEGAL_GENERATION: only for group members; nothing was appended
     29: Produced.DENIED,  # TOPIC_AUTHORIZATION_FAILED
     31: Produced.DENIED,  # CLUSTER_AUTHORIZATION_FAILED
     32: Produced.REFUSED,  # INVALID_TIMESTAMP

@@ -32,8 +32,8 @@ class Wrong(msgspec.Struct, frozen=True):
 
 
 def wrong_settings(needed: Mapping[str, str], values: Mapping[str, str | None], replicas: int) -> list[Wrong]:
-    """Return the wrong configs of a topic. `needed` are the required values, and `values` the current values.
-    `replicas` is the topic's number of replicas, or 0 if it is unknown.
+    """Return the configs of a topic that have a wrong value. `needed` contains the required values, and `values`
+    contains the current values. `replicas` is the topic's number of replicas, or 0 if it is unknown.
 
     A config that mirrord may not read counts as correct.
     """
@@ -49,7 +49,7 @@ def wrong_settings(needed: Mapping[str, str], values: Mapping[str, str | None], 
 
 
 def few_replicas(topic: Topic, target: Alias, brokers: int) -> str:
-    """Return one line for operators if a topic has too few replicas, and otherwise an empty string. A topic should have
+    """Return one line for operators if a topic has too few replicas, or an empty string otherwise. A topic should have
     three replicas, or one for each broker if there are fewer than three brokers."""
     wanted = min(REPLICAS, brokers)
     if not topic.replicas or topic.replicas >= wanted:

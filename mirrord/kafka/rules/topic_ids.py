@@ -1,8 +1,8 @@
-"""Refuses clusters with topics that have no topic id (KIP-516).
+"""Refuses clusters that have topics without topic ids (KIP-516).
 
 Lanes are identified by topic ids. All topics without an id are reported with the id zero, so their lanes could not be
-distinguished. Brokers with ZooKeeper assign ids only if `inter.broker.protocol.version` is 2.8 or newer, whatever
-release they run.
+distinguished. Brokers with ZooKeeper assign ids only if `inter.broker.protocol.version` is 2.8 or newer, regardless of
+which release they run.
 """
 
 from collections.abc import Sequence

@@ -24,10 +24,10 @@ class RangeAudited(Fact, frozen=True, tag="range_audited"):
     end: int
     """Ordinal after the last one that was proven."""
     source_offset: int
-    """Source offset up to which the copy is proven. Every source offset from that of the first copied record to this
+    """Source offset up to which the copy is proven. Every source offset from that of the first copied record up to this
     one (exclusive) was found in the target topic or is explained."""
     newest_ms: int
-    """Highest timestamp of the records below `source_offset`, or -1 if it is not known."""
+    """Highest timestamp of the records below `source_offset`, or -1 if it is unknown."""
     at_ms: int
     """Wall-clock time, for information only."""
 
@@ -37,7 +37,7 @@ RepairedKind = Literal["missing", "altered"]
 
 
 class RangeRepaired(Fact, frozen=True, tag="range_repaired"):
-    """`mirrord repair` has stored the records of the source offsets [start, end) in a separate topic. In the target
+    """`mirrord repair` has stored the records at the source offsets [start, end) in a separate topic. In the target
     topic, these records are missing or altered.
 
     The fact is appended after the records are stored, by the process that wrote or found them in the separate topic.
@@ -55,7 +55,7 @@ class RangeRepaired(Fact, frozen=True, tag="range_repaired"):
     topic: str
     """Name of the topic in which the records are stored."""
     at: int
-    """Offset in the topic `topic`; all repaired records are at this offset or later."""
+    """Offset in the topic `topic`; all repaired records are at or above this offset."""
     origin: Origin
 
     @property

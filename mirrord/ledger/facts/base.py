@@ -8,7 +8,7 @@ class Fact(msgspec.Struct, frozen=True, array_like=True, tag_field="kind"):
 
 
 class Origin(msgspec.Struct, frozen=True, array_like=True):
-    """The author of a command, the time at which it was given, and the reason."""
+    """The author of a command, the time at which the command was given, and the reason for it."""
 
     by: str
     """Author of the command: user@host as the command line reports it, or "policy"."""

@@ -85,15 +85,15 @@ class Holder(msgspec.Struct, frozen=True, array_like=True):
     """
     started_ticks: int = 0
     """Start time of the process in clock ticks since boot. It distinguishes the process from a later process with the
-    same process id. 0 if it is not known.
+    same process id. 0 if it is unknown.
     """
     hosts_all: bool = False
     """Whether all replicators are tasks of the holder's process. If so, nothing can write under the lease after this
     process has ended.
     """
     daemon: str = ""
-    """Identity of the daemon. If another process replaces the holder's process, it has the same identity. Empty if the
-    holder's process is not replaced when it dies.
+    """Identity of the daemon. A process that replaces the holder's process has the same identity. Empty if the holder's
+    process is not replaced when it dies.
     """
     keeper_pid: int = 0
     """Process id of the `mirrord start` process on the same machine. The holder's process is replaced only while this
@@ -108,7 +108,7 @@ class Holder(msgspec.Struct, frozen=True, array_like=True):
 class FlowOpened(Fact, frozen=True, tag="flow_opened"):
     """A flow has been opened. This is the first fact of every ledger, and it records the clusters of the flow.
 
-    A flow of the same name between other clusters cannot use this ledger: its start is refused.
+    A flow with the same name between different clusters cannot use this ledger, and mirrord refuses to start it.
     """
 
     flow: str
@@ -124,14 +124,14 @@ class FlowOpened(Fact, frozen=True, tag="flow_opened"):
 class LeaseTaken(Fact, frozen=True, tag="lease_taken"):
     """A daemon has taken the lease of the flow.
 
-    The fact takes effect only if `epoch` is one more than the last epoch. From then on, facts of older epochs have no
+    The fact takes effect only if `epoch` is one more than the last epoch. From then on, facts from older epochs have no
     effect.
     """
 
     epoch: int
     holder: Holder
     ttl_ms: int
-    """Length of the lease: how long the holder may be silent before another daemon takes the flow."""
+    """Length of the lease: how long the holder may be silent before another daemon may take the flow."""
 
 
 class LeaseContinued(Fact, frozen=True, tag="lease_continued"):
@@ -176,7 +176,7 @@ class PartitionsGrown(Fact, frozen=True, tag="partitions_grown"):
 
 class ConfigChange(msgspec.Struct, frozen=True, array_like=True):
     """A change to one config of a topic. If a value is missing (none), the config is not set on the topic, and the
-    default of the cluster applies."""
+    cluster's default applies."""
 
     name: str
     """Name of the config."""
@@ -197,10 +197,10 @@ class ConfigsSynced(Fact, frozen=True, tag="configs_synced"):
 
 
 class AclsPlanned(Fact, frozen=True, tag="acls_planned"):
-    """mirrord is about to add these ACLs at the target.
+    """mirrord is about to add these ACLs to the target.
 
     If mirrord ends before it records the outcome in `AclsSynced`, it may already have added some of them. Until the
-    next `AclsSynced`, each of these ACLs that exists at the target therefore counts as one that mirrord has added.
+    next `AclsSynced`, each of these ACLs that exists on the target therefore counts as one that mirrord has added.
     """
 
     rules: tuple[AclRule, ...]
@@ -208,7 +208,7 @@ class AclsPlanned(Fact, frozen=True, tag="acls_planned"):
 
 
 class AclsSynced(Fact, frozen=True, tag="acls_synced"):
-    """mirrord has added and removed ACLs at the target. It removes only ACLs that it has added itself."""
+    """mirrord has added and removed ACLs on the target. It removes only ACLs that it has added itself."""
 
     added: tuple[AclRule, ...] = ()
     """ACLs that were added."""
@@ -224,7 +224,7 @@ class TopicDeletionPlanned(Fact, frozen=True, tag="deletion_planned"):
     target_topic: str
     target_topic_id: TopicId
     due_ms: int
-    """Time of the deletion. The daemon deletes the topic when its own clock has passed this time."""
+    """Time of the deletion. The daemon deletes the topic once its own clock has passed this time."""
 
 
 class TopicDeletionWithdrawn(Fact, frozen=True, tag="topic_kept"):
@@ -234,7 +234,7 @@ class TopicDeletionWithdrawn(Fact, frozen=True, tag="topic_kept"):
     target_topic: str
     target_topic_id: TopicId
     reason: str
-    """Why the deletion was withdrawn, as a text for operators."""
+    """Why the deletion was withdrawn, as text for operators."""
 
 
 class TopicDeleted(Fact, frozen=True, tag="topic_deleted"):
@@ -269,7 +269,7 @@ class CopyNamed(Fact, frozen=True, tag="copy_named"):
 class TargetProbed(Fact, frozen=True, tag="target_probed"):
     """The target's brokers have been probed for the behavior on which exactly-once delivery depends.
 
-    If the brokers were probed several times, only the latest result is used.
+    If the brokers have been probed several times, only the latest result is used.
     """
 
     cluster: ClusterId
@@ -279,9 +279,9 @@ class TargetProbed(Fact, frozen=True, tag="target_probed"):
     passed: bool
     """Whether the brokers behave as exactly-once delivery requires."""
     failures: tuple[str, ...] = ()
-    """One line for each rule that the brokers broke."""
+    """One line for each rule that the brokers violated."""
     remarks: tuple[str, ...] = ()
-    """One line for each deviation that is permitted, but worth knowing."""
+    """One line for each deviation that is permitted but worth knowing about."""
 
 
 class LaneOpened(Fact, frozen=True, tag="lane_opened"):
@@ -308,17 +308,18 @@ class LaneOpened(Fact, frozen=True, tag="lane_opened"):
 class LaneTaken(Fact, frozen=True, tag="lane_taken"):
     """A replicator has taken the lane.
 
-    The fact takes effect only if `grant` is one more than the lane's current grant. From then on, facts of older grants
-    have no effect. Every intent of a previous replicator that takes effect therefore precedes this fact in the ledger.
+    The fact takes effect only if `grant` is one more than the lane's current grant. From then on, facts from older
+    grants have no effect. Every intent of a previous replicator that takes effect therefore precedes this fact in the
+    ledger.
     """
 
     lane: LaneId
     grant: int
     replicator: str
     times: tuple[int, int] = (0, 0)
-    """Length of the lease and request timeout, in ms. From them, the next replicator computes how long this one may
-    still write. If the previous replicator did not leave cleanly, its values are recorded where they are higher. Zeros
-    mean that an older version of mirrord wrote the fact.
+    """Length of the lease and request timeout, in ms. The next replicator uses them to compute how long this one may
+    still write. If the previous replicator did not leave the lane cleanly, its value is recorded instead wherever it is
+    higher. Zeros mean that an older version of mirrord wrote the fact.
     """
 
 
@@ -337,14 +338,15 @@ class PolicyChanged(Fact, frozen=True, tag="policy_changed"):
 
 class Rewound(msgspec.Struct, frozen=True, array_like=True):
     """A note that ordinals of the lane were reassigned, for example because the target log had lost its last records.
-    The ordinal `first` and the ordinals above it now belong to other source records than before.
+    The ordinal `first` and the ordinals above it now belong to different source records than before.
 
     An older progress record may contain a higher resume position, which refers to the previous assignment. In this
-    case, the resume position in this note is used instead.
+    case, the resume position in this note is used instead. This also applies if a holder had to resume below a position
+    that a former one may have saved, although it reassigned no ordinal.
     """
 
     first: int
-    """Lowest ordinal that was reassigned."""
+    """Lowest ordinal that was reassigned, or may have been."""
     ordinal: int
     """Ordinal of the resume position."""
     target_offset: int
@@ -357,10 +359,10 @@ class SourceRun(Fact, frozen=True, tag="source_run"):
     """An intent: the runs that the lane is about to write, and the verdicts on the source offsets that it skips between
     these runs.
 
-    A run supersedes all earlier runs that begin at or above its first ordinal. A `truncated` verdict does not
-    only say that source offsets are skipped. It also says that the source has lost records that the lane had already
-    copied. These records have ordinals below the lowest ordinal of the new runs, and source offsets at or above the
-    start of the verdict.
+    A run supersedes all earlier runs that begin at or above its first ordinal. A `truncated` verdict states not only
+    that source offsets are skipped, but also that the source has lost records that the lane had already copied. These
+    records have ordinals below the lowest ordinal of the new runs, and source offsets at or above the start of the
+    verdict.
     """
 
     lane: LaneId
@@ -374,18 +376,18 @@ class SourceRun(Fact, frozen=True, tag="source_run"):
     the epoch is unknown from this ordinal on.
     """
     regiven: bool = False
-    """Whether other records may have been sent to the target under these ordinals before. These other records are not
-    expected to arrive any more. If one does arrive, it must not be mistaken for a record of these runs.
+    """Whether different records may already have been sent to the target under these ordinals. Those records are no
+    longer expected to arrive. If one does arrive, it must not be mistaken for a record of these runs.
     """
     rewound: Rewound | None = None
-    """Set if these runs reassign ordinals, and a progress record with a higher resume position may exist."""
+    """Set if a progress record with a higher resume position may exist, and that position must not be used."""
 
 
 class Displaced(msgspec.Struct, frozen=True, array_like=True):
     """Ordinals that are missing in the target log because an election removed their records or the target refused
-    them. Records with higher ordinals are now stored at their target offsets.
+    them. Other records are now stored at their target offsets.
 
-    A record with such an ordinal is not copied again as long as the log holds a newer record of the same key.
+    A record with one of these ordinals is not copied again while the log holds a newer record with the same key.
     """
 
     first: int
@@ -393,13 +395,14 @@ class Displaced(msgspec.Struct, frozen=True, array_like=True):
     last: int
     """Last of these ordinals."""
     above: int
-    """A record of the same key at or above this target offset is newer."""
+    """A record with the same key at or above this target offset is newer."""
     leader_epoch: int
-    """A record of the same key that was appended in a higher leader epoch of the target is newer, wherever it is."""
+    """A record with the same key that was appended in a higher leader epoch of the target is newer, whatever its
+    offset."""
 
 
 class TargetRun(Fact, frozen=True, tag="target_run"):
-    """A run at the target: the record with the ordinal `ordinal` and the records after it are stored at consecutive
+    """A run on the target: the record with the ordinal `ordinal` and the records after it are stored at consecutive
     target offsets, until the next run begins."""
 
     lane: LaneId
@@ -411,7 +414,7 @@ class TargetRun(Fact, frozen=True, tag="target_run"):
     leader_epoch: int
     """Leader epoch of the target partition when the record at this offset was acknowledged or read."""
     displaced: tuple[Displaced, ...] = ()
-    """Ordinals before this run that the target log lacks, because records of this run are at their target offsets."""
+    """Ordinals before this run that the target log lacks (`Displaced`)."""
 
 
 class VerdictGiven(Fact, frozen=True, tag="verdict_given"):
@@ -466,9 +469,9 @@ class LaneHalted(Fact, frozen=True, tag="lane_halted"):
     line: str
     """The cause in one line, for operators."""
     start: int
-    """First of the source offsets concerned."""
+    """First of the affected source offsets."""
     end: int
-    """Source offset after the last of those concerned."""
+    """Source offset after the last affected one."""
 
 
 class LaneResumed(Fact, frozen=True, tag="lane_resumed"):
@@ -479,8 +482,8 @@ class LaneResumed(Fact, frozen=True, tag="lane_resumed"):
 
 
 class TakeoverChecked(Fact, frozen=True, tag="takeover_checked"):
-    """After a takeover, batches of the lane that a previous holder may have written were read back from the target and
-    compared with the source."""
+    """After a takeover, batches of the lane that a previous holder may have written have been read back from the target
+    and compared with the source."""
 
     lane: LaneId
     grant: int
@@ -495,7 +498,8 @@ class TakeoverChecked(Fact, frozen=True, tag="takeover_checked"):
     note: str = ""
     """A remark for operators, in one line."""
     more: bool = False
-    """Whether a previous holder may have sent other records under later ordinals, which have not been compared yet."""
+    """Whether a previous holder may have sent different records under later ordinals, which have not been compared
+    yet."""
     is_all: bool = False
     """Whether the target log was read to its end at a time when batches that were sent before the comparison could no
     longer arrive. If so, no such batch follows after the ordinal `last`.
@@ -535,8 +539,8 @@ class CopyInherited(Fact, frozen=True, tag="copy_inherited"):
     """Number of records at the end of the copy that were compared with the source."""
     found: InheritedBy
     """Result of the comparison. `behind`: the target ends before the position that MirrorMaker 2 recorded.
-    `unverifiable`: no records were left to compare. `trusted`: the configuration says not to compare. `strange`: the
-    target ends with other records.
+    `unverifiable`: no records were left to compare. `trusted`: the configuration disables the comparison. `strange`:
+    the target ends with different records.
     """
     doubled: tuple[tuple[int, int], ...] = ()
     """Source offsets [start, end) that the target holds more than once."""
@@ -582,7 +586,7 @@ class ConfigChanged(Fact, frozen=True, tag="config_changed"):
     starts: tuple[TopicStarts, ...] = ()
     """Start offsets of the topics that the configuration selects for the first time."""
     selected: Selected | None = None
-    """The rules that select topics. mirrord has seen all topics that matched these rules when it recorded this fact. A
+    """The rules that select topics. When mirrord recorded this fact, it had seen all topics that matched these rules. A
     matching topic that appears later was therefore created later. None means that the rules have not changed.
     """
 
@@ -650,7 +654,8 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
     """Leader epoch of the source batch before `source_offset`, or -1 if it is not known."""
     epochs_told: bool = False
     """Whether the ledger contains every change of the source's leader epoch. Each change is then recorded before the
-    first record with the new epoch is written to the target. False in records of older versions of mirrord.
+    first record with the new epoch is written to the target. False in records of older versions of mirrord, and while
+    the ledger may not contain the first epoch either.
     """
     settled: bool = False
     """Whether the lane has finished with every source record before `source_offset`: the record is stored in the target

@@ -19,7 +19,7 @@ class Worker(msgspec.Struct, frozen=True, array_like=True):
     process is dead."""
 
     host: str
-    """Host name of the machine on which the process runs."""
+    """Host name of the machine on which the process is running."""
     pid: int
     """Process id."""
     boot_id: str = ""
@@ -58,7 +58,7 @@ class JobRenewed(Fact, frozen=True, tag="job_renewed"):
     done: int = 0
     """Number of completed units of work. Each kind of job counts its own unit."""
     every: int = 0
-    """Total number of units of work. `done` and `every` are both 0 while the total is not known."""
+    """Total number of units of work. `done` and `every` are both 0 while the total is unknown."""
 
 
 class JobEnded(Fact, frozen=True, tag="job_ended"):

@@ -7,8 +7,8 @@ class CopyingPaused(Fact, frozen=True, tag="copying_paused"):
     """An operator has paused a flow, a topic or a partition. Its lanes are drained, and no replicator hosts them until
     a `CopyingResumed` names the same flow, topic or partition.
 
-    The fact takes effect unless the same pause is already in force. The topic is identified by its name at the source
-    and not by its id. The pause therefore also applies to a recreated topic and to partitions that are added later.
+    The fact takes effect unless the same pause is already in force. The topic is identified by its name on the source,
+    not by its id, so the pause also applies to a recreated topic and to partitions that are added later.
     """
 
     topic: str
@@ -67,7 +67,7 @@ class HostDrained(Fact, frozen=True, tag="host_drained"):
 
 class HostRestored(Fact, frozen=True, tag="host_restored"):
     """The drain of a replicator has ended. Either an operator has resumed the replicator, so that it gets lanes again,
-    or the process of the replicator has ended.
+    or the replicator's process has ended.
 
     The fact takes effect if the replicator was drained.
     """

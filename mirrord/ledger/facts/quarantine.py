@@ -32,8 +32,8 @@ class Quarantined(Fact, frozen=True, tag="quarantined"):
 class QuarantineSkipped(Fact, frozen=True, tag="quarantine_skipped"):
     """An operator decided to skip the source offsets [start, end), and the lane continues after them.
 
-    The fact takes effect only if the lane waits for a decision about these offsets. It carries no grant, because it is
-    addressed to whichever replicator hosts the lane.
+    The fact takes effect only if the lane is waiting for a decision about these offsets. It carries no grant, because
+    it is addressed to whichever replicator hosts the lane.
     """
 
     lane: LaneId
@@ -49,7 +49,7 @@ class QuarantineSkipped(Fact, frozen=True, tag="quarantine_skipped"):
 
 class QuarantineReplayed(Fact, frozen=True, tag="quarantine_replayed"):
     """An operator requested another attempt to copy the source offsets [start, end). The fact takes effect only if the
-    lane waits for a decision about these offsets."""
+    lane is waiting for a decision about these offsets."""
 
     lane: LaneId
     start: int

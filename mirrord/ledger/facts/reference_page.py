@@ -35,14 +35,14 @@ SECTIONS: tuple[tuple[str, str, Any], ...] = (
     ("Target topics", "Changes to target topics that mirrord has planned or made.", core.TopicFact),
     (
         "Lanes",
-        "All facts of this section except `LaneOpened` and `LaneTaken` take effect only if `grant` is the lane's "
+        "All facts in this section except `LaneOpened` and `LaneTaken` take effect only if `grant` is the lane's "
         "current grant. [What was not copied](../explanation/gaps.md) explains the reasons that verdicts can have.",
         core.LaneFact,
     ),
     (
         "Operator commands",
-        "Operator commands carry no grant, because the command line does not know the grant of a lane. The replicator "
-        "that hosts the lane reads the command from the ledger and carries it out.",
+        "Operator commands carry no grant, because the command line does not know a lane's grant. The replicator that "
+        "hosts the lane reads the command from the ledger and carries it out.",
         OrderFact | QuarantineSkipped | QuarantineReplayed | LaneSought,
     ),
     (
@@ -148,17 +148,19 @@ EFFECTS: dict[type, str] = {
         "verdicts."
     ),
     core.HoleFound: (
-        "The fact adds the hole. If the lane's proven range (`RangeAudited`) ends above `first`, it is dropped. "
-        "Records of an older hole may still have to be copied again, under ordinals at or above `again`. They are now "
+        "The fact adds the hole. If the lane's proven range (`RangeAudited`) ends above `first`, it is dropped. If "
+        "records of an older hole still have to be copied again under ordinals at or above `again`, they are now "
         "copied after the records of the new hole. The fold therefore raises the `until` of the older hole (the "
         "ordinal at which the lane continues) to at least the `until` of this fact."
     ),
     core.LaneHalted: "The fact marks the lane as halted, and replaces an earlier fact of this kind.",
-    core.LaneResumed: ("The lane is no longer halted. Its quarantined ranges that wait for a decision are removed."),
+    core.LaneResumed: (
+        "The lane is no longer halted. Its quarantined ranges that are waiting for a decision are removed."
+    ),
     core.TakeoverChecked: (
         "The fact replaces the result of the previous comparison. The state may also contain the lowest ordinal that "
-        "was assigned again (`SourceRun.regiven`): another record may have been sent to the target under this ordinal "
-        "before. If the comparison covers the ordinal and has found no difference, the ordinal is removed from the "
+        "was assigned again (`SourceRun.regiven`): a different record may already have been sent to the target under "
+        "this ordinal. If the comparison covers the ordinal and found no difference, the ordinal is removed from the "
         "state. If `more` is true, later ordinals still have to be compared, and the ordinal after `last` takes its "
         "place."
     ),
@@ -198,12 +200,12 @@ EFFECTS: dict[type, str] = {
     ),
     HostRestored: "The fact takes effect if the replicator is drained. It removes the drain.",
     QuarantineSkipped: (
-        "The fact takes effect if a quarantined range of the lane waits for a decision and begins within [start, end). "
-        "It replaces this range with the range [start, end), which is marked as skipped."
+        "The fact takes effect if a quarantined range of the lane is waiting for a decision and begins within [start, "
+        "end). It replaces this range with the range [start, end), which is marked as skipped."
     ),
     QuarantineReplayed: (
-        "The fact takes effect if a quarantined range of the lane waits for a decision and begins within [start, end). "
-        "It removes this range, and the lane tries to copy the records again."
+        "The fact takes effect if a quarantined range of the lane is waiting for a decision and begins within [start, "
+        "end). It removes this range, and the lane tries to copy the records again."
     ),
     LaneSought: (
         "The fact takes effect unless another seek of the lane reaches at least as far. It adds a pending seek."
@@ -214,7 +216,7 @@ EFFECTS: dict[type, str] = {
         "different levels, the lower level (`digest`) applies to the whole range."
     ),
     RangeRepaired: (
-        "The fact takes effect unless the state already contains a repair of all these offsets into the same topic. It "
+        "The fact takes effect unless the state already contains a repair of all these offsets to the same topic. It "
         "adds the range and merges it with adjacent ranges. Where the new range overlaps older ranges, it replaces "
         "them. For each lane, the state keeps the 128 ranges with the highest offsets."
     ),
@@ -250,7 +252,7 @@ SHARED = {
     "holder": "The process that holds the lease, and how to reach it.",
     "job": "Kind of the job.",
     "lane": "Id of the lane.",
-    "number": "Number of the job, which rises by one with each job of the same kind.",
+    "number": "Number of the job, which increases by one with each job of the same kind.",
     "origin": "Who gave the command, when, and why.",
     "partition": "Number of the partition, which is the same on both sides.",
     "pid": "Process id.",
@@ -275,11 +277,11 @@ page. [The ledger](../explanation/ledger.md) explains what a ledger is and how f
 
 `mirrord ledger show` prints the facts of a flow. The topic `mirrord.<flow>.ledger` holds one entry per record: a
 version byte, then a msgpack array with the fields of [`Entry`](#entry) in the order shown here. A fact is an array as
-well: its tag, then its fields. At the end of an array, fields that have a default may be missing. Fields whose names
+well: its tag, followed by its fields. Fields with a default may be missing from the end of an array. Fields whose names
 end in `_ms` are times in milliseconds; wall-clock times count from the Unix epoch. Ids are strings: `ClusterId` and
 `TopicId` are assigned by Kafka, and a `LaneId` is `<source topic id>.<partition>.<target topic id>`.
 
-The fold ignores an entry of an older lease epoch, and an entry that it has already folded. No fact takes effect before
+The fold ignores entries of older lease epochs, and entries that it has already folded. No fact takes effect before
 `FlowOpened`. All facts after it, except `LeaseTaken`, take effect only if their entry has the epoch of the current
 lease and this lease has not been released. The facts of [audits, compactions and jobs](#audits-compactions-and-jobs)
 take effect even if the current lease has been released. A fact about a lane or a topic that is not in the state does

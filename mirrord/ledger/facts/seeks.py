@@ -6,8 +6,8 @@ from mirrord.model.names import LaneId
 
 
 class LaneSought(Fact, frozen=True, tag="lane_sought"):
-    """An operator requested that the lane continue at the source offset `end`, and skip all records below it that are
-    not copied yet.
+    """An operator requested that the lane continue at the source offset `end`, and skip all records below it that have
+    not been copied yet.
 
     The fact takes effect unless another seek of the lane reaches at least as far. It carries no grant, because it is
     addressed to whichever replicator hosts the lane.
@@ -26,7 +26,7 @@ class LaneSought(Fact, frozen=True, tag="lane_sought"):
 
 class SeekDone(Fact, frozen=True, tag="seek_done"):
     """The lane has carried out one or more seeks, and continues at the source offset `end`. It has skipped the source
-    offsets [start, end). If both are equal, it has skipped nothing."""
+    offsets [start, end). If `start` and `end` are equal, it has skipped nothing."""
 
     lane: LaneId
     grant: int

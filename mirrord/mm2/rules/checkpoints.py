@@ -1,14 +1,15 @@
 """Decides which checkpoints to write. A checkpoint is a record with a group's position at the source and the matching
 position at the target. Kafka's RemoteClusterUtils and other clients read checkpoints.
 
-A checkpoint must not go back unless the group went back at the source. Otherwise consumers that moved to the target
-would read records again. Therefore a checkpoint is written in three cases (MirrorCheckpointTask.checkpointsForGroup):
+A checkpoint must not move backward unless the group has moved backward at the source. Otherwise, consumers that move to
+the target would read records again. Therefore a checkpoint is written in three cases
+(MirrorCheckpointTask.checkpointsForGroup):
 
-- It is the first checkpoint of its group and partition.
+- It is the first checkpoint for its group and partition.
 - The group's position at the source is lower than in the last checkpoint.
 - The group's position at the target is higher than in the last checkpoint.
 
-Checkpoints are never deleted, because the Java clients fail at a record without a value.
+Checkpoints are never deleted, because the Java clients fail on a record without a value.
 """
 
 from collections.abc import Iterable
@@ -21,7 +22,7 @@ CheckpointKey = tuple[str, str, int]
 
 
 class CheckpointBook:
-    """The checkpoints of one flow: those in the topic, and those that must be written."""
+    """The checkpoints of one flow: those in the topic, and those that must still be written."""
 
     def __init__(self) -> None:
         self._stand: dict[CheckpointKey, Checkpoint] = {}
@@ -37,9 +38,9 @@ class CheckpointBook:
             self._changed.add(place)
 
     def record(self, position: TranslatedPosition) -> None:
-        """Add a group's current position. The position at the target must not be after the end of the target log.
+        """Add a group's current position. The position at the target must not be beyond the end of the target log.
 
-        The position replaces an earlier position that has not been written yet.
+        The new position replaces an earlier position that has not been written yet.
         """
         if position.upstream < 0 or position.downstream < 0:
             return
@@ -75,14 +76,14 @@ class CheckpointBook:
         return due
 
     def written(self, checkpoints: Iterable[Checkpoint]) -> None:
-        """Record that these checkpoints are in the topic now."""
+        """Record that these checkpoints are now in the topic."""
         for checkpoint in checkpoints:
             self.learn(checkpoint)
 
 
 def advances(known: Checkpoint | None, wanted: Checkpoint) -> bool:
-    """Return whether a new checkpoint must be written. `known` is the last checkpoint of the same group and partition,
-    or None."""
+    """Return whether a new checkpoint must be written. `known` is the last checkpoint for the same group and partition,
+    or None if there is none."""
     return known is None or wanted.upstream < known.upstream or wanted.downstream > known.downstream
 
 

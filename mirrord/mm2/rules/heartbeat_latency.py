@@ -4,9 +4,9 @@ The latency is measured with heartbeats, which a flow copies like all other reco
 which it was written. If this process wrote the heartbeat, the same clock measured its departure and its arrival. The
 latency is then exact.
 
-If another process wrote the heartbeat, the clock of that process is assumed to agree with the source cluster's clock.
-The latency is corrected by the difference between the source cluster's clock and this machine's clock. The possible
-error of that difference is reported. If the difference is unknown, no latency is reported.
+If another process wrote the heartbeat, that process's clock is assumed to agree with the source cluster's clock. The
+latency is corrected by the difference between the source cluster's clock and this machine's clock. The possible error
+of that difference is reported. If the difference is unknown, no latency is reported.
 """
 
 from collections import OrderedDict, deque
@@ -17,7 +17,7 @@ from mirrord.kafka.protocol.mm2_records import Heartbeat
 from mirrord.model.names import Alias
 
 KEPT_BEATS = 1_000
-"""Maximum number of sent heartbeats that are kept in memory for one cluster."""
+"""Maximum number of sent heartbeats that are kept in memory for each cluster."""
 SAMPLES = 8
 FRESH_S = 60.0
 """A latency is reported for at most this number of seconds after its heartbeat has arrived."""
@@ -43,7 +43,7 @@ def clock_sample(asked_ms: float, reported_ms: int, answered_ms: float) -> Clock
 
 
 def apart(one: ClockSample | None, other: ClockSample | None) -> ClockSample | None:
-    """Return how far the clock `one` is ahead of the clock `other`, or None if one of the two is unknown."""
+    """Return how far the clock `one` is ahead of the clock `other`, or None if either is unknown."""
     if one is None or other is None:
         return None
     return ClockSample(one.offset_ms - other.offset_ms, one.error_ms + other.error_ms)
@@ -107,7 +107,7 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 class BeatLatency:
-    """Measures the latency of one flow, with the heartbeats that arrive in its target log."""
+    """Measures the latency of one flow from the heartbeats that arrive in its target log."""
 
     def __init__(self, source: Alias, sent: SentBeats, since_s: float) -> None:
         """`since_s` is the monotonic time at which the measurement begins. Heartbeats that were sent earlier are not
@@ -121,8 +121,8 @@ class BeatLatency:
     def arrived(self, beat: Heartbeat, now_s: float, now_ms: int, source_clock: ClockSample | None) -> None:
         """Record that a heartbeat from the source has arrived in the target log.
 
-        `now_s` is the current time of this machine's monotonic clock, and `now_ms` the current time of its wall clock.
-        `source_clock` says how far the source's clock is ahead of this machine's wall clock.
+        `now_s` is the current time of this machine's monotonic clock, and `now_ms` is the current time of its wall
+        clock. `source_clock` says how far the source's clock is ahead of this machine's wall clock.
         """
         self._at_s = now_s
         sent_s = self._sent.sent_at(self._source, beat)
@@ -136,8 +136,8 @@ class BeatLatency:
             self._shown = Shown()
 
     def at(self, now_s: float) -> Shown:
-        """Return the latency of the heartbeat that arrived last. If a heartbeat of this process has already been on its
-        way for longer than this latency, return the time since it was sent."""
+        """Return the latency of the heartbeat that arrived last. If a heartbeat from this process has already been on
+        its way for longer than that, return the time since this heartbeat was sent."""
         known = self._shown if now_s - self._at_s <= FRESH_S else Shown()
         waiting_s = self._sent.first_after(self._source, self._waiting_since_s)
         if waiting_s is not None and (under_way_ms := (now_s - waiting_s) * 1000) > (known.latency_ms or 0.0):

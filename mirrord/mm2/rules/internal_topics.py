@@ -1,5 +1,5 @@
-"""Determines the topics into which a flow writes records for MirrorMaker 2's clients: heartbeats, checkpoints and
-offset syncs. Also determines which of the flow's two clusters holds each topic."""
+"""Determines the topics to which a flow writes records for MirrorMaker 2's clients: heartbeats, checkpoints and offset
+syncs. Also determines which of the flow's two clusters holds each topic."""
 
 from collections.abc import Collection, Iterator
 
@@ -14,7 +14,7 @@ from policies.mm2_names import HEARTBEATS, checkpoints_topic, offset_syncs_topic
 
 
 class WrittenTopic(msgspec.Struct, frozen=True):
-    """A topic with one partition into which a flow writes heartbeats, checkpoints or offset syncs for MirrorMaker 2's
+    """A topic with one partition, to which a flow writes heartbeats, checkpoints or offset syncs for MirrorMaker 2's
     clients."""
 
     cluster: Alias
@@ -22,11 +22,11 @@ class WrittenTopic(msgspec.Struct, frozen=True):
     what: str
     factor: InternalFactor
     is_read: bool = False
-    """Whether mirrord reads the topic in addition to writing it."""
+    """Whether mirrord reads the topic in addition to writing to it."""
 
 
 def written_topics(flow: FlowConfig) -> list[WrittenTopic]:
-    """Return the topics into which mirrord writes records for MirrorMaker 2's clients, as the flow's configuration
+    """Return the topics to which mirrord writes records for MirrorMaker 2's clients, as the flow's configuration
     requires."""
     emit, records = flow.heartbeats.emit, flow.mm2_records
     topics: list[WrittenTopic] = []
@@ -48,9 +48,9 @@ def written_topics(flow: FlowConfig) -> list[WrittenTopic]:
 
 
 def mm2_steps(flow: FlowConfig, source: Collection[str], target: Collection[str]) -> Iterator[PlanStep]:
-    """Yield the step of `mirrord plan` that creates the topic, for each topic of `written_topics` that does not exist.
+    """For each topic in `written_topics` that does not exist, yield the `mirrord plan` step that creates the topic.
 
-    `source` and `target` are the names of the topics that already exist on the flow's clusters.
+    `source` and `target` contain the names of the topics that already exist on the flow's clusters.
     """
     for topic in written_topics(flow):
         if topic.name not in (source if topic.cluster == flow.source else target):

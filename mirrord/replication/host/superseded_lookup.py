@@ -2,7 +2,8 @@
 (`mirrord.replication.lane.target.superseded_records`)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,8 +22,9 @@ from mirrord.replication.host.hosted_lane import HostedLane
 from mirrord.replication.host.record_policies import RecordPolicies
 from mirrord.replication.host.retried_reads import read_and_tell
 from mirrord.replication.lane.assignment import FlowSetup
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
-from mirrord.replication.lane.source.source_epochs import UNKNOWN, is_of_later_epoch, mapped, truncations_within
+from mirrord.replication.lane.source.source_epochs import UNKNOWN, Epochs, is_of_later_epoch, mapped, truncations_within
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import (
     MOST_RANGES,
@@ -36,9 +38,12 @@ from mirrord.replication.lane.target.superseded_records import (
 
 NEAR = 10_000
 """Ranges of source offsets that are at most this number of offsets apart are read as one range."""
-
+MOST_PIECES = 100_000
+"""Maximum number of pieces of the offset map whose source offsets are read as one range."""
 
 LogReaders = tuple[Asks, Stretches]
+Piece = tuple[int, int, int]
+"""A piece of the offset map: first ordinal, source offset, number of ordinals."""
 
 
 class Lookups:
@@ -116,8 +121,9 @@ class SupersededLookup:
                 return SupersededAnswer(asked.question, ErrorCode.NETWORK_EXCEPTION)  # the lane ignores it
             judge = SupersededJudge(part)
             try:
-                await self._expect(judge, part.missing)
+                await self._expect(judge, part.missing, self._record.epochs if part.epochs is None else part.epochs)
                 await self._see(judge, part)
+                await self._see_appended(judge, part)
             except PolicyFault as fault:
                 return SupersededAnswer(asked.question, 0, trouble=str(fault))
             except ValueError as error:
@@ -130,24 +136,24 @@ class SupersededLookup:
                 return SupersededAnswer(asked.question, 0, trouble=trouble)
         return SupersededAnswer(asked.question, 0, tuple(again), until)
 
-    async def _expect(self, judge: SupersededJudge, missing: Sequence[Missing]) -> None:
+    async def _expect(self, judge: SupersededJudge, missing: Sequence[Missing], epochs: Epochs) -> None:
         end, begin = await bounds(self._source_asks, self._source_partition)
         stable = end
         if self._read_committed:
             stable = await last_stable_offset(self._source_asks, self._source_partition)
         wanted = self._wanted(judge, missing, (begin, end))
         below = {offset: places for offset, places in wanted.items() if offset < stable}
-        await self._find(judge, below, committed=self._read_committed)
+        await self._find(judge, below, epochs, committed=self._read_committed)
         # The lane copies nothing from here on, but it may have: with another `isolation`.
         copied = {
             offset: lost
             for offset, places in wanted.items()
             if offset >= stable and (lost := [each for each in places if each[0].kind != "last"])
         }
-        await self._find(judge, copied, committed=False)
+        await self._find(judge, copied, epochs, committed=False)
 
     async def _find(
-        self, judge: SupersededJudge, wanted: dict[int, list[tuple[Missing, int]]], *, committed: bool
+        self, judge: SupersededJudge, wanted: dict[int, list[tuple[Missing, int]]], epochs: Epochs, *, committed: bool
     ) -> None:
         """Read missing records from the source. If `committed` is set, records of aborted transactions count as never
         copied."""
@@ -159,10 +165,10 @@ class SupersededLookup:
                 epoch = UNKNOWN if batch.is_old else batch.header.leader_epoch
                 for record in await _decoded(batch):
                     for each, ordinal in wanted.pop(record.offset, ()):
-                        if is_of_later_epoch(self._record, ordinal, epoch):
+                        if is_of_later_epoch(epochs, ordinal, epoch):
                             continue  # another record, which was not copied
                         changed = record if self._changing is None else self._changing(record)
-                        judge.expect(each, ordinal, changed.key, record.time_ms)
+                        judge.expect(each, ordinal, record.offset, changed.key, record.time_ms)
         for places in wanted.values():
             for each, ordinal in places:
                 judge.gone(each, ordinal, by_retention=False)
@@ -204,6 +210,28 @@ class SupersededLookup:
             start = end
             end, _ = await bounds(self._target_asks, self._target_partition)
 
+    async def _see_appended(self, judge: SupersededJudge, asked: AskSuperseded) -> None:
+        """Read records from the source that were appended, because the target's cleaner may have removed them. Only
+        records that are newer than one that would be copied again are read."""
+        lowest = judge.lowest_left()
+        if not asked.appended or lowest == NEVER:
+            return
+        end, begin = await bounds(self._source_asks, self._source_partition)
+        pieces = (piece for each in asked.appended for piece in mapped(self._record, *each))
+        for stretch in _read_together(piece for piece in pieces if piece[1] + piece[2] > lowest + 1):
+            begins = [offset for _, offset, _ in stretch]
+            start, behind = max(begins[0], begin, lowest + 1), min(stretch[-1][1] + stretch[-1][2], end)
+            async for batch in self._source.read(self._source_partition, start, behind):
+                if batch.header.attributes & CONTROL:
+                    continue
+                epoch = UNKNOWN if batch.is_old else batch.header.leader_epoch
+                for record in await _decoded(batch):
+                    ordinal, offset, length = stretch[max(bisect_right(begins, record.offset) - 1, 0)]
+                    at = record.offset - offset
+                    if 0 <= at < length and not is_of_later_epoch(self._record.epochs, ordinal + at, epoch):
+                        changed = record if self._changing is None else self._changing(record)
+                        judge.see_appended(changed.key, record.offset)
+
     async def _committed_ones(self, start: int, stable: int, end: int) -> AsyncIterator[ReadBatch]:
         """Yield the batches with committed records, without batches of aborted or open transactions."""
         if start < stable:
@@ -240,6 +268,20 @@ def _never_copied(judge: SupersededJudge, wanted: dict[int, list[tuple[Missing, 
 async def _decoded(batch: ReadBatch) -> list[DecodedRecord]:
     await asyncio.sleep(0)  # a long lookup must not hold up the lanes
     return decode(batch.buffer, batch.start, batch.end)
+
+
+def _read_together(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    """Group pieces whose source offsets are in ascending order and near each other, so that one read finds them all.
+    The number of pieces in a group is limited, because a group is kept in memory."""
+    group: list[Piece] = []
+    for piece in pieces:
+        behind = group[-1][1] + group[-1][2] if group else piece[1]
+        if group and not (behind <= piece[1] <= behind + NEAR and len(group) < MOST_PIECES):
+            yield group
+            group = []
+        group.append(piece)
+    if group:
+        yield group
 
 
 def _stretches(offsets: list[int]) -> list[tuple[int, int]]:

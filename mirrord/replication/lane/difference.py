@@ -25,8 +25,10 @@ def differ(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
         else answer.first
     )
     lane.comparison.differs = TakeoverChecked(lane.id, lane.grant, first, answer.last, "different", answer.note)
-    line = f"target and source differ at ordinals {answer.first} to {answer.last}: {answer.note}"
-    line = line if answer.first <= answer.last else answer.note
+    line = answer.note
+    if answer.first <= answer.last:
+        where = f"target and source differ at ordinals {answer.first} to {answer.last}"
+        line = f"{where}: {answer.note}" if answer.note else where
     lane.halt.line = f"{lane.source_topic}-{lane.partition}: {line}"
     return _doubt(lane, now)
 
@@ -80,7 +82,7 @@ def vanished(lane: Lane, now: float) -> Effects:
         lane.log.must_read_log = True
         lane.go(Quiesce(until_safe=False))
         return []
-    note = f"records of ordinals behind {lane.acked} were to be copied again, and the source no longer has all of them"
+    note = f"records from ordinal {lane.acked} on were to be copied again, and the source no longer has all of them"
     # None of these records is in the target.
     return differ(lane, now, CheckAnswer(-1, 0, lane.acked, lane.acked - 1, "different", note))
 

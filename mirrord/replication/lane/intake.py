@@ -159,7 +159,7 @@ def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost m
     buffer, end, unpack = chunk.buffer, chunk.end, HEADER.unpack_from
     (aborted_ahead, aborted), traced = aborts, lane.origins is not None
     stop, whole_until, largest, strange = batch_splitting.bounds(lane)
-    looks = bool(lane.plan) or lane.history.recorded_epoch == source_epochs.UNKNOWN
+    looks = bool(lane.plan) or lane.history.recorded_epoch < 0
     while end - at >= HEADER_LENGTH:
         header = unpack(buffer, at)
         base, length, epoch, magic, _, attributes, last_delta, _, newest_ms, producer, _, _, count = header
@@ -239,7 +239,7 @@ def _look_at_epoch(lane: Lane, runs: list[Run], epoch: int, base: int) -> None:
     """Handle the source epoch of the next batch, which begins at offset `base`."""
     if lane.plan and base <= lane.position and source_epochs.is_another(lane, epoch):
         raise Diverged(f"records of epoch {epoch}", lane.position, lane.position + 1)
-    if epoch != lane.epoch or (lane.history.recorded_epoch == source_epochs.UNKNOWN and epoch >= 0 and not lane.plan):
+    if epoch != lane.epoch or (lane.history.recorded_epoch < 0 <= epoch and not lane.plan):
         _new_epoch(lane, runs, epoch, max(base, lane.position))
 
 

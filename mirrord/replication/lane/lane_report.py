@@ -77,7 +77,7 @@ def progress_record(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None
         rebuilt_batches=sum(lane.rebuilt_batches.values()),
         copied_bytes=lane.copied_bytes,
         source_epoch=lane.seen.before(offset),
-        epochs_told=True,
+        epochs_told=lane.history.epochs_recorded,
         settled=_is_settled(lane, known),
         rewinds=len(lane.record.rewinds) if lane.record is not None else 0,
     )

@@ -43,7 +43,7 @@ from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.signals import AskEnd, AskRebuild, Effects, OwnBatch, RebuildAnswer, Wake
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane, ResumePosition
-from mirrord.replication.lane.target import look_back, missing_ordinals, position_rewind, target_scan
+from mirrord.replication.lane.target import look_back, lookup_after_rebuild, position_rewind, target_scan
 from mirrord.replication.lane.target.batch_relocation import covered_below
 from mirrord.replication.lane.target.evidence import is_another_leader, is_recorded
 from mirrord.replication.lane.target.relocation_result import Located
@@ -104,7 +104,7 @@ def map_recorded(lane: Lane) -> None:
     lane.expected = lane.log.end
     lane.resume_position = lane.recorded_position = ResumePosition(lane.acked, lane.log.end, lane.log.end_epoch)
     lane.resumed_at = lane.resume_position
-    missing_ordinals.look_up_after_rebuild(lane)
+    lookup_after_rebuild.look_up_again(lane)
 
 
 def locate(lane: Lane) -> Effects:
@@ -177,7 +177,7 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
         return _stay(lane, f"the copy is compacted, and {gone} are gone since: it is open whether they are superseded")
     lane.resume_ordinal = read.next_ordinal
     if not answer.compacts:
-        lane.log.lost_below = (-1, -1)  # all records that were lost are copied again
+        lane.log.lost_below = None  # all records that were lost are copied again
     facts = _facts(lane, found.first, own, read, answer.located)
     lane.stage = Stage.FACTS
     effect = append(lane, facts)
@@ -242,10 +242,13 @@ def _facts(
         at = max(at, verdict.end)
     verdicts += [*_open_verdicts(lane, located), *_expired_verdicts(lane, first, own, read.next_ordinal, located)]
     many = sum(end - start for start, end in located.doubled)
-    note = (
-        f"ordinals {first} to {read.next_ordinal - 1} were written from another view of the source: "
-        f"{many} records stand twice, {ordinal - read.next_ordinal} follow"
-    )
+    if first < read.next_ordinal:
+        note = (
+            f"ordinals {first} to {read.next_ordinal - 1} were written from another view of the source: "
+            f"{many} records stand twice, {ordinal - read.next_ordinal} follow"
+        )
+    else:
+        note = f"the target has no records from ordinal {first} on: {ordinal - read.next_ordinal} follow"
     if left := sum(end - start for start, end in located.open):
         note += f"; the source no longer has {left}, and nothing tells which these are"
     stands = ResumePosition(read.next_ordinal, lane.log.end, lane.log.end_epoch)

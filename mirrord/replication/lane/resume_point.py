@@ -1,8 +1,12 @@
 """Completes a resume: compares batches with the source, plans how the records of holes are copied again, and begins to
 copy."""
 
+from itertools import islice
+
+from msgspec.structs import replace
+
 from mirrord.kafka.rules.error_policy import NONE
-from mirrord.ledger.facts.core import SourceRun, TakeoverChecked
+from mirrord.ledger.facts.core import SourceRun, TakeoverChecked, VerdictGiven
 from mirrord.ledger.seeks import pending
 from mirrord.model.runs import Run
 from mirrord.replication.lane import difference, intake, seek
@@ -24,7 +28,9 @@ from mirrord.replication.lane.source.declared_runs import RestOfPlan, decided, j
 from mirrord.replication.lane.source.next_declared import declare
 from mirrord.replication.lane.state import NO_VERDICTS, Lane, ResumePosition
 from mirrord.replication.lane.target import hole_repair, in_doubt, missing_ordinals, position_rewind, target_scan
+from mirrord.replication.lane.target.evidence import known_until
 from mirrord.replication.lane.target.scan_result import Reading
+from mirrord.replication.lane.target.superseded_records import MOST_RANGES
 
 
 def must_wait_to_mend(lane: Lane, found: Reading) -> bool:
@@ -69,7 +75,7 @@ def _record_again(lane: Lane, ordinal: int, left: RestOfPlan | None) -> Effects:
     kept = [] if left is not None else _acknowledged_runs(lane, ordinal)
     runs = [*runs, *kept]
     epochs, regiven = source_epochs.epochs_again(lane, pieces), in_doubt.assign(lane, ordinal)
-    rewound = position_rewind.rewound_by(lane, runs, lane.resume_position)
+    rewound = position_rewind.rewound_by(lane, runs, lane.resume_position) or position_rewind.unproven(lane, runs)
     effect = append(lane, (*facts, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, regiven, rewound)))
     lane.intents.append((effect.tag, ordinal))
     # The lane must leave the kept runs as they are, or record others in their place.
@@ -78,9 +84,12 @@ def _record_again(lane: Lane, ordinal: int, left: RestOfPlan | None) -> Effects:
 
 
 def _acknowledged_runs(lane: Lane, ordinal: int) -> list[Run]:
-    """Return the ledger's runs that begin after this ordinal, for acknowledged records that a compacted target log has
-    lost. These records are copied again in the same order, so their runs still apply. If the runs were not recorded
-    again, the ledger would no longer show which records were acknowledged."""
+    """Return the ledger's runs that begin after this ordinal, for records that a compacted target log has lost and that
+    were acknowledged, or may have been. These records are copied again in the same order, so their runs still apply. If
+    the runs were not recorded again, the ledger would no longer show which records were acknowledged.
+
+    One entry contains all runs, so their number is limited. If there are more, the ledger assigns the ordinals from the
+    next run on to other records, and the lane no longer knows them as acknowledged (`position_rewind`)."""
     record = lane.record
     if record is None or not lane.log.cleaned or lane.decided.open:
         return []
@@ -88,7 +97,8 @@ def _acknowledged_runs(lane: Lane, ordinal: int) -> list[Run]:
     is_other = is_other or any(hole.first >= ordinal for hole in record.holes)
     if is_other or any(first > ordinal for first, _ in record.truncations):
         return []
-    return list(record.source_runs.beginning_in(ordinal + 1, missing_ordinals.known_until(lane) - 1))
+    until = max(known_until(lane), missing_ordinals.unproven_until(lane))
+    return list(islice(record.source_runs.beginning_in(ordinal + 1, until - 1), MOST_RANGES - 1))
 
 
 def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
@@ -132,6 +142,9 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
         lane.comparison.later_pending, lane.comparison.later_from = False, None
     if answer.outcome == "different" or not difference.settles(lane, answer):
         return difference.differ(lane, now, answer)
+    is_outdated = waiting and missing_ordinals.is_look_up_outdated(lane, answer.source_end)
+    if is_outdated and _ends_short(lane, answer, _continues_at(lane)):
+        return lane.retry()
     ends = (
         lane.comparison.later_pending,
         is_later and lane.late_writes.end_read_at >= lane.late_writes.until,
@@ -140,9 +153,7 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
     effects = note(lane, (fact,))
     if waiting:
         position = _continues_at(lane)
-        if source_epochs.ends_short(lane, answer, position) or (
-            lane.on_loss == "halt" and 0 <= answer.source_end < position
-        ):
+        if _ends_short(lane, answer, position):
             line = f"the source log ends at offset {answer.source_end}, below the position {position}"
             return effects + halt(lane, "truncated", line, answer.source_end, position)
         lane.trusted = lane.resume_ordinal
@@ -154,11 +165,19 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
     return effects + (intake.want_more(lane) if lane.phase is Phase.COPYING else [])
 
 
+def _ends_short(lane: Lane, answer: CheckAnswer, position: int) -> bool:
+    """Return whether the lane cannot continue because the source log ends below its position."""
+    is_short = 0 <= answer.source_end < position
+    return source_epochs.ends_short(lane, answer, position) or (lane.on_loss == "halt" and is_short)
+
+
 def _bind_holes(lane: Lane) -> Effects:
     """If the target leapt over records or lost them, append a plan that copies them again under new ordinals. The plan
     must take effect in the ledger before these records are produced. Otherwise begin to copy, unless an intent of an
     earlier round has not taken effect yet."""
     if (lane.log.holes or lane.log.copied_again is not None) and lane.record is not None:
+        if effects := _record_first_verdicts(lane):
+            return effects
         plan = hole_repair.repair(lane, lane.record)
         facts = (*lane.log.facts_with_holes, *plan)
         # Other records were sent under the ordinals that follow: batches that are acknowledged as these are compared.
@@ -179,9 +198,28 @@ def _bind_holes(lane: Lane) -> Effects:
     return copy(lane)
 
 
+def _record_first_verdicts(lane: Lane) -> Effects:
+    """If the plan has more verdicts than one entry may contain, record the first of them before the plan. The rest
+    follow once these have taken effect. If the lane has to begin a new round before the plan is recorded, it looks all
+    records up again."""
+    number, fact = next(
+        ((at, each) for at, each in enumerate(lane.log.facts_with_holes) if isinstance(each, VerdictGiven)), (0, None)
+    )
+    if fact is None or len(fact.verdicts) <= MOST_RANGES:
+        return []
+    first, left = replace(fact, verdicts=fact.verdicts[:MOST_RANGES], note=""), fact.verdicts[MOST_RANGES:]
+    facts = lane.log.facts_with_holes
+    lane.log.facts_with_holes = (*facts[:number], replace(fact, verdicts=left), *facts[number + 1 :])
+    effect = append(lane, (first,))
+    lane.intents.append((effect.tag, lane.resume_ordinal))
+    lane.stage = Stage.FACTS
+    return [effect]
+
+
 def facts_bound(lane: Lane) -> Effects:
-    """Begin to copy once all intents of this round and of earlier ones have taken effect."""
-    return copy(lane) if lane.stage is Stage.FACTS and not lane.intents else []
+    """Continue once all intents of this round and of earlier ones have taken effect: record what is left of the plan,
+    or begin to copy."""
+    return _bind_holes(lane) if lane.stage is Stage.FACTS and not lane.intents else []
 
 
 def copy(lane: Lane) -> Effects:
@@ -224,7 +262,8 @@ def copy(lane: Lane) -> Effects:
     declare(lane, lane.plan[-1].ordinal if lane.plan else ordinal)
     lane.decided = decided(record, ordinal) if lane.has_policies else NOT_YET
     if (
-        lane.decided.open
+        missing_ordinals.unproven_until(lane) >= 0
+        or lane.decided.open
         or any(hole.first >= ordinal for hole in record.holes)
         or source_epochs.is_recorded_ahead(lane, record)
         or (left is not None and left.differs)

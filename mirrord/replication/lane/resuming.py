@@ -37,7 +37,7 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.source import offset_gaps
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import in_doubt, look_back, missing_ordinals, target_scan
-from mirrord.replication.lane.target.evidence import is_another_leader, next_by_entry, remembers, went_back
+from mirrord.replication.lane.target.evidence import is_another_leader, known_until, next_by_entry, remembers, went_back
 from mirrord.replication.lane.transitions import Quiesce, RebuildMap, Resume
 
 
@@ -205,7 +205,7 @@ def must_read(lane: Lane) -> bool:
     # Equal numbers of records prove nothing if the log may have gone back and other clients may have written since.
     # More records may have been acknowledged than the resume position says, and other clients may have written as many
     # as the log lost.
-    acknowledged = missing_ordinals.known_until(lane) > 0
+    acknowledged = known_until(lane) > 0
     if is_another_leader(lane) and (acknowledged or lane.log.end > lane.log.log_start or lane.log.entry is not None):
         return True
     if lane.log.entry is None or not lane.protected or lane.log.must_read_log:

@@ -28,6 +28,7 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.source.epoch_cache import EpochCache
 from mirrord.replication.lane.source.loop_detection import Doubt, Origins
+from mirrord.replication.lane.source.source_history import SourceHistory
 from mirrord.replication.lane.target.scan_result import Reading
 from mirrord.replication.lane.transitions import Resume, Transition
 
@@ -149,6 +150,17 @@ class Forgotten(msgspec.Struct, frozen=True):
     """Number of `Rewound` notes in the ledger before the reassignment."""
 
 
+class LostBelow(msgspec.Struct, frozen=True):
+    """Which records the target log lost, by their source offsets. A rebuilt offset map may give them other ordinals."""
+
+    offset: int
+    """The lost records have lower source offsets."""
+    target_epoch: int
+    """The leader epoch in which the target log last had them."""
+    source_epoch: int
+    """The source's leader epoch of the last one, or -1 if it is not known."""
+
+
 @dataclass(slots=True)
 class TargetLog:
     """What a resume has found out about the target log."""
@@ -165,14 +177,17 @@ class TargetLog:
     must_read_log: bool = False
     """Whether the log must be read, for example because a batch was accepted after an earlier one had failed."""
     holes: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Ordinals (first, last) that are missing between batches of the target log, found by the last scan and not yet in
-    the ledger."""
+    """Ordinals (first, last) that the last scan found missing between batches, and that are not in the ledger yet."""
     facts_with_holes: tuple[LaneFact, ...] = ()
     """Facts from the scan that found the holes. They are recorded in the same entry as the holes."""
     cleaned: bool = False
     """Whether the log cleaner may have removed records from the part of the target log that was read last."""
     shared: int = -2
-    """Target offset up to which the log is as it was at the resume position. -1: not known. -2: not asked yet."""
+    """Offset up to which the log is unchanged since the resume position was saved. -1: not known. -2: not asked yet."""
+    epoch_end: int = -1
+    """Target offset where the epoch of the resume position, or else the highest lower one, ends. -1: not known."""
+    epoch_ends: tuple[tuple[int, int, int], ...] = ()
+    """What is known about earlier leader epochs in the log (`mirrord.replication.lane.target.epoch_ends`)."""
     scan: Reading | None = None
     """The result of the last scan, kept while the ordinals that are missing from the log are looked up."""
     lost_ordinals: tuple[tuple[int, int], ...] = ()
@@ -181,13 +196,16 @@ class TargetLog:
     """The lost ordinals that are copied again, or None if all of them are copied again. For the others, the target has
     a newer record of the same key."""
     copied_again_until: int = 0
-    lost_below: tuple[int, int] = (-1, -1)
-    """(source offset, leader epoch): the log lost records below this source offset, last had them in this leader epoch,
-    and a plan omits some of them; (-1, -1) if there is none."""
+    lost_below: LostBelow | None = None
+    """The lost records of a plan that omits some of them. None if there is no such plan."""
+    last_by_look_up: bool = False
+    """Whether only a look-up of this round shows that the last ordinals were in the target log."""
     went_back: WentBack | None = None
     """Set after the target log has lost records, until the ledger records which of them are copied again."""
     forgotten: Forgotten | None = None
     """Set after ordinals were reassigned and `acknowledged` was lowered, until the outcome in the ledger is known."""
+    unproven: tuple[int, int] = (-1, 0)
+    """The ordinal up to which a former holder may have saved a position, and the number of `Rewound` notes then."""
     appended_later: tuple[int, int, int] = (-1, -1, -1)
     """(first, end, leader epoch): the ordinals [first, end) were acknowledged after the last resume, and appended in
     this leader epoch or a later one. (-1, -1, -1) if no such ordinals are known."""
@@ -207,8 +225,7 @@ class ComparisonState:
     """Whether the rebuilt offset map was appended to the ledger and the outcome of the append is unknown."""
     first_ack_pending: bool = False
     later_pending: bool = False
-    """Whether the records that were written since the takeover must be compared again once the former holder can no
-    longer write."""
+    """Whether records since the takeover must be compared again once the former holder can no longer write."""
     later_from: ResumePosition | None = None
     """Where the later comparison (`later_pending`) starts. Until then, no higher resume position is saved, because
     acknowledgements above it may be for batches of another holder."""
@@ -220,43 +237,6 @@ class ComparisonState:
     later_end: int = -1
     later_question: int = -1
     """The open question for the result of the later comparison."""
-
-
-@dataclass(slots=True)
-class SourceHistory:
-    """Leader epochs of the source, and whether the source still has the copied records."""
-
-    recorded_epoch: int = -2
-    """The source epoch of the next ordinal according to the ledger and the saved position (`source.source_epochs`). A
-    negative number means that there is none."""
-    recorded_epoch_since: int = 0
-    """The ordinal from which `recorded_epoch` applies."""
-    epochs_recorded: bool = False
-    """Whether the holder that saved the position recorded every later change of epoch in the ledger."""
-    new_epochs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Pairs (ordinal, epoch) that must be recorded in the ledger with the next runs."""
-    epochs_again: tuple[tuple[int, int], ...] = ()
-    """Pairs (ordinal, epoch) of records that are copied again, as recorded in the ledger in this round."""
-    acknowledged_epochs: tuple[tuple[int, int], ...] = ()
-    """Pairs (ordinal, source epoch), ascending, for acknowledged records that the target log has lost."""
-    found_epoch: tuple[int, int] = (-1, -1)
-    """A source offset, and the leader epoch of the batch before it, from the last comparison with the source."""
-    found_equal: bool = False
-    """Whether the last comparison with the source found all records equal."""
-    source_confirmed: bool = False
-    """Whether the source has confirmed that it still has the copied records. The source is asked if a fetch from the
-    lane's position does not show this."""
-    divergence_question: int = -1
-    """The open question whether the source still has the copied records, or the pause before it is asked again."""
-    unconfirmed_chunk: Chunk | None = None
-    """A chunk that was fetched while the epoch before the lane's position was unknown. It is kept while the source is
-    asked whether it still has the copied records."""
-    left_position: tuple[int, int] | None = None
-    """The position before the lane skipped ahead in this round, and the epoch of the last batch before it."""
-    suspected_position: int = -1
-    """The position at which the source had a different record from the one that was to be copied again."""
-    vanished_position: int = -1
-    """The position at which the source lacked a record to be copied again, and all such records were looked up."""
 
 
 @dataclass(slots=True)
@@ -376,8 +356,7 @@ class Lane:
     """Whether the broker remembers the lane's producer, so that it refuses batches that are out of order."""
     resume_ordinal: int = 0
     confirm_end: bool = False
-    """Whether to ask for the log end again before the first produce request, because the broker cannot refuse a
-    repeated batch."""
+    """Whether to ask for the log end again before the first request: the broker cannot refuse a repeated batch."""
     confirming: bool = False
     """Whether the question for the log end before the first produce request is open."""
     sent: bool = False

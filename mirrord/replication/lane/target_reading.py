@@ -24,10 +24,17 @@ from mirrord.replication.lane.signals import (
     ScanAnswer,
 )
 from mirrord.replication.lane.state import Lane, ResumePosition
-from mirrord.replication.lane.target import displaced_ordinals, look_back, missing_ordinals, target_scan
-from mirrord.replication.lane.target.evidence import next_by_entry, went_back
+from mirrord.replication.lane.target import (
+    displaced_ordinals,
+    epoch_ends,
+    look_back,
+    lookup_after_rebuild,
+    missing_ordinals,
+    target_scan,
+)
+from mirrord.replication.lane.target.evidence import has_lost_records, known_until, next_by_entry, went_back
 from mirrord.replication.lane.target.scan_result import Log, Reading
-from mirrord.replication.lane.target.superseded_records import SharedAnswer, SupersededAnswer
+from mirrord.replication.lane.target.superseded_records import AskShared, SharedAnswer, SupersededAnswer
 
 
 def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
@@ -89,19 +96,23 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
     is_late = not own or target_scan.is_later(lane, own[0]) or target_scan.begins_late(lane, own, answer.start)
     if missing_ordinals.must_ask(lane) or (answer.start > lane.log.log_start and is_late and lane.log.shared < 0):
         return look_back.begin(lane)
+    is_lost = has_lost_records(lane)
     if lane.log.shared >= 0 or (lane.log.cleaned and not own):
-        first = target_scan.ordinal_before(lane, max(answer.start, lane.log.shared))
+        first, is_lost = target_scan.ordinal_before(lane, max(answer.start, lane.log.shared)), True
         found = target_scan.walk(lane, own, first, log)
-        found = replace(found, missing=(*displaced_ordinals.below(lane, first), *found.missing))
     elif not own:
         # If no record of the lane is left to read, the runs show which ordinal was at the end of the log, or at the
         # first record of another writer.
         displaced = target_scan.displaced_at(lane, answer.others)
-        found = Reading(target_scan.ordinal_at(lane, lane.log.end if displaced is None else displaced), (), (), None)
+        first = target_scan.ordinal_at(lane, lane.log.end if displaced is None else displaced)
+        found = Reading(first, (), (), None)
     else:
-        first = nearest(answer.own[0].base_sequence, lane.resume_position.ordinal)
-        late = target_scan.begins_late(lane, answer.own, answer.start)
-        found = target_scan.walk(lane, answer.own, target_scan.ordinal_at(lane, answer.start) if late else first, log)
+        late = target_scan.begins_late(lane, own, answer.start)
+        first = nearest(own[0].base_sequence, lane.resume_position.ordinal)
+        first = target_scan.ordinal_at(lane, answer.start) if late else first
+        found = target_scan.walk(lane, own, first, log)
+    if is_lost:
+        found = replace(found, missing=(*displaced_ordinals.below(lane, first), *found.missing))
     if lane.comparison.differs is not None:
         return missing_ordinals.look_up_between(lane, found, log) or rebuilding.verified(lane, found)
     if found.doubled is not None or found.next_ordinal >= lane.resume_position.ordinal:
@@ -124,7 +135,7 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
     ):
         return resume_point.wait_to_mend(lane)
     ordinal = found.next_ordinal
-    until = missing_ordinals.known_until(lane)
+    until = known_until(lane)
     went = f"the target log went back from ordinal {until} to {ordinal}: these records are copied again"
     if ordinal >= max(lane.resume_position.ordinal, lane.acked):
         until = max(until, lane.log.lost_ordinals[-1][1] + 1) if lane.log.lost_ordinals else until
@@ -152,10 +163,16 @@ def shared_answered(lane: Lane, answer: SharedAnswer) -> Effects:
         return []
     if answer.error != NONE:
         return lane.retry()
-    is_same = answer.epoch == lane.resume_position.leader_epoch and answer.end >= 0
-    lane.log.shared = min(answer.end, lane.resume_position.target_offset) if is_same else missing_ordinals.NOT_KNOWN
-    if lane.log.shared == missing_ordinals.NOT_KNOWN:
+    lane.log.epoch_end = max(lane.log.epoch_end, answer.end)
+    known = epoch_ends.known(lane)
+    if answer.epoch not in known or answer.end < 0:
+        lower = max((each for each in known if 0 <= each < answer.epoch), default=-1)
+        if lower >= 0:
+            return [AskShared(ask(lane), lower)]
+        lane.log.shared = missing_ordinals.NOT_KNOWN
         return look_back.begin(lane)
+    lane.log.shared = min(answer.end, known[answer.epoch], lane.resume_position.target_offset)
+    epoch_ends.note_shared(lane, answer.epoch)
     is_whole = lane.log.shared == lane.resume_position.target_offset
     if is_whole and lane.comparison.differs is not None:
         return rebuilding.search(lane)
@@ -177,9 +194,10 @@ def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Eff
     holes = sorted([*found.holes, *(each for each in answer.again if each[0] < found.next_ordinal)])
     again = tuple(each for each in answer.again if each[0] >= found.next_ordinal)
     ordinal = max(found.next_ordinal, answer.until)
+    lane.log.last_by_look_up = ordinal > found.next_ordinal
     facts = displaced_ordinals.recorded(lane, found, answer.again)
     if holes or again != lane.log.lost_ordinals:
-        missing_ordinals.note_plan(lane, found.missing)
+        lookup_after_rebuild.note_plan(lane, found.missing)
     found = replace(found, holes=tuple(holes), facts=facts, missing=(), next_ordinal=ordinal)
     lane.log.scan = None
     if lane.comparison.differs is not None:
@@ -187,6 +205,9 @@ def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Eff
     if found.void < NEVER:
         return difference.filled(lane, now, found)
     if not lane.log.lost_ordinals:
-        return judged(lane, found)
+        is_shorter = not lane.log.cleaned and found.next_ordinal < lane.resume_position.ordinal
+        return went_back_to(lane, found) if is_shorter else judged(lane, found)
     # The records of the holes get the ordinals of lost records. The lost records must not be forgotten because of that.
-    return went_back_to(lane, found, again if holes or again != lane.log.lost_ordinals else None)
+    selects = bool(holes) or again != lane.log.lost_ordinals
+    selects = selects or (lane.record is not None and not missing_ordinals.are_in_order(lane.record, again))
+    return went_back_to(lane, found, again if selects else None)

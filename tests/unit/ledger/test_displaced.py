@@ -64,6 +64,24 @@ def test_only_the_last_ones_are_kept() -> None:
     assert kept == many[5:]
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "found"),
+    [(0, 1, ()), (0, 2, (2,)), (4, 4, (2,)), (5, 6, ()), (4, 7, (2, 7)), (7, 7, (7,)), (9, 9, ()), (3, 20, (2, 7))],
+)
+def test_those_that_overlap_a_range_are_found(first: int, last: int, found: tuple[int, ...]) -> None:
+    known = (TWO_TO_FOUR, Displaced(7, 8, 4, 1))
+    assert tuple(each.first for each in displaced.within(known, first, last)) == found
+
+
+def test_a_full_snapshot_is_one_record_of_limited_size() -> None:
+    large = 1 << 40
+    many = tuple(Displaced(large + 2 * at, large + 2 * at, large, 1_000) for at in range(DISPLACED_KEPT))
+    state = folded(TargetRun(LANE, 1, large + 10 * DISPLACED_KEPT, large, 3, many))
+    assert len(state.lanes[LANE].displaced) == DISPLACED_KEPT
+    records = snapshots(state, Kept(), LedgerEnd(TopicId("ledger"), 0, 0)).records
+    assert max(len(encode_state(each)) for each in records) < 200_000
+
+
 def test_snapshots_contain_them() -> None:
     state = folded()
     records = snapshots(state, Kept(), LedgerEnd(TopicId("ledger"), 0, 0)).records

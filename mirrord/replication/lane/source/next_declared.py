@@ -1,7 +1,7 @@
 """Determines the next run that the ledger already contains when the lane reaches it."""
 
 from mirrord.replication.lane.state import Lane
-from mirrord.replication.lane.target import missing_ordinals
+from mirrord.replication.lane.target.evidence import known_until
 
 
 def declare(lane: Lane, ordinal: int) -> None:
@@ -11,5 +11,5 @@ def declare(lane: Lane, ordinal: int) -> None:
     revokes all later runs, so these do not count.
     """
     following = lane.record.source_runs.after(ordinal) if lane.record is not None else None
-    is_revoked = following is not None and lane.intents and following.ordinal >= missing_ordinals.known_until(lane)
+    is_revoked = following is not None and lane.intents and following.ordinal >= known_until(lane)
     lane.declared = -1 if following is None or is_revoked else following.ordinal

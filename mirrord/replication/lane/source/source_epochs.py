@@ -92,11 +92,10 @@ def is_truncated(record: LaneRecord, ordinal: int, offset: int) -> bool:
     return any(ordinal < first and offset >= start for first, start in record.truncations)
 
 
-def is_of_later_epoch(record: LaneRecord, ordinal: int, epoch: int) -> bool:
-    """Return whether a source record has a later leader epoch than the ledger has for its ordinal. If so, this record
-    has not been produced yet, because the ledger records a new epoch before the first record of that epoch is
-    produced."""
-    return epoch > recorded_at(record.epochs, ordinal) > UNKNOWN
+def is_of_later_epoch(epochs: Epochs, ordinal: int, epoch: int) -> bool:
+    """Return whether a source record has a later leader epoch than was recorded for its ordinal. If so, this record has
+    not been produced yet, because the ledger records a new epoch before the first record of that epoch is produced."""
+    return epoch > recorded_at(epochs, ordinal) > UNKNOWN
 
 
 def truncations_within(record: LaneRecord, first: int, last: int) -> Iterator[int]:
@@ -237,6 +236,9 @@ def recall(lane: Lane) -> None:
       the ledger. If the ledger has no change, the epoch is still the same.
     - The epoch that any other comparison read from the source. It comes last, because the source may have replaced the
       copied records with others.
+
+    An epoch that only a comparison has read is neither in the ledger nor in a progress record. So it is recorded with
+    the next record, even if this record has the same epoch.
     """
     record = lane.record
     epochs = record.epochs if record is not None else ()
@@ -244,9 +246,10 @@ def recall(lane: Lane) -> None:
     lane.history.recorded_epoch_since = lane.resume_ordinal
     if known == UNRECORDED and lane.resume_ordinal == 0:
         lane.seen.begin(0, UNKNOWN)  # what was fetched earlier was not copied, and the fact about its epoch was lost
+    is_saved = known == UNRECORDED and lane.history.epochs_recorded and lane.seen.last >= 0
     if known >= 0:
         _seed(lane, epochs)
-    elif known == UNRECORDED and lane.history.epochs_recorded and lane.seen.last >= 0:
+    elif is_saved:
         lane.seen.reach(lane.position)
         lane.history.recorded_epoch_since = 0  # a change would be in the ledger
     lane.epoch = lane.seen.go_to(lane.position)
@@ -257,9 +260,10 @@ def recall(lane: Lane) -> None:
     if counts and lane.history.found_epoch[0] == lane.position and lane.epoch != lane.history.found_epoch[1]:
         lane.epoch = lane.history.found_epoch[1]
         lane.seen.begin(*lane.history.found_epoch)
+        is_saved = False
     known = recorded_at(epochs, lane.resume_ordinal)
-    lane.history.recorded_epoch = known if known != UNRECORDED else lane.epoch if lane.epoch >= 0 else UNRECORDED
-    lane.history.epochs_recorded = True
+    lane.history.recorded_epoch = lane.epoch if known == UNRECORDED and is_saved else known
+    lane.history.epochs_recorded = lane.history.recorded_epoch != UNRECORDED
     lane.history.new_epochs.clear()
     lane.history.epochs_again = ()
     lane.history.found_equal = False

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
+from mirrord.ledger.displaced import DISPLACED_KEPT, within
 from mirrord.ledger.facts.core import Displaced, LaneFact, TargetRun
 from mirrord.model.intervals import uncovered
 from mirrord.replication.lane.state import Lane
@@ -26,10 +27,14 @@ def known(lane: Lane) -> Sequence[Displaced]:
 
 def recorded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]]) -> tuple[LaneFact, ...]:
     """Return the facts that a scan of the target log has found, and add the displaced ordinals to the run that follows
-    them. An ordinal in `found.missing` is displaced if the log has no empty offset for it and its record is not copied
-    again. `again` contains the ordinals (first, last) that are copied again."""
+    them. If the scan has found no new run after them, the ledger's last run is recorded again with them.
+
+    An ordinal in `found.missing` is displaced if the log has no empty offset for it and its record is not copied again.
+    `again` contains the ordinals (first, last) that are copied again.
+    """
     left = [each for each in found.missing if each.last < found.next_ordinal and not each.has_room]
-    left = [each for each in left if (each.first, each.last) not in again]
+    copied = set(again)
+    left = [each for each in left if (each.first, each.last) not in copied][-DISPLACED_KEPT:]
     facts: list[LaneFact] = []
     for fact in found.facts:
         if isinstance(fact, TargetRun):
@@ -38,7 +43,40 @@ def recorded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]]) -> tu
             facts.append(replace(fact, displaced=tuple(_displaced(lane, each) for each in before)))
         else:
             facts.append(fact)
-    return tuple(facts)
+    rest = tuple(_displaced(lane, each) for each in left)
+    if all(_is_recorded(lane, each) for each in rest):
+        return tuple(facts)
+    return (*facts, *_last_run_again(lane, facts, rest))
+
+
+def _is_recorded(lane: Lane, displaced: Displaced) -> bool:
+    """Return whether the ledger records these displaced ordinals, with conditions that are at least as wide."""
+    return any(
+        each.first <= displaced.first
+        and displaced.last <= each.last
+        and each.above <= displaced.above
+        and each.leader_epoch <= displaced.leader_epoch
+        for each in within(known(lane), displaced.first, displaced.last)
+    )
+
+
+def _last_run_again(lane: Lane, facts: Sequence[LaneFact], displaced: tuple[Displaced, ...]) -> tuple[TargetRun, ...]:
+    """Return a fact that records displaced ordinals with the last run at the target, after the given facts. The fact
+    maps no ordinal to another target offset, and supersedes no other run. Its ordinal is above all displaced ordinals,
+    because a run supersedes those from its ordinal on."""
+    record = lane.record
+    if record is None:
+        return ()
+    runs = record.target_runs.copy()
+    for fact in facts:
+        if isinstance(fact, TargetRun):
+            runs.add_ascending(fact.ordinal, fact.offset)
+    ordinal = max(each.last + 1 for each in (*record.displaced, *displaced))
+    if (last := runs.last) is None:
+        return ()
+    ordinal = max(ordinal, last.ordinal)
+    offset = last.offset + ordinal - last.ordinal
+    return (TargetRun(lane.id, lane.grant, ordinal, offset, lane.log.end_epoch, displaced),)
 
 
 def _displaced(lane: Lane, missing: Missing) -> Displaced:
@@ -61,15 +99,23 @@ def below(lane: Lane, ordinal: int) -> tuple[Missing, ...]:
     )
 
 
+def reached(lane: Lane, first: int, room: int) -> int:
+    """Return the ordinal after the last one that may have been in the target log, if it had the ordinals from `first`
+    on at `room` offsets. Displaced ordinals are skipped, because their offsets belong to later ordinals."""
+    until = first + room
+    for each in lane.record.displaced if lane.record is not None else ():
+        if each.first < until and each.last >= first:
+            until += each.last + 1 - max(each.first, first)
+    return until
+
+
 def as_recorded(lane: Lane, missing: Missing) -> Iterator[Missing]:
     """Split lost records into parts, because the ledger may already record some of them as displaced. For such a part,
     both the ledger and the new scan say which other records are newer. Both are right, so the wider condition
     applies."""
     first = missing.first
-    for each in known(lane):
+    for each in within(known(lane), missing.first, missing.last):
         begin, last = max(each.first, first), min(each.last, missing.last)
-        if begin > last:
-            continue
         if first < begin:
             yield replace(missing, first=first, last=begin - 1)
         epoch = each.leader_epoch if missing.leader_epoch < 0 else min(each.leader_epoch, missing.leader_epoch)
@@ -96,6 +142,7 @@ def unrecorded(lane: Lane, first: int) -> Iterator[tuple[int, int]]:
     others = [(hole.first, hole.last + 1) for hole in record.holes if not hole.is_open]
     others += [(each.first, each.last + 1) for each in record.displaced]
     for (ordinal, offset, _), (behind, place, _) in pairwise(record.target_runs.between(first, position.ordinal - 1)):
-        for start, end in uncovered((ordinal + place - offset, behind), others):
+        expected = ordinal + place - offset
+        for start, end in uncovered((expected, behind), others) if expected < behind else ():
             yield start, position.leader_epoch
             yield end, position.leader_epoch - 1

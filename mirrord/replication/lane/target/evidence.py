@@ -25,6 +25,20 @@ def went_back(lane: Lane) -> bool:
     return lane.log.entry is not None and next_by_entry(lane) < lane.resume_position.ordinal
 
 
+def has_lost_records(lane: Lane) -> bool:
+    """Return whether the target log has certainly lost records that it had when the lane last resumed or saved its
+    resume position, no matter whose records these were.
+
+    This is certain if the log is shorter than it was. It is also certain if the leader epochs up to that of the resume
+    position end below the offset at which the lane last resumed in one of them. Otherwise, nothing is known: a clean
+    election may have been unnoticed, or other clients may have written as many records as the log has lost.
+    """
+    known, begun = lane.resume_position, lane.resumed_at
+    if lane.log.end < known.target_offset:
+        return True
+    return 0 <= begun.leader_epoch <= known.leader_epoch and 0 <= lane.log.epoch_end < begun.target_offset
+
+
 def is_plan_unrecorded(lane: Lane) -> bool:
     """Return whether the target log has lost its last records, and the ledger does not record yet which records are
     copied again under which ordinals."""
@@ -45,3 +59,13 @@ def is_recorded(lane: Lane) -> bool:
     record = lane.record
     known = record.last_check if record is not None else None
     return record is not None and record.halted is not None and known is not None and known.outcome == "different"
+
+
+def known_until(lane: Lane) -> int:
+    """Return the ordinal after the last acknowledged one, even if the target log has lost the record of that ordinal.
+
+    Until a lost record is appended again, records of the same key that other clients write count as newer. The resume
+    position is not sufficient to determine this ordinal, because it does not advance while a comparison is pending.
+    """
+    reached = lane.acknowledged[-1][0] if lane.acknowledged else 0
+    return max(lane.resume_position.ordinal, lane.acked, reached)

@@ -4,7 +4,8 @@ them.
 The lane asks the leader where the leader epoch of the resume position ends in its log (KIP-101). If the epoch ends at
 or after the resume position, the log below this position is complete, and the cleaner removed all ordinals that are
 missing there. If the epoch ends earlier, the log has lost the lane's records that were stored at or after the end of
-the epoch. All other missing records are looked up by their keys (`mirrord.replication.lane.target.superseded_records`).
+the epoch. If the leader does not know this epoch, an earlier one may answer the question (`epoch_ends`). All other
+missing records are looked up by their keys (`mirrord.replication.lane.target.superseded_records`).
 """
 
 from bisect import insort
@@ -14,18 +15,20 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from mirrord.kafka.protocol.sequence import nearest
+from mirrord.ledger.displaced import within
 from mirrord.ledger.facts.core import Verdict
-from mirrord.model.intervals import Interval, uncovered, within
+from mirrord.model import intervals
+from mirrord.model.intervals import Interval, uncovered
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Stage
 from mirrord.replication.lane.signals import Effects, LaneRecord, OwnBatch, ScanAnswer
 from mirrord.replication.lane.source import source_epochs
-from mirrord.replication.lane.source.copied_pieces import highest_copied, mapped
+from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.state import Forgotten, Lane, WentBack
-from mirrord.replication.lane.target import displaced_ordinals
-from mirrord.replication.lane.target.evidence import is_plan_unrecorded, next_by_entry
+from mirrord.replication.lane.target import displaced_ordinals, epoch_ends
+from mirrord.replication.lane.target.evidence import is_plan_unrecorded, known_until, next_by_entry
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 from mirrord.replication.lane.target.superseded_records import (
     MOST_LAST,
@@ -44,6 +47,7 @@ def read(lane: Lane, answer: ScanAnswer) -> Log:
     is_bare = Log(answer.start, answer.end, tuple(stretches), None).bare(answer.start, answer.end)[0] > 0
     lane.log.cleaned = is_bare or bool(answer.compacts)
     _note_appended_later(lane, answer.own)
+    epoch_ends.note_batches(lane, answer.own)
     return log
 
 
@@ -86,6 +90,7 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
     missing = [part for each in found.missing for part in _parted(each, known_until(lane))]
     behind = found.next_ordinal if lane.log.entry is None or not lane.log.cleaned else next_by_entry(lane)
     room, above = log.bare(max(found.behind, log.start), log.end)
+    _note_unproven(lane, found.next_ordinal + room if lane.log.cleaned and lane.log.entry is None and room else -1)
     if behind > found.next_ordinal and not (lost and lost[0][0] < behind):
         # The broker remembered these records, and they were removed before the log was read.
         missing.append(Missing("between", found.next_ordinal, behind - 1, above, room >= behind - found.next_ordinal))
@@ -101,10 +106,7 @@ def look_up_between(lane: Lane, found: Reading, log: Log) -> Effects:
     """Request that the ordinals that are missing between the lane's own batches are looked up. Return no effect if no
     ordinals are missing. If the log lost their records, target and source differ. If a cleaner removed the records,
     they do not."""
-    differs = lane.comparison.differs
-    limit = (
-        NEVER if differs is None else differs.first
-    )  # what is missing from there on belongs to the difference anyway
+    limit = _first_different(lane)  # what is missing from there on belongs to the difference anyway
     between = [replace(each, last=min(each.last, limit - 1)) for each in found.missing if each.first < limit]
     missing = [part for each in between for part in _parted(each, known_until(lane))]
     return _ask(lane, found, log, missing, ())
@@ -117,10 +119,47 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
     lane.log.scan, lane.log.lost_ordinals, lane.stage = replace(found, missing=asked), tuple(lost), Stage.MISSING
     went_back = 0 <= lane.log.shared < lane.resume_position.target_offset
     if lane.log.shared == NOT_KNOWN:
-        # A cleaner may have caused the gaps between the lane's batches when the topic was still compacted.
-        went_back = bool(lost) and all(each.first >= lost[0][0] for each in missing)
+        # A cleaner may have caused the gaps between the lane's batches when the topic was still compacted. It has not
+        # caused displaced ordinals.
+        gaps = [each for each in asked if not within(displaced_ordinals.known(lane), each.first, each.last)]
+        went_back = bool(lost) and all(each.first >= lost[0][0] for each in gaps)
     keeps_all = log.compacts is False and went_back
-    return [AskSuperseded(ask(lane), asked, log.end, keeps_all)]
+    return [
+        AskSuperseded(ask(lane), asked, log.end, _appended(lane, found, missing), keeps_all, epochs_lost_earlier(lane))
+    ]
+
+
+def epochs_lost_earlier(lane: Lane) -> source_epochs.Epochs | None:
+    """Return the leader epochs of the source by ordinal, with those of acknowledged records that were lost earlier and
+    are not copied again yet. When the lane resumed in front of these, the ledger revoked their epochs. Return None if
+    there are no such records."""
+    begin, end, former = max(lane.resume_position.ordinal, lane.acked), known_until(lane), lane.history
+    if begin >= end or not former.acknowledged_epochs or lane.record is None:
+        return None
+    recorded, copied = lane.record.epochs, former.acknowledged_epochs
+    below = [each for each in recorded if each[0] < begin]
+    lost = [each for each in copied if begin < each[0] < end]
+    above = [each for each in recorded if each[0] > end]
+    at_begin = (begin, source_epochs.recorded_at(copied, begin))
+    at_end = (end, source_epochs.recorded_at(recorded, end))
+    return (*below, at_begin, *lost, at_end, *above)
+
+
+def _first_different(lane: Lane) -> int:
+    differs = lane.comparison.differs
+    return NEVER if differs is None else differs.first
+
+
+def _appended(lane: Lane, found: Reading, missing: Sequence[Missing]) -> tuple[tuple[int, int], ...]:
+    """Return the ordinals (first, last) after the first missing one whose records were appended. These are all ordinals
+    up to the last one in the log that are neither missing nor in a hole. Ordinals at which target and source differ are
+    left out."""
+    holes = lane.record.holes if lane.record is not None else ()
+    lacking = [(each.first, each.last + 1) for each in (*missing, *found.missing, *displaced_ordinals.known(lane))]
+    lacking += [(first, last + 1) for first, last in found.holes]
+    lacking += [(hole.first, hole.last + 1) for hole in holes if hole.first <= hole.last]
+    whole = min(each.first for each in missing), min(found.next_ordinal, _first_different(lane))
+    return tuple((start, end - 1) for start, end in uncovered(whole, lacking))
 
 
 def _planned_apart(first: int, last: int, known: int) -> list[tuple[int, int]]:
@@ -188,20 +227,50 @@ def _as_appended(lane: Lane, missing: Missing) -> Iterator[Missing]:
 
 def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
     """Return the ordinals of records that may have been appended after all of the lane's own batches and then removed
-    by the cleaner. There are at most as many such ordinals as there are empty offsets in that part of the log.
+    by the cleaner. There are at most as many such ordinals as there are empty offsets in that part of the log, plus
+    displaced ordinals: these have no offsets of their own.
 
     If the broker remembers the producer, these ordinals need not be looked up: the broker knows the producer's last
     ordinal, and the cleaner keeps the producer's last batch.
     """
     limit = lane.sent_below if lane.takeover.knows_sent else NEVER
-    # Resuming in a hole, or after one that is still to be mended, would copy its records under two ordinals.
+    # Resuming in a hole, or after one that is still to be mended, would copy its records under two ordinals. Nothing is
+    # copied again for an open hole: its ordinals were appended.
     recorded = lane.record.holes if lane.record is not None else ()
-    holes = [hole for hole in recorded if hole.last >= max(hole.first, found.next_ordinal)]
+    holes = [hole for hole in recorded if not hole.is_open and hole.last >= max(hole.first, found.next_ordinal)]
     limit = min([limit, *(max(hole.first, found.next_ordinal) for hole in holes)])
-    last = min(found.next_ordinal + min(room, MOST_LAST), limit) - 1
+    reached = displaced_ordinals.reached(lane, found.next_ordinal, room)
+    last = min(reached, found.next_ordinal + MOST_LAST, limit) - 1
     if last < found.next_ordinal:
         return []
     return [Missing("last", found.next_ordinal, last, above, has_room=True)]
+
+
+def is_look_up_outdated(lane: Lane, source_end: int) -> bool:
+    """Return whether the source has lost the last record that a look-up found superseded (`_last`). `source_end` is the
+    end of the source log, or -1. A new look-up does not include this record, so it ends at a lower ordinal."""
+    record = lane.record
+    offset = record.source_runs.offset_of(lane.resume_ordinal - 1) if record is not None else None
+    return lane.log.last_by_look_up and offset is not None and 0 <= source_end <= offset
+
+
+def _note_unproven(lane: Lane, until: int) -> None:
+    """Note that a former holder may have saved a resume position up to this ordinal.
+
+    The cleaner may have removed all of the lane's last records from the log, and an election may have removed the newer
+    ones of their keys. The lane copies the records again in this case, and cannot know that they were copied before.
+    """
+    if not lane.takeover.knows_sent:
+        lane.log.unproven = (until, len(lane.record.rewinds) if lane.record is not None else 0)
+
+
+def unproven_until(lane: Lane) -> int:
+    """Return the ordinal up to which a former holder may have saved a resume position. Return -1 if it is not above the
+    position at which the lane has resumed, or if the ledger revokes such positions."""
+    until, rewinds = lane.log.unproven
+    known = lane.record.rewinds[rewinds:] if lane.record is not None else ()
+    is_revoked = any(rewound.ordinal < until for _, rewound in known)
+    return -1 if is_revoked or until <= lane.acked else until
 
 
 def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> list[Verdict]:
@@ -212,7 +281,7 @@ def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) 
     for first, last in lane.log.lost_ordinals:
         for ordinal, offset, length in source_epochs.mapped(record, first, last):
             piece = (ordinal, ordinal + length)
-            for begin, behind in uncovered(piece, within(piece, kept)):
+            for begin, behind in uncovered(piece, intervals.within(piece, kept)):
                 start, end = offset + begin - ordinal, offset + behind - ordinal
                 if verdicts and verdicts[-1].end == start:
                     verdicts[-1] = replace(verdicts[-1], end=end)
@@ -221,11 +290,26 @@ def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) 
     return verdicts
 
 
-def pieces_copied_again(lane: Lane, record: LaneRecord) -> Iterator[tuple[int, int, int]]:
-    """Yield the lost records that are copied again, as pieces (ordinal, source offset, length). Yield nothing if all
-    lost records are copied again, because then they do not have to be selected."""
-    for first, last in lane.log.copied_again or ():
-        yield from source_epochs.mapped(record, first, last)
+def pieces_copied_again(lane: Lane, record: LaneRecord) -> list[tuple[int, int, int]]:
+    """Return the lost records that are copied again, as pieces (ordinal, source offset, length) in the order of the
+    source. Return none if all lost records are copied again in their former order, because then they do not have to be
+    selected.
+
+    The order of ordinals may differ from it: some records of holes had been copied again under later ordinals before
+    they were lost, and others, which had not, get their former ordinals. An older record could follow a newer one.
+    """
+    pieces = (piece for each in lane.log.copied_again or () for piece in source_epochs.mapped(record, *each))
+    return sorted(pieces, key=_source_offset)
+
+
+def are_in_order(record: LaneRecord, ordinals: Sequence[tuple[int, int]]) -> bool:
+    """Return whether the source offsets of these ranges (first, last) of ordinals are in ascending order."""
+    offsets = [offset for each in ordinals for _, offset, _ in source_epochs.mapped(record, *each)]
+    return offsets == sorted(offsets)
+
+
+def _source_offset(piece: tuple[int, int, int]) -> int:
+    return piece[1]
 
 
 def go_back(lane: Lane, kept: tuple[tuple[int, int], ...]) -> None:
@@ -237,31 +321,6 @@ def go_back(lane: Lane, kept: tuple[tuple[int, int], ...]) -> None:
     """
     remember_position(lane)
     lane.log.copied_again, lane.log.copied_again_until = kept, planned_until(lane)
-
-
-def note_plan(lane: Lane, missing: Sequence[Missing]) -> None:
-    """Note which records the target log has lost, because a plan for them will omit some. If the offset map is rebuilt
-    before the plan is carried out, its runs no longer show this (`look_up_after_rebuild`).
-
-    If an earlier plan is not carried out yet, what was noted about it is kept."""
-    record, lost = lane.record, lane.log.lost_ordinals
-    if record is None or not lost or (record.source_runs.offset_of(lane.acked) or 0) < lane.log.lost_below[0]:
-        return
-    epoch = max((each.leader_epoch for each in missing if each.kind == "lost" and each.last >= lost[0][0]), default=-1)
-    highest = highest_copied(record, lost[0][0], lost[-1][1] + 1)
-    lane.log.lost_below = (-1, -1) if highest is None else (highest[0] + 1, epoch)
-
-
-def look_up_after_rebuild(lane: Lane) -> None:
-    """Have the next resume look up the lost records that a rebuilt offset map does not contain. The map continues in
-    the order of the source, so the lane would also copy the records that the former plan omitted."""
-    record, (limit, epoch) = lane.record, lane.log.lost_below
-    position = record.source_runs.offset_of(lane.resume_ordinal) if record is not None else None
-    lane.log.lost_below = (-1, -1)
-    if position is None or position >= limit or epoch < 0:
-        return
-    lane.acknowledged = ((lane.resume_ordinal + limit - position, epoch),)
-    lane.log.must_read_log = True
 
 
 def remember_position(lane: Lane) -> None:
@@ -281,6 +340,8 @@ def forget(lane: Lane) -> None:
     lane.log.went_back = None
     lane.log.forgotten = lane.log.forgotten if lane.intents else None
     lane.log.shared, lane.log.scan, lane.log.lost_ordinals, lane.log.copied_again = NOT_ASKED, None, (), None
+    lane.log.epoch_end = -1
+    lane.log.last_by_look_up = False
     _note_acknowledged(lane)
 
 
@@ -403,8 +464,8 @@ def _still_to_copy(record: LaneRecord, first: int, end: int) -> list[Interval]:
     found: list[Interval] = []
     had: list[Interval] = []
     for ordinal, offset, length in void:
-        parts = within((offset, offset + length), planned)
-        for start, behind in [part for each in parts for part in uncovered(each, within(each, had))]:
+        parts = intervals.within((offset, offset + length), planned)
+        for start, behind in [part for each in parts for part in uncovered(each, intervals.within(each, had))]:
             insort(had, (start, behind))
             found.append((ordinal + start - offset, ordinal + behind - offset))
     return found
@@ -429,13 +490,3 @@ def _void(record: LaneRecord, first: int, end: int) -> Iterator[tuple[int, int, 
     for hole in sorted(record.holes, key=lambda each: each.first):
         if not hole.is_open:
             yield from mapped(record, max(hole.first, first), min(hole.last, end - 1))
-
-
-def known_until(lane: Lane) -> int:
-    """Return the ordinal after the last acknowledged one, even if the target log has lost the record of that ordinal.
-
-    Until a lost record is appended again, records of the same key that other clients write count as newer. The resume
-    position is not sufficient to determine this ordinal, because it does not advance while a comparison is pending.
-    """
-    reached = lane.acknowledged[-1][0] if lane.acknowledged else 0
-    return max(lane.resume_position.ordinal, lane.acked, reached)

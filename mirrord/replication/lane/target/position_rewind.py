@@ -19,6 +19,7 @@ from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.source_epochs import UNKNOWN, recorded_at
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import missing_ordinals
+from mirrord.replication.lane.target.evidence import known_until
 
 RESUMED = frozenset({Phase.COPYING.value, Phase.SETTLING.value, Phase.DRAINING.value, Phase.DRAINED.value})
 """Phases of a lane that has read where the target log ends. In these phases, the resume position is that of the current
@@ -37,14 +38,29 @@ def rewound_by(
     longer apply.
     """
     record = lane.record
-    if record is None or not runs or missing_ordinals.known_until(lane) <= runs[0].ordinal:
+    if record is None or not runs or known_until(lane) <= runs[0].ordinal:
         return None
     copied = lane.history.acknowledged_epochs
     others = (at for at, epoch in epochs if epoch > recorded_at(copied, at) > UNKNOWN)
     first = min(_first_changed(record.source_runs, runs), min(others, default=sys.maxsize))
-    if first >= missing_ordinals.known_until(lane):
+    if first >= known_until(lane):
         return None
     missing_ordinals.other_records_from(lane, first)
+    return Rewound(first, position.ordinal, position.target_offset, position.leader_epoch)
+
+
+def unproven(lane: Lane, runs: Sequence[Run]) -> Rewound | None:
+    """Return the `Rewound` that the fact with these runs has to contain if the lane resumes below a resume position
+    that a former holder may have saved (`missing_ordinals.unproven_until`). Return None if there can be no such
+    position.
+
+    Otherwise the next holder may begin at that position. The records that were copied again below it would then look
+    like records that were appended twice, and the next holder would halt.
+    """
+    until, position = missing_ordinals.unproven_until(lane), lane.resume_position
+    if lane.record is None or until < 0:
+        return None
+    first = min(until, _first_changed(lane.record.source_runs, runs))
     return Rewound(first, position.ordinal, position.target_offset, position.leader_epoch)
 
 

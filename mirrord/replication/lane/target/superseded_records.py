@@ -10,9 +10,17 @@ There are two exceptions. First, the cleaner removes a tombstone `delete.retenti
 record of its key follows. The tombstone may be appended again, because the key has no value before and after that.
 Second, records that follow all of the lane's own batches may never have been appended. For these, the record with the
 later timestamp is the newer one.
+
+A newer record of the same key is not always in the log. The cleaner may have removed it as a tombstone. Or it
+superseded copied records, the cleaner removed these, and then an election removed the newer record itself. A missing
+record is therefore also superseded if a copied record of its key has a higher source offset, whether the log still has
+that record or not. Otherwise the key would return to an older value of the source, or a deleted key would have a value
+again.
 """
 
+from bisect import bisect_right, insort
 from collections.abc import Hashable, Iterator
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -28,8 +36,8 @@ MOST_AT_ONCE = 500_000
 MOST_LAST = 100_000
 """Maximum number of records of the kind `last` that are looked up by their keys (`Missing.kind`)."""
 MOST_RANGES = 250_000
-"""Maximum number of separate ranges that are copied again. It is limited because a single ledger entry contains all
-ranges."""
+"""Maximum number of separate ranges that are copied again, of verdicts in one ledger entry, and of runs that are
+recorded again in one entry. The ledger topic refuses entries that are too large."""
 
 
 class AskSuperseded(msgspec.Struct, frozen=True):
@@ -43,10 +51,16 @@ class AskSuperseded(msgspec.Struct, frozen=True):
     question: int
     missing: tuple[Missing, ...]
     end: int
+    appended: tuple[tuple[int, int], ...] = ()
+    """Ordinals (first, last) of records that were appended, even if the cleaner has removed them since. They supersede
+    missing records of their keys that have lower source offsets, so they are read from the source as well."""
     keeps_all: bool = False
     """Whether lost records are copied again even if newer records of their keys exist. This is the case if the topic is
     no longer compacted, and the records are missing because the target log has lost its end, not because of the
     cleaner."""
+    epochs: tuple[tuple[int, int], ...] | None = None
+    """Pairs (ordinal, leader epoch of the source), ascending, with which the missing records were copied. None if these
+    are the epochs in the ledger."""
 
 
 class SupersededAnswer(msgspec.Struct, frozen=True):
@@ -80,24 +94,40 @@ class SharedAnswer(msgspec.Struct, frozen=True):
     end: int = -1
 
 
+class Expected(NamedTuple):
+    """A missing record that the source still has."""
+
+    missing: Missing
+    ordinal: int
+    offset: int
+    """Its source offset."""
+    time_ms: int
+
+
 class SupersededJudge:
     """Decides for each missing record of one lookup whether it is superseded. It first receives the missing records, as
-    read from the source, and then the records of the target log."""
+    read from the source, and then the records of the target log. Copied records of the source follow last."""
 
     def __init__(self, asked: AskSuperseded) -> None:
         self._asked = asked
-        self._wanted: dict[Hashable, list[tuple[Missing, int, int]]] = {}
-        self._behind: dict[Hashable, tuple[int, list[tuple[Missing, int, int]]]] = {}
-        """Missing records for which a newer one was found, and the highest of their ordinals. An older record may
+        self._wanted: dict[Hashable, list[Expected]] = {}
+        self._replaced: dict[Hashable, list[Expected]] = {}
+        """Missing records for which the target log has a newer one, by ordinal in ascending order. An older record may
         follow the newer one."""
         self._superseded: set[int] = set()
         self._gone: set[int] = set()
 
-    def expect(self, missing: Missing, ordinal: int, key: Hashable, time_ms: int) -> None:
-        """Add a missing record that the source still has."""
+    def lowest_left(self) -> int:
+        """Return the lowest source offset of the missing records that were not superseded so far. Only records of kinds
+        that copied records of the source can supersede count."""
+        left = (each for expected in self._wanted.values() for each in expected if self._follows(each.missing))
+        return min((each.offset for each in left), default=NEVER)
+
+    def expect(self, missing: Missing, ordinal: int, offset: int, key: Hashable, time_ms: int) -> None:
+        """Add a missing record that the source still has. `offset` is its source offset."""
         if key is None:
             return  # a record without a key is never superseded
-        self._wanted.setdefault(key, []).append((missing, ordinal, time_ms))
+        self._wanted.setdefault(key, []).append(Expected(missing, ordinal, offset, time_ms))
 
     def gone(self, missing: Missing, ordinal: int, *, by_retention: bool) -> None:
         """Note that the source no longer has a missing record.
@@ -121,14 +151,11 @@ class SupersededJudge:
         A record of the lane with a lower ordinal may follow a newer one, if it arrived late. It is then the last value
         of the key, so a missing record is not superseded.
         """
-        if sequence >= 0 and key in self._behind:
+        if sequence >= 0 and key in self._replaced:
             self._restore(key, sequence)
-        wanted = self._wanted.get(key)
-        if wanted is None:
-            return
-        left: list[tuple[Missing, int, int]] = []
-        for each in wanted:
-            missing, ordinal, its_time_ms = each
+        newest = -1
+        for each in self._wanted.get(key, ()):
+            missing, ordinal, source_offset, its_time_ms = each
             newer = offset >= missing.above
             if missing.kind == "lost":
                 newer = newer or leader_epoch > missing.leader_epoch >= 0
@@ -140,32 +167,37 @@ class SupersededJudge:
             if is_itself or (newer and its_ordinal >= ordinal):
                 self._superseded.add(ordinal)
                 if not is_itself:
-                    self._leave_behind(key, each)
-            else:
-                left.append(each)
+                    insort(self._replaced.setdefault(key, []), each, key=_ordinal)
+                newest = max(newest, source_offset)
+        if newest >= 0:
+            self.see_appended(key, newest)
+
+    def see_appended(self, key: Hashable, offset: int) -> None:
+        """Process a copied record of the source: missing records of its key with lower source offsets are superseded.
+        `offset` is its source offset."""
+        wanted = self._wanted.get(key)
+        if wanted is None:
+            return
+        self._superseded.update(each.ordinal for each in wanted if each.offset < offset and self._follows(each.missing))
+        left = [each for each in wanted if each.ordinal not in self._superseded]
         if left:
             self._wanted[key] = left
         else:
             del self._wanted[key]
 
     def _restore(self, key: Hashable, sequence: int) -> None:
-        """Look up those missing records again that are newer than the lane's record with this sequence."""
-        highest, behind = self._behind[key]
-        if nearest(sequence, highest) >= highest:
-            return
-        del self._behind[key]
-        for each in behind:
-            ordinal = each[1]
-            if nearest(sequence, ordinal) < ordinal:
-                self._superseded.discard(ordinal)
-                self._wanted.setdefault(key, []).append(each)
-            else:
-                self._leave_behind(key, each)
+        """Expect those missing records of a key again that are newer than the lane's record with this sequence."""
+        replaced = self._replaced[key]
+        newer = bisect_right(replaced, nearest(sequence, replaced[-1].ordinal), key=_ordinal)
+        self._superseded.difference_update(each.ordinal for each in replaced[newer:])
+        self._wanted.setdefault(key, []).extend(replaced[newer:])
+        del replaced[newer:]
+        if not replaced:
+            del self._replaced[key]
 
-    def _leave_behind(self, key: Hashable, each: tuple[Missing, int, int]) -> None:
-        highest, behind = self._behind.get(key, (-1, []))
-        behind.append(each)
-        self._behind[key] = max(highest, each[1]), behind
+    def _follows(self, missing: Missing) -> bool:
+        """Return whether missing records of this kind are superseded if newer records of the source are."""
+        return missing.kind == "between" or (missing.kind == "lost" and not self._asked.keeps_all)
 
     def answer(self) -> SupersededAnswer:
         """Return which of the missing records are to be copied again."""
@@ -184,6 +216,10 @@ class SupersededJudge:
                 left = ranges(ordinal for ordinal in ordinals if ordinal not in settled)
                 again += [(start, end - 1) for start, end in left]
         return SupersededAnswer(self._asked.question, 0, tuple(again), until)
+
+
+def _ordinal(each: Expected) -> int:
+    return each.ordinal
 
 
 def in_parts(asked: AskSuperseded) -> Iterator[AskSuperseded]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mirrord.kafka.protocol.sequence import nearest
-from mirrord.ledger.displaced import kept_from
+from mirrord.ledger.displaced import kept_from, within
 from mirrord.ledger.facts.core import Displaced, HoleFound, LaneFact, TargetRun
 from mirrord.model.intervals import Interval
 from mirrord.model.runs import Runs
@@ -11,6 +11,7 @@ from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import Effects, LaneRecord, OwnBatch
 from mirrord.replication.lane.state import Lane, ResumePosition
+from mirrord.replication.lane.target.evidence import known_until
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 
 
@@ -23,7 +24,6 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
     """
     record = lane.record
     mended = record.holes if record is not None else ()
-    known = {(hole.first, hole.last) for hole in mended}
     again = [hole for hole in mended if not hole.is_open and hole.first <= hole.last]
     runs = record.target_runs.copy() if record is not None else Runs()
     holes: list[tuple[int, int]] = []
@@ -38,17 +38,36 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
             return Reading(expected, tuple(holes), tuple(facts), doubled)
         if ordinal > expected:
             bare, first_bare = log.bare(at, batch.base_offset) if log is not None else (0, NEVER)
-            if bare or (log is not None and log.compacts):
-                above, has_room = min(first_bare, batch.base_offset), bare >= ordinal - expected
-                pieces = but_not_void(mended, expected, ordinal - 1)
+            if log is not None and (bare or log.compacts):
+                above, pieces = min(first_bare, batch.base_offset), but_not_void(mended, expected, ordinal - 1)
+                has_room = _has_room(lane, runs, log, (at, batch.base_offset), pieces)
                 missing += [Missing("between", *piece, above, has_room) for piece in pieces]
-            elif (expected, ordinal - 1) not in known:
-                holes.append((expected, ordinal - 1))
+            else:
+                holes += but_not_void(mended, expected, ordinal - 1)
         facts += placed(lane, runs, ordinal, batch.base_offset, batch.count, is_first=batch is own[0])
         expected, at = ordinal + batch.count, batch.base_offset + batch.count
         begins = min(begins, batch.base_offset) if expected > lane.trusted else begins
         void = min([void, *(hole.first for hole in again if hole.first < expected and ordinal <= hole.last)])
     return Reading(expected, tuple(holes), tuple(facts), None, begins, void, tuple(missing), at)
+
+
+def _has_room(lane: Lane, runs: Runs, log: Log, gap: Interval, pieces: Sequence[tuple[int, int]]) -> bool:
+    """Return whether a cleaner may have removed all records of these ordinals (first, last), which are missing at the
+    target offsets [start, end) of `gap`. There must be enough empty offsets. The offsets must also be empty at which
+    the ledger has acknowledged records, and the record after these must be in its place. Otherwise, the log has lost
+    the records, and other clients' records that were at their offsets may have been removed since."""
+    start, end = gap
+    if log.bare(start, end)[0] < sum(last - first + 1 for first, last in pieces):
+        return False
+    known = 0 if lane.notes else known_until(lane)
+    for first, last in pieces:
+        for ordinal, offset, length in runs.between(first, min(last, known - 1)):
+            behind, offset_behind = ordinal + length, offset + length
+            if offset < start or offset_behind > end or log.bare(offset, offset_behind)[0] < length:
+                return False
+            if last < behind < known and runs.offset_of(behind) == offset_behind < end:
+                return False
+    return True
 
 
 def placed(
@@ -67,7 +86,7 @@ def placed(
         not (lane.notes and is_first)
         and runs.offset_of(ordinal) == target_offset
         and all(run.offset - run.ordinal == target_offset - ordinal for run in inside)
-        and not any(each.first < ordinal + count and ordinal <= each.last for each in displaced)
+        and not within(displaced, ordinal, ordinal + count - 1)
     ):
         return ()
     runs.add(ordinal, target_offset)
@@ -214,7 +233,7 @@ def but_not_void(holes: Sequence[HoleFound], first: int, last: int) -> list[tupl
     under later ordinals."""
     left: list[tuple[int, int]] = []
     for hole in sorted(holes, key=lambda each: each.first):
-        if hole.last < first or hole.first > last:
+        if hole.last < max(first, hole.first) or hole.first > last:
             continue
         if hole.first > first:
             left.append((first, hole.first - 1))
@@ -247,11 +266,11 @@ def displaced_at(lane: Lane, others: Sequence[Interval]) -> int | None:
 
 def begins_late(lane: Lane, own: Sequence[OwnBatch], start: int) -> bool:
     """Return whether the first of the lane's own batches at or after the target offset `start` begins with a higher
-    ordinal than expected. The expected ordinal is the one that the ledger has for `start`. Return False if a known hole
-    contains all ordinals in between."""
+    ordinal than expected. The expected ordinal is the one that the ledger has for `start`. Return False if known holes
+    contain all ordinals in between."""
     first, wanted = nearest(own[0].base_sequence, lane.resume_position.ordinal), ordinal_at(lane, start)
     holes = lane.record.holes if lane.record is not None else ()
-    return first > wanted and not any(hole.first <= wanted and first <= hole.last + 1 for hole in holes)
+    return bool(but_not_void(holes, wanted, first - 1))
 
 
 def halt_on_repeat(lane: Lane, doubled: tuple[int, int, int]) -> Effects:

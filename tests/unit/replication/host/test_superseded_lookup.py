@@ -84,3 +84,84 @@ async def test_a_lookup_that_the_lane_no_longer_waits_for_ends_after_the_current
     open_for = iter((True, True, False))
     answer = await of_eight(is_open=lambda _: next(open_for)).run(LOST)
     assert (answer.error, answer.again) == (13, ())
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("appended", "again"),
+    [((), ((0, 1),)), (((2, 3),), ((1, 1),)), (((3, 3),), ((0, 1),)), (((4, 9),), ((0, 1),))],
+    ids=["unknown", "one of its key", "another key", "beyond the end of the source"],
+)
+async def test_a_copied_record_that_the_cleaner_removed_supersedes_older_ones(
+    appended: tuple[tuple[int, int], ...], again: tuple[tuple[int, int], ...]
+) -> None:
+    """STALE VALUE. The source has key a at offsets 0 and 2. The target had another writer's newer record of that key,
+    the cleaner removed both copied ones, and an election removed the newer record."""
+    source, target = FakeLog([written(0, "ab"), written(2, "ac")], 4, 4), FakeLog([written(3, "c")], 4, 4)
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),)))
+    missing = Missing("between", 0, 1, 0, has_room=True)
+    answer = await lookup(source, target, play.record).run(AskSuperseded(1, (missing,), 4, appended))
+    assert (answer.trouble, answer.again) == ("", again)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("first", "last"), [(3, 3), (4, 4), (5, 5), (3, 4), (3, 5)])
+async def test_copied_records_are_found_whatever_the_order_of_their_runs(first: int, last: int) -> None:
+    """Ordinals 3 to 5 are source offsets 8, 4 and 10. Offset 9 was not copied."""
+    source = FakeLog([written(0, "abcd"), written(4, "b"), written(8, "cd"), written(10, "a")], 11, 11)
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0), Run(3, 8), Run(4, 4), Run(5, 10))))
+    missing = Missing("between", 0, 2, 0, has_room=True)
+    asked = AskSuperseded(1, (missing,), 1, ((first, last),))
+    (*again,) = (await lookup(source, FakeLog([], 1, 1), play.record).run(asked)).again
+    superseded = {3: 2, 4: 1, 5: 0}
+    left = {0, 1, 2} - {superseded[each] for each in range(first, last + 1)}
+    assert {each for begin, end in again for each in range(begin, end + 1)} == left
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("stands", "again"),
+    [("--cd", ()), ("a-cd", ()), ("-xcd", ((1, 1),)), ("xycd", ((0, 1),))],
+)
+async def test_a_record_is_not_copied_again_if_a_later_one_of_its_key_was_in_a_batch_of_the_lane(
+    stands: str, again: tuple[tuple[int, int], ...]
+) -> None:
+    """STALE VALUE. The lane copied keys a and b, and then a batch with the tombstones of some of them, c, and d. The
+    cleaner removed the first batch, and the tombstones from the second one. No record in the log has these keys, but
+    if the first values were copied again, they would come after the tombstones."""
+    keys = {"--cd": "abcd", "a-cd": "abcd", "-xcd": "axcd", "xycd": "xycd"}[stands]
+    source = FakeLog([written(0, "ab"), written(2, keys)], 6, 6)
+    target = FakeLog([written(2, stands, producer=(7, 2))], 6, 6)
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),)))
+    missing = Missing("between", 0, 1, 0, has_room=True)
+    answer = await lookup(source, target, play.record).run(AskSuperseded(1, (missing,), 6, ((2, 5),)))
+    assert (answer.error, answer.trouble, answer.again) == (0, "", again)
+
+
+@pytest.mark.asyncio
+async def test_a_later_record_that_was_not_copied_yet_does_not_supersede_a_missing_one() -> None:
+    """Ordinal 0 is missing, ordinal 1 is the lane's last one, and the source has a newer record of the key after it."""
+    source = FakeLog([written(0, "aba")], 3, 3)
+    target = FakeLog([written(1, "b", producer=(7, 1))], 2, 2)
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),)))
+    missing = Missing("between", 0, 0, 0, has_room=True)
+    answer = await lookup(source, target, play.record).run(AskSuperseded(1, (missing,), 2, ((1, 1),)))
+    assert answer.again == ((0, 0),)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("keys", "reads"), [("axcd", [(0, 2), (2, 6)]), ("abcd", [(0, 2)])])
+async def test_copied_records_are_read_only_if_a_record_would_be_copied_again(
+    keys: str, reads: list[tuple[int, int]]
+) -> None:
+    source = FakeLog([written(0, "ab"), written(2, keys)], 6, 6)
+    target = FakeLog([written(2, keys, producer=(7, 2))], 6, 6)
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),)))
+    missing = Missing("between", 0, 1, 0, has_room=True)
+    await lookup(source, target, play.record).run(AskSuperseded(1, (missing,), 6, ((2, 5),)))
+    assert source.reads == reads

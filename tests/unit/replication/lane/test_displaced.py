@@ -22,7 +22,7 @@ from mirrord.replication.lane.signals import (
     VisibleAnswer,
 )
 from mirrord.replication.lane.state import ResumePosition
-from mirrord.replication.lane.target import missing_ordinals
+from mirrord.replication.lane.target.evidence import known_until
 from mirrord.replication.lane.target.superseded_records import AskSuperseded
 from mirrord.replication.lane.target.target_scan import begins_late, displaced_at
 from tests.unit.replication.lane.test_rebuilding import LANE, Play
@@ -106,7 +106,7 @@ def test_what_was_acknowledged_before_a_loss_is_known_in_the_next_round(play: Pl
     assert play.lane.phase is Phase.RESUMING
     assert play.lane.acked == 1
     assert play.lane.acknowledged == ((10, epoch),)
-    assert missing_ordinals.known_until(play.lane) == 10
+    assert known_until(play.lane) == 10
 
 
 def test_a_record_of_a_later_leader_is_not_enough(play: Play) -> None:

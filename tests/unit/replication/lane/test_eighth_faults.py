@@ -71,7 +71,7 @@ def judged(asked: AskSuperseded, keys: dict[int, bytes], *seen: tuple[int, bytes
     judge = SupersededJudge(asked)
     for missing in asked.missing:
         for ordinal in range(missing.first, missing.last + 1):
-            judge.expect(missing, ordinal, keys.get(ordinal, b"%d" % ordinal), 100)
+            judge.expect(missing, ordinal, ordinal, keys.get(ordinal, b"%d" % ordinal), 100)
     for offset, key, epoch, sequence in seen:
         judge.see(offset, key, 100, epoch, sequence)
     return judge.answer()

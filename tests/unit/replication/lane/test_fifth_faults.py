@@ -125,7 +125,7 @@ def not_superseded(asked: AskSuperseded, leader_epoch: int) -> set[int]:
     judge = SupersededJudge(asked)
     for missing in asked.missing:
         for ordinal in range(missing.first, missing.last + 1):
-            judge.expect(missing, ordinal, b"key", 100 + ordinal)
+            judge.expect(missing, ordinal, ordinal, b"key", 100 + ordinal)
     judge.see(1, b"key", 200, leader_epoch)
     return {ordinal for first, last in judge.answer().again for ordinal in range(first, last + 1)}
 

@@ -224,7 +224,7 @@ def test_a_record_is_not_superseded_by_what_was_before_it_in_its_own_epoch() -> 
     asked = one(effects, AskSuperseded)
     assert [(each.first, each.last) for each in asked.missing] == [(12, 12)]
     judge = SupersededJudge(asked)
-    judge.expect(asked.missing[0], 12, b"key", 112)
+    judge.expect(asked.missing[0], 12, 12, b"key", 112)
     judge.see(12, b"key", 100, 2)
     assert judge.answer().again == ((12, 12),)
 

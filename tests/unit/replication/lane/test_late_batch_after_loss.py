@@ -15,6 +15,7 @@ from mirrord.replication.lane.signals import (
     RebuildAnswer,
     TargetMoved,
 )
+from mirrord.replication.lane.source.source_epochs import recorded_at
 from mirrord.replication.lane.target.relocation_result import Located
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededJudge
@@ -33,7 +34,7 @@ THEIRS = (15, b"key", 3, -1)
 def rebuilt(*, compacts: bool = True) -> tuple[Faulty, list[AskSuperseded]]:
     """Ordinals 0 to 22 were acknowledged in epoch 1. The leader of epoch 3 has 0 to 14, and another writer's record at
     15 that supersedes offsets 17 and 20. The others are planned. Then a batch of offsets 15 to 18 arrives late. Return
-    the look-ups after the map was rebuilt."""
+    the lookups after the map was rebuilt."""
     play = opened(BEGUN[0], TargetRun(LANE, 1, 0, 0, 1))
     retake(play, 23, 23, 23, epoch=1)
     asked = one(read(play, play.ask_target(16, epoch=3), (1, 15), own=OWN, others=OTHERS), AskSuperseded)
@@ -46,7 +47,7 @@ def rebuilt(*, compacts: bool = True) -> tuple[Faulty, list[AskSuperseded]]:
     play.bind_all(effects)
     check = one(effects, AskCheck)
     play.bind_all(play.tell(CheckAnswer(check.question, 0, check.first, check.last, "different", "ordinal 17")))
-    effects = read(play, play.ask_target(20, epoch=4), (4, 20), own=LATE, others=OTHERS)
+    effects = read(play, play.ask_target(20, epoch=4), (3, 20), own=LATE, others=OTHERS)
     located = Located((Run(15, 15),), (), (), 19, 15, 19)
     answer = RebuildAnswer(one(effects, AskRebuild).question, 0, LATE[1:], located, compacts=compacts)
     effects = play.bind_all(play.tell(answer))
@@ -62,6 +63,8 @@ def test_lost_records_are_looked_up_again_after_the_map_was_rebuilt(keys: dict[i
     play, looked_up = rebuilt()
     (asked,) = looked_up
     assert [(each.kind, each.first, each.last, each.leader_epoch) for each in asked.missing] == [("lost", 19, 22, 1)]
+    assert asked.epochs is not None  # the source epoch with which they were copied
+    assert recorded_at(asked.epochs, 22) == 0
     told(play, play.tell(judged(asked, keys, THEIRS)))
     assert (play.lane.phase, play.lane.next_ordinal) == (Phase.COPYING, 19)
     assert offsets(play, 19, 30)[: len(copied)] == copied
@@ -92,7 +95,7 @@ def test_a_late_record_after_a_newer_one_is_followed_by_the_lost_record(
     the older value."""
     judge = SupersededJudge(AskSuperseded(1, LOST, 21))
     for ordinal in range(19, 23):
-        judge.expect(LOST[0], ordinal, b"key" if ordinal % 2 == 0 else b"other", 100)
+        judge.expect(LOST[0], ordinal, ordinal, b"key" if ordinal % 2 == 0 else b"other", 100)
     judge.see(15, b"other", 100, 3, -1)
     for offset, epoch, sequence in seen:
         judge.see(offset, b"key", 100, epoch, sequence)

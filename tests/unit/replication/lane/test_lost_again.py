@@ -3,7 +3,7 @@ their keys, and each resume looks them up: also those in a hole, and those whose
 
 import pytest
 
-from mirrord.ledger.facts.core import LaneFact, SourceRun, TargetRun
+from mirrord.ledger.facts.core import HoleFound, LaneFact, SourceRun, TargetRun
 from mirrord.model.runs import Run
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
@@ -118,3 +118,19 @@ def test_a_lost_record_that_the_source_has_cleaned_is_left_out_of_the_plan() -> 
     told(play, play.tell(SupersededAnswer(asked.question, 0, ((5, 5), (7, 8)))))
     assert play.lane.phase is Phase.COPYING
     assert offsets(play, 5, 8) == [5, 8, 9, 10]
+
+
+@pytest.mark.parametrize("refused", [5, 3])
+def test_lost_records_are_copied_again_in_the_order_of_the_source(refused: int) -> None:
+    """STALE VALUE. Ordinals 0 and `refused` were holes: source offset 0 was copied again as ordinal 6, and the record
+    of the other hole was to follow as ordinal 7. Then an election removes everything. The record of the other hole
+    gets its former place, so source offset 0 must get its former place, too."""
+    plan = SourceRun(LANE, 1, (Run(6, 0), Run(7, refused), Run(8, 6)))
+    holes = (HoleFound(LANE, 1, 0, 0, 6, 8), HoleFound(LANE, 1, refused, refused, 7, 8))
+    play = opened(BEGUN[0], TargetRun(LANE, 1, 1, 0, 1), *holes, plan)
+    retake(play, 7, 6, refused, epoch=1)
+    asked = one(read(play, play.ask_target(0, epoch=3), (-1, -1), own=(), others=()), AskSuperseded)
+    told(play, play.tell(judged(asked, {})))
+    assert play.lane.phase is Phase.COPYING
+    first = play.lane.next_ordinal
+    assert offsets(play, first, first + 7) == list(range(8))

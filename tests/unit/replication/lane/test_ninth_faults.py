@@ -31,15 +31,12 @@ from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, o
 
 OTHERS = ((0, 1), (3, 4))
 
-open_fault = pytest.mark.xfail(reason="open: issue 17, ninth reading", strict=True)
-
 
 def equal(play: Faulty, effects: Effects, until: int) -> Effects:
     check = one(effects, AskCheck)
     return play.tell(CheckAnswer(check.question, 0, check.first, check.last, "equal", "", 0, equal_until=until))
 
 
-@open_fault
 def test_displaced_ordinals_are_recorded_if_others_used_as_many_offsets() -> None:
     """LOSS. Ordinals 0 to 9 were acknowledged in epoch 1, at offsets 0 to 9. The leader of epoch 3 has 0 and 1, three
     records of another writer at 2 to 4, a late batch of ordinals 5 to 11 at 5 to 11, where the run expects it, and the
@@ -63,7 +60,6 @@ def test_displaced_ordinals_are_recorded_if_others_used_as_many_offsets() -> Non
     assert {2, 3, 4} <= set(offsets(play, 10, 30))
 
 
-@open_fault
 def test_displaced_ordinals_are_recorded_if_the_run_after_them_is_known() -> None:
     """LOSS. Ordinals 0 to 4 were acknowledged in epoch 1. The leader of epoch 3 has lost 2 to 4, another writer's
     records are at 3 to 19, and ordinals 5 to 11 were acknowledged at 20 to 26, before the lane saw the election. So the
@@ -87,7 +83,6 @@ def test_displaced_ordinals_are_recorded_if_the_run_after_them_is_known() -> Non
     assert {2, 3, 4} <= set(offsets(play, 10, 30))
 
 
-@open_fault
 def test_displaced_ordinals_are_recorded_if_the_cleaner_has_removed_others_records_there() -> None:
     """LOSS. Ordinals 0 to 9 were acknowledged in epoch 1, at offsets 1 to 10. The leader of epoch 3 has 0 and 1, then
     another writer's record at 3, three offsets whose records the cleaner has removed, a late batch of ordinals 5 to 11
@@ -111,7 +106,6 @@ def test_displaced_ordinals_are_recorded_if_the_cleaner_has_removed_others_recor
     assert {2, 3, 4} <= set(offsets(play, 10, 30))
 
 
-@open_fault
 def test_displaced_ordinals_are_looked_up_far_below_the_end_of_the_log() -> None:
     """LOSS. Ordinals 2 to 4 are displaced, and their newer record, another writer's, is the last one in the log, alone
     in epoch 5. The lane resumes there. An election removes it. The leader of epoch 7 has no record of epoch 5, so it
@@ -202,7 +196,6 @@ def many_gaps(count: int) -> Faulty:
     return play
 
 
-@open_fault
 @pytest.mark.parametrize("again", [((0, MOST_RANGES + 999),), ()], ids=["nothing is superseded", "all is superseded"])
 def test_an_entry_has_a_limited_number_of_runs_and_verdicts(again: tuple[tuple[int, int], ...]) -> None:
     """The lane waits for ever: from about 2 million runs or verdicts on, the ledger topic refuses the entry, even
@@ -270,18 +263,17 @@ def test_displaced_ordinals_that_are_in_the_log_again_are_not_copied() -> None:
     own = tuple(OwnBatch(1 + at, 10, at, 0, 1) for at in range(0, 199_990, 10))
     effects = read(play, play.ask_target(199_991, epoch=5), (1, 199_991), own=own, others=((0, 1),))
     asked = one(effects, AskSuperseded)
-    assert (asked.missing[0].first, asked.missing[-1].last) == (199_990, 199_999)
-    play.bind_all(play.tell(judged(asked, {})))
+    assert (asked.missing[-1].first, asked.missing[-1].last) == (199_990, 199_999)
+    standing = [(3 + at, b"%d" % (2 + at), 1, 2 + at) for at in range(3)]
+    play.bind_all(play.tell(judged(asked, {}, *standing)))
     assert (play.lane.phase, play.lane.next_ordinal) == (Phase.COPYING, 199_990)
     retake(play, 200_010, 200_011, 200_010, epoch=5)
     own = (*own, OwnBatch(199_991, 10, 199_990, 0, 5))
     effects = read(play, play.ask_target(200_001, epoch=7), (5, 200_001), own=own, others=((0, 1),))
     asked = one(effects, AskSuperseded)
-    standing = [(3 + at, b"%d" % (2 + at), 1, 2 + at) for at in range(3)]
     assert {2, 3, 4}.isdisjoint(again(judged(asked, {}, *standing)))
 
 
-@open_fault
 def test_more_displaced_ordinals_than_the_ledger_keeps_are_looked_up() -> None:
     """LOSS. After many elections, 130 ordinals are displaced, each by a record of another writer and a late batch. The
     last record of the log is newer than all of them. An election removes it."""
@@ -294,7 +286,6 @@ def test_more_displaced_ordinals_than_the_ledger_keeps_are_looked_up() -> None:
     assert set(gaps) <= again(judged(asked, {}))
 
 
-@open_fault
 def test_holes_that_touch_explain_a_gap_together() -> None:
     """FALSE HOLE. Ordinals 2 and 3 were lost in another leader epoch than 4: two holes, both mended as 12 to 14. The
     topic is no longer compacted. An election removes ordinals 18 and 19."""
@@ -309,7 +300,6 @@ def test_holes_that_touch_explain_a_gap_together() -> None:
     assert [(hole.first, hole.last) for hole in play.record.holes] == [(2, 3), (4, 4)]
 
 
-@open_fault
 def test_displaced_ordinals_are_copied_again_if_the_topic_is_no_longer_compacted() -> None:
     """LOSS. As in the test far below the end, but the topic's `cleanup.policy` is `delete` by now, and the log has no
     empty offsets."""
@@ -327,7 +317,6 @@ def test_displaced_ordinals_are_copied_again_if_the_topic_is_no_longer_compacted
     assert {2, 3, 4} <= set(offsets(play, 200_000, 200_010))
 
 
-@open_fault
 @pytest.mark.usefixtures("known_ends")
 @pytest.mark.asyncio
 async def test_a_record_of_a_later_epoch_is_still_known_after_its_epoch_was_revoked() -> None:

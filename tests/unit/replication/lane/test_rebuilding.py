@@ -169,6 +169,23 @@ def test_the_map_is_corrected_and_what_is_missing_follows(play: Play) -> None:
     assert (fetch.position, list(play.lane.plan)) == (12, [Run(18, 17)])
 
 
+def test_a_map_rebuilt_without_records_in_the_target_names_no_range(play: Play) -> None:
+    """Offsets 10 and 11 were to be copied again as ordinals 10 and 11, and the source has lost offset 10."""
+    play.begin("second")
+    play.sandwich(10)
+    (halted,) = [each for each in difference.vanished(play.lane, 0.0) if isinstance(each, Halted)]
+    wanted = "records from ordinal 10 on were to be copied again, and the source no longer has all of them"
+    assert halted.line == f"orders-0: {wanted}"
+    play.bind(play.tell(Woken(-1)))
+    play.sandwich(10)
+    located = Located((), (), (), 11, 11, 11)
+    (append,) = [
+        each for each in play.tell(RebuildAnswer(play.lane.asked, 0, (), located)) if isinstance(each, Append)
+    ]  # fmt: skip
+    (given,) = [fact for fact in append.facts if isinstance(fact, VerdictGiven)]
+    assert given.note == "the target has no records from ordinal 10 on: 0 follow"
+
+
 def test_what_stands_nowhere_and_is_deleted_at_the_source_is_expired(play: Play) -> None:
     # Ordinals 13 and 14, for the map offsets 13 and 14, were jumped over; the source has deleted what precedes 14.
     play.bind(play.differ())

@@ -14,7 +14,7 @@ from mirrord.model.runs import Run
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Append, Bound, Effects, Start
 from mirrord.replication.lane.state import Lane, ResumePosition
-from mirrord.replication.lane.target import missing_ordinals
+from mirrord.replication.lane.target.evidence import known_until
 from tests.sim import toy
 from tests.unit.replication.lane.test_rebuilding import LANE, Play
 
@@ -34,7 +34,7 @@ def taken(*meanwhile: AnyFact) -> tuple[Play, Effects]:
 def test_ordinals_that_were_reassigned_meanwhile() -> None:
     play, _ = taken(SourceRun(LANE, 1, (Run(6, 10),), rewound=Rewound(6, 6, 6, 3)))
     assert play.lane.resume_position == ResumePosition(6, 6, 3)
-    assert missing_ordinals.known_until(play.lane) == 6
+    assert known_until(play.lane) == 6
     assert play.lane.trusted == 6
 
 

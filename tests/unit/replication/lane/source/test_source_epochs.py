@@ -148,8 +148,8 @@ def taken_over(source_epoch: int = 5, source_end: int = -1, runs: tuple[Run, ...
     )
     (check,) = [effect for effect in effects if isinstance(effect, AskCheck)]
     assert check.position == runs[-1].offset + 14 - runs[-1].ordinal
-    answer = CheckAnswer(check.question, 0, check.first, check.last, "equal", "", source_epoch, source_end)
-    effects = step(lane, 0.0, answer)
+    asked = (check.question, 0, check.first, check.last)
+    effects = step(lane, 0.0, CheckAnswer(*asked, "equal", "", source_epoch, source_end, equal_until=check.last + 1))
     assert (lane.phase is Phase.HALTED) == (source_end >= 0)
     return effects
 

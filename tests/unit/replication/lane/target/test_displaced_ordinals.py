@@ -24,6 +24,7 @@ from mirrord.replication.lane.target import displaced_ordinals
 from mirrord.replication.lane.target.superseded_records import AskSuperseded
 from tests.unit.replication.lane.test_eighth_faults import again, chunk, judged, read
 from tests.unit.replication.lane.test_fourth_faults import offsets, retake
+from tests.unit.replication.lane.test_rebuilding import LANE
 from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened
 
 OWN = (OwnBatch(1, 2, 0, 0, 1), OwnBatch(4, 7, 5, 0, 3))
@@ -216,3 +217,35 @@ def test_the_log_is_not_interpreted_before_the_ledger_has_the_places_of_the_last
     play.tell(Woken(wake.question))
     effects = read(play, play.ask_target(14, epoch=2), (1, 14), own=own, others=((10, 13),))
     assert [(each.first, each.last) for each in one(effects, AskSuperseded).missing] == [(11, 14)]
+
+
+@pytest.mark.parametrize(
+    ("ordinal", "target_offset"), [(0, 0), (4, 2), (8, 5)], ids=["before them", "in their midst", "behind them"]
+)
+def test_displaced_ordinals_take_none_of_the_empty_offsets(ordinal: int, target_offset: int) -> None:
+    """STALE VALUE. The log had ordinals 0 and 1 at offsets 0 and 1, and ordinals 5 to 13 at 2 to 10: ordinals 2 to 4
+    were displaced. Others have newer records of all keys at 11 and 12, the broker has forgotten the producer, and the
+    cleaner has removed everything before. Ordinals 11 to 13 were not looked up, and copied again."""
+    play = opened(BEGUN[0], TargetRun(LANE, 1, 0, 0, 1), TargetRun(LANE, 1, 5, 2, 3, (Displaced(2, 4, 2, 1),)))
+    retake(play, ordinal, target_offset, ordinal, epoch=3)
+    effects = read(play, play.ask_target(13, epoch=3), (3, 13), own=(), others=((11, 13),))
+    (missing,) = one(effects, AskSuperseded).missing
+    assert (missing.kind, missing.first, missing.last) == ("last", ordinal, 13)
+
+
+def test_displaced_ordinals_that_cannot_be_reached_do_not_count() -> None:
+    """Ordinals 2 to 4 at most fill the empty offsets, so nothing shows that any of ordinals 8 and higher was there."""
+    play = opened(BEGUN[0], TargetRun(LANE, 1, 0, 0, 1), TargetRun(LANE, 1, 8, 5, 3, (Displaced(5, 7, 5, 1),)))
+    retake(play, 2, 2, 2, epoch=3)
+    effects = read(play, play.ask_target(7, epoch=3), (3, 7), own=(), others=((5, 7),))
+    (missing,) = one(effects, AskSuperseded).missing
+    assert (missing.kind, missing.first, missing.last) == ("last", 2, 4)
+
+
+def test_records_that_followed_displaced_ordinals_are_newer_even_if_the_cleaner_removed_them() -> None:
+    """STALE VALUE. An election removes everything from offset 9 on. Ordinals 5 to 9 are in the log up to there, or the
+    cleaner has removed some of them."""
+    play = copying((11, b"key", 3, -1))
+    asked = lost(play, 9, 5, (3, 9), (OWN[0], OwnBatch(4, 5, 5, 0, 3)))
+    assert [(each.first, each.last) for each in asked.missing] == [(2, 4), (10, 11)]
+    assert asked.appended == ((5, 9),)

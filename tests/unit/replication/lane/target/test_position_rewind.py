@@ -28,6 +28,7 @@ from mirrord.replication.lane.source.declared_runs import jumps, rest
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.step import step
 from mirrord.replication.lane.target import missing_ordinals, position_rewind
+from mirrord.replication.lane.target.evidence import known_until
 from mirrord.replication.lane.target.superseded_records import SupersededAnswer
 from mirrord.replication.lane.target.target_scan import ordinal_at, ordinal_before
 from tests.sim import toy
@@ -64,7 +65,7 @@ def test_an_older_resume_position_does_not_count_for_what_was_never_copied(play:
     play.bind(effects)
     play.begin("third")
     assert play.lane.resume_position == ResumePosition(6, 10, 3)
-    assert missing_ordinals.known_until(play.lane) == 6
+    assert known_until(play.lane) == 6
     assert play.lane.trusted == 6
 
 
@@ -95,12 +96,12 @@ def test_what_keeps_its_meaning_is_still_known(play: Play) -> None:
     """Ordinals 6 to 9 are recorded once more as they were, and 10 differently."""
     runs = (Run(6, 6),)
     assert position_rewind.rewound_by(play.lane, runs, ResumePosition(6, 6, 3)) is None
-    assert missing_ordinals.known_until(play.lane) == 10
+    assert known_until(play.lane) == 10
     assert position_rewind.rewound_by(play.lane, (Run(6, 6), Run(8, 12)), ResumePosition(6, 6, 3)) == Rewound(
         8, 6, 6, 3
     )
     play.lane.resume_position = ResumePosition(6, 6, 3)
-    assert missing_ordinals.known_until(play.lane) == 8
+    assert known_until(play.lane) == 8
 
 
 def test_a_run_that_is_no_longer_recorded_changes_the_meaning_too(play: Play) -> None:

@@ -7,7 +7,7 @@ from mirrord.model.runs import Run
 from mirrord.replication.lane.lane_report import progress_record
 from mirrord.replication.lane.signals import Append, AppendFailed, Bound, FetchFrom, Wake, Woken
 from mirrord.replication.lane.state import ResumePosition
-from mirrord.replication.lane.target import missing_ordinals
+from mirrord.replication.lane.target.evidence import known_until
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
 from tests.unit.replication.lane.target.test_superseded_records import looked_up
 from tests.unit.replication.lane.test_eighth_faults import chunk, lost_five_to_nine, read
@@ -42,7 +42,7 @@ def taken_again(play: Play, append: Append) -> None:
 def test_what_the_ledger_did_not_take_is_looked_up_again(play: Play) -> None:
     """Otherwise the lost records would be appended after the newer ones."""
     taken_again(play, planned(play))
-    assert (play.lane.resume_position, missing_ordinals.known_until(play.lane)) == (ResumePosition(10, 10, 1), 10)
+    assert (play.lane.resume_position, known_until(play.lane)) == (ResumePosition(10, 10, 1), 10)
     asked = looked_up(play, 6, 10, (), ((6, 10),))
     assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 6, 9)]
 
@@ -51,7 +51,7 @@ def test_what_the_ledger_did_take_counts(play: Play) -> None:
     append = planned(play)
     play.fold(*append.facts)
     taken_again(play, append)
-    assert (play.lane.resume_position, missing_ordinals.known_until(play.lane)) == (ResumePosition(6, 10, 3), 6)
+    assert (play.lane.resume_position, known_until(play.lane)) == (ResumePosition(6, 10, 3), 6)
 
 
 def test_the_lower_resume_position_is_not_saved_before_the_ledger_has_the_plan(play: Play) -> None:

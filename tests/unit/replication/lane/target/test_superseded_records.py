@@ -5,6 +5,7 @@ import pytest
 from mirrord.ledger.facts.core import HoleFound, Progress, SourceRun, TargetRun, Verdict, VerdictGiven
 from mirrord.model.intervals import Interval, uncovered
 from mirrord.model.runs import Run
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import (
     Append,
     AskScan,
@@ -71,7 +72,7 @@ def test_an_earlier_ordinal_of_a_later_leader_is_not_newer(play: Play) -> None:
     assert (lost.kind, lost.first, lost.last) == ("lost", 7, 9)
     judge = SupersededJudge(asked)
     for ordinal, key in ((7, "a"), (8, "b"), (9, "c")):
-        judge.expect(lost, ordinal, key, 0)
+        judge.expect(lost, ordinal, ordinal, key, 0)
     judge.see(6, "b", 0, 2, sequence=6)
     judge.see(7, "c", 0, 3)
     assert judge.answer().again == ((7, 8),)
@@ -80,7 +81,7 @@ def test_an_earlier_ordinal_of_a_later_leader_is_not_newer(play: Play) -> None:
 def test_a_later_ordinal_is_newer() -> None:
     lost = Missing("lost", 7, 7, 6, has_room=False, leader_epoch=1)
     judge = SupersededJudge(AskSuperseded(0, (lost,), 10))
-    judge.expect(lost, 7, "a", 0)
+    judge.expect(lost, 7, 7, "a", 0)
     judge.see(8, "a", 0, 2, sequence=8)
     assert judge.answer().again == ()
 
@@ -93,8 +94,8 @@ def test_what_others_wrote_before_an_own_batch_is_not_newer_than_what_was_lost_a
     (lost,) = asked.missing
     assert (lost.kind, lost.first, lost.last, lost.above) == ("lost", 12, 13, 13)
     judge = SupersededJudge(asked)
-    judge.expect(lost, 12, "a", 0)
-    judge.expect(lost, 13, "b", 0)
+    judge.expect(lost, 12, 12, "a", 0)
+    judge.expect(lost, 13, 13, "b", 0)
     judge.see(10, "a", 0, 1)
     assert judge.answer().again == ((12, 13),)
 
@@ -103,8 +104,8 @@ def test_what_others_wrote_before_an_own_batch_is_not_newer_than_what_was_lost_a
 def test_records_without_a_key_do_not_supersede_each_other(kind: str) -> None:
     gone = Missing(kind, 3, 4, 3, has_room=False, leader_epoch=1)  # pyright: ignore[reportArgumentType] -- one of the three
     judge = SupersededJudge(AskSuperseded(0, (gone,), 10))
-    judge.expect(gone, 3, None, 0)
-    judge.expect(gone, 4, "a", 0)
+    judge.expect(gone, 3, 3, None, 0)
+    judge.expect(gone, 4, 4, "a", 0)
     judge.see(8, None, 0, 2)
     answer = judge.answer()
     assert answer.again == (() if kind == "last" else ((3, 4),))
@@ -131,7 +132,7 @@ def test_a_topic_that_is_no_longer_compacted_keeps_all_that_was_lost(play: Play,
     judge = SupersededJudge(asked)
     for each in asked.missing:
         for ordinal in range(each.first, each.last + 1):
-            judge.expect(each, ordinal, "a", 0)
+            judge.expect(each, ordinal, ordinal, "a", 0)
     judge.see(7, "a", 0, 2)
     assert judge.answer().again == (() if compacts else ((6, 9),))
 
@@ -165,6 +166,17 @@ def test_what_may_have_been_appended_ends_before_a_hole(
     assert [(each.kind, each.first, each.last) for look_up in asked for each in look_up.missing] == wanted
 
 
+def test_what_may_have_been_appended_does_not_end_before_an_open_hole(play: Play) -> None:
+    """STALE VALUE. Ordinal 0 is an open hole: it was appended, and nothing shows which record it is. The former holder
+    saved no resume position, and the cleaner has removed all of the lane's records because of newer ones."""
+    play.fold(HoleFound(LANE, 2, 0, 0, 1, 1))
+    play.lane.resume_position, play.lane.acknowledged, play.lane.takeover.knows_sent = ResumePosition(0, 0), (), False
+    scan = resumed(play, 7)
+    effects = play.tell(ScanAnswer(scan.question, 0, "resume", 0, 7, (), ((5, 7),), compacts=True))
+    (asked,) = [each for each in effects if isinstance(each, AskSuperseded)]
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("last", 0, 4)]
+
+
 def test_an_ordinal_whose_record_the_source_has_lost_does_not_end_what_was_cleaned(play: Play) -> None:
     """The source lost its offset 10 after that was copied, and the next record there was copied as ordinal 11."""
     play.fold(SourceRun(LANE, 2, (Run(11, 10),), (Verdict(10, 11, "truncated"),)))
@@ -173,7 +185,7 @@ def test_an_ordinal_whose_record_the_source_has_lost_does_not_end_what_was_clean
     judge = SupersededJudge(AskSuperseded(0, (last,), 14))
     for ordinal in truncations_within(play.record, 10, 12):
         judge.gone(last, ordinal, by_retention=False)
-    judge.expect(last, 11, "a", 0)
+    judge.expect(last, 11, 11, "a", 0)
     judge.see(12, "a", 0, 1)
     assert judge.answer().until == 12
 
@@ -185,11 +197,11 @@ def test_nothing_of_an_epoch_that_the_ledger_does_not_know_was_appended(
     """Otherwise the lane would continue at an offset of a later epoch, and conclude that the source has lost
     records."""
     play.fold(SourceRun(LANE, 2, (Run(0, 0),), (), ((0, 3), (6, 4))))
-    assert is_of_later_epoch(play.record, ordinal, epoch) is is_later
+    assert is_of_later_epoch(play.record.epochs, ordinal, epoch) is is_later
 
 
 def test_a_ledger_without_epochs_bounds_nothing(play: Play) -> None:
-    assert not is_of_later_epoch(play.record, 4, 9)
+    assert not is_of_later_epoch(play.record.epochs, 4, 9)
 
 
 def follows(play: Play, first: int) -> int | None:
@@ -327,3 +339,51 @@ def test_a_question_about_many_records_is_divided(
     found = list(superseded_records.in_parts(asked))
     assert [list(each.missing) for each in found] == parts
     assert all((each.question, each.end, each.keeps_all) == (7, 30, True) for each in found)
+
+
+def test_a_missing_record_is_not_newer_than_one_of_its_key_that_is_superseded() -> None:
+    """STALE VALUE. Ordinal 7 was last known in epoch 3, ordinal 8 was never acknowledged. Others wrote their key in
+    epoch 3, after the place of ordinal 8. So their record is newer than both."""
+    lost = Missing("lost", 7, 7, 20, has_room=False, leader_epoch=3)
+    between = Missing("between", 8, 8, 10, has_room=False)
+    judge = SupersededJudge(AskSuperseded(0, (lost, between), 20))
+    judge.expect(lost, 7, 7, "a", 0)
+    judge.expect(between, 8, 8, "a", 0)
+    judge.see(12, "a", 0, 3)
+    assert judge.answer().again == ()
+
+
+def test_the_order_of_records_is_that_of_the_source() -> None:
+    """Ordinals 20 and 21 are copies of source offsets 2 and 5 that follow later, and ordinal 8 is source offset 8."""
+    planned = Missing("between", 20, 21, 10, has_room=True)
+    former = Missing("between", 8, 8, 10, has_room=True)
+    judge = SupersededJudge(AskSuperseded(0, (former, planned), 30))
+    judge.expect(former, 8, 8, "a", 0)
+    judge.expect(planned, 20, 2, "a", 0)
+    judge.expect(planned, 21, 5, "a", 0)
+    judge.see_appended("a", 5)
+    assert judge.answer().again == ((8, 8), (21, 21))
+
+
+def test_copied_records_do_not_supersede_what_a_topic_keeps(play: Play) -> None:
+    """The topic is no longer compacted, so all that was lost is copied again."""
+    lost = Missing("lost", 7, 8, 10, has_room=False, leader_epoch=1)
+    judge = SupersededJudge(AskSuperseded(0, (lost,), 20, keeps_all=True))
+    judge.expect(lost, 7, 7, "a", 0)
+    judge.expect(lost, 8, 8, "b", 0)
+    assert judge.lowest_left() == NEVER
+    judge.see_appended("a", 9)
+    assert judge.answer().again == ((7, 8),)
+
+
+def test_a_batch_that_the_cleaner_has_thinned_out_supersedes_what_is_missing_before_it(play: Play) -> None:
+    """STALE VALUE. Others had a newer record of a key, and an election removed it after the cleaner had removed all
+    copied ones. The newest of these was in a batch of which other records are left. The older ones were in batches
+    that are gone: they were copied again."""
+    play.lane.resume_position, play.lane.acknowledged, play.lane.acked = ResumePosition(0, 0, 1), (), 0
+    scan = resumed(play, 14)
+    own = (OwnBatch(10, 4, 10, 0, 1),)
+    (asked,) = play.tell(ScanAnswer(scan.question, 0, "resume", 0, 14, own, (), compacts=True))
+    assert isinstance(asked, AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("between", 0, 9)]
+    assert asked.appended == ((10, 13),)

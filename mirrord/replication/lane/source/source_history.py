@@ -1,0 +1,42 @@
+"""The part of a lane's state that is about the history of the source log."""
+
+from dataclasses import dataclass, field
+
+from mirrord.replication.lane.signals import Chunk
+
+
+@dataclass(slots=True)
+class SourceHistory:
+    """Leader epochs of the source, and whether the source still has the copied records."""
+
+    recorded_epoch: int = -2
+    """The source epoch of the next ordinal according to the ledger and the saved position (`source.source_epochs`). A
+    negative number means that there is none."""
+    recorded_epoch_since: int = 0
+    """The ordinal from which `recorded_epoch` applies."""
+    epochs_recorded: bool = False
+    """Whether the epoch of the saved position is recorded, and the ledger contains every later change of epoch."""
+    new_epochs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """Pairs (ordinal, epoch) that must be recorded in the ledger with the next runs."""
+    epochs_again: tuple[tuple[int, int], ...] = ()
+    """Pairs (ordinal, epoch) of records that are copied again, as recorded in the ledger in this round."""
+    acknowledged_epochs: tuple[tuple[int, int], ...] = ()
+    """Pairs (ordinal, source epoch), ascending, for acknowledged records that the target log has lost."""
+    found_epoch: tuple[int, int] = (-1, -1)
+    """A source offset, and the leader epoch of the batch before it, from the last comparison with the source."""
+    found_equal: bool = False
+    """Whether the last comparison with the source found all records equal."""
+    source_confirmed: bool = False
+    """Whether the source has confirmed that it still has the copied records. The source is asked if a fetch from the
+    lane's position does not show this."""
+    divergence_question: int = -1
+    """The open question whether the source still has the copied records, or the pause before it is asked again."""
+    unconfirmed_chunk: Chunk | None = None
+    """A chunk that was fetched while the epoch before the lane's position was unknown. It is kept while the source is
+    asked whether it still has the copied records."""
+    left_position: tuple[int, int] | None = None
+    """The position before the lane skipped ahead in this round, and the epoch of the last batch before it."""
+    suspected_position: int = -1
+    """The position at which the source had a different record from the one that was to be copied again."""
+    vanished_position: int = -1
+    """The position at which the source lacked a record to be copied again, and all such records were looked up."""

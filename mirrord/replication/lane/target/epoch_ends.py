@@ -1,0 +1,45 @@
+"""Keeps how far leader epochs are known to reach in the target log, in addition to the epoch of the resume position.
+
+A leader that is deposed before it appends a record leaves no trace of its epoch in other replicas' logs. If the resume
+position has such an epoch, a new leader does not know it. Two logs that contain records of the same leader epoch are
+identical up to the lower one of the two offsets at which this epoch ends (KIP-101). Therefore, an earlier epoch also
+shows up to which offset the new leader's log is the same.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from mirrord.replication.lane.signals import OwnBatch
+from mirrord.replication.lane.state import Lane
+
+
+def note_batches(lane: Lane, own: Sequence[OwnBatch]) -> None:
+    """Note the leader epochs of the lane's own batches that were read from the target log."""
+    _note(lane, {each.leader_epoch: each.base_offset + each.count for each in own if each.leader_epoch >= 0})
+
+
+def note_shared(lane: Lane, epoch: int) -> None:
+    """Note that the log contains the given leader epoch up to the offset up to which it is unchanged."""
+    _note(lane, {epoch: lane.log.shared})
+
+
+def known(lane: Lane) -> Mapping[int, int]:
+    """Return leader epochs that the log had when the resume position was recorded, each with an offset up to which it
+    reached at least."""
+    position = lane.resume_position
+    return {**_of_log(lane, position.leader_epoch), position.leader_epoch: position.target_offset}
+
+
+def _of_log(lane: Lane, leader_epoch: int) -> dict[int, int]:
+    """Return what is known about the log of the leader of this epoch."""
+    return {epoch: end for leader, epoch, end in lane.log.epoch_ends if leader == leader_epoch}
+
+
+def _note(lane: Lane, found: Mapping[int, int]) -> None:
+    """Add to what is known about the log of the current leader. Keep what is known about the log of the resume
+    position, which may be the log of another leader."""
+    before, now = lane.resume_position.leader_epoch, lane.log.end_epoch
+    ends = _of_log(lane, now)
+    for epoch, end in found.items():
+        ends[epoch] = max(end, ends.get(epoch, end))
+    kept = [each for each in lane.log.epoch_ends if each[0] == before != now]
+    lane.log.epoch_ends = (*kept, *((now, epoch, end) for epoch, end in sorted(ends.items())))
