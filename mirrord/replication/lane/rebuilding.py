@@ -43,7 +43,7 @@ from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.signals import AskEnd, AskRebuild, Effects, OwnBatch, RebuildAnswer, Wake
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane, ResumePosition
-from mirrord.replication.lane.target import look_back, position_rewind, target_scan
+from mirrord.replication.lane.target import look_back, lookup_after_rebuild, position_rewind, target_scan
 from mirrord.replication.lane.target.batch_relocation import covered_below
 from mirrord.replication.lane.target.evidence import is_another_leader, is_recorded
 from mirrord.replication.lane.target.relocation_result import Located
@@ -104,6 +104,7 @@ def map_recorded(lane: Lane) -> None:
     lane.expected = lane.log.end
     lane.resume_position = lane.recorded_position = ResumePosition(lane.acked, lane.log.end, lane.log.end_epoch)
     lane.resumed_at = lane.resume_position
+    lookup_after_rebuild.look_up_again(lane)
 
 
 def locate(lane: Lane) -> Effects:
@@ -175,6 +176,8 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
         gone = f"ordinals {read.next_ordinal} to {found.last}"
         return _stay(lane, f"the copy is compacted, and {gone} are gone since: it is open whether they are superseded")
     lane.resume_ordinal = read.next_ordinal
+    if not answer.compacts:
+        lane.log.lost_below = None  # all records that were lost are copied again
     facts = _facts(lane, found.first, own, read, answer.located)
     lane.stage = Stage.FACTS
     effect = append(lane, facts)

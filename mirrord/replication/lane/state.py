@@ -144,6 +144,17 @@ class WentBack:
     lane looks for this note in the ledger."""
 
 
+class LostBelow(msgspec.Struct, frozen=True):
+    """Which records the target log lost, by their source offsets. A rebuilt offset map may give them other ordinals."""
+
+    offset: int
+    """The lost records have lower source offsets."""
+    target_epoch: int
+    """The leader epoch in which the target log last had them."""
+    source_epoch: int
+    """The source's leader epoch of the last one, or -1 if it is not known."""
+
+
 @dataclass(slots=True)
 class TargetLog:
     """What a resume has found out about the target log."""
@@ -180,6 +191,8 @@ class TargetLog:
     """The lost ordinals that are copied again, or None if all of them are copied again. For the others, the target has
     a newer record with the same key."""
     copied_again_until: int = 0
+    lost_below: LostBelow | None = None
+    """The lost records of a plan that omits some of them. None if there is no such plan."""
     last_by_look_up: bool = False
     """Whether only a lookup in this round shows that the last ordinals were in the target log."""
     went_back: WentBack | None = None

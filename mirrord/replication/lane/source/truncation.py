@@ -238,6 +238,7 @@ def _go_back(lane: Lane, start: int, end: int, until: int) -> Effects:
     lane.open_run = Run(lane.next_ordinal, start)
     lane.declared = -1
     lane.decided = NOT_YET  # other records have these offsets now
+    lane.log.lost_below = None
     lane.history.source_confirmed, lane.history.left_position = False, None
     epochs = (*before, (lane.next_ordinal, lane.epoch))
     lane.unbound = (lane.next_ordinal, (*kept, gone))

@@ -126,11 +126,11 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
         went_back = bool(lost) and all(each.first >= lost[0][0] for each in gaps)
     keeps_all = log.compacts is False and went_back
     return [
-        AskSuperseded(ask(lane), asked, log.end, _appended(lane, found, missing), keeps_all, _epochs_lost_earlier(lane))
+        AskSuperseded(ask(lane), asked, log.end, _appended(lane, found, missing), keeps_all, epochs_lost_earlier(lane))
     ]
 
 
-def _epochs_lost_earlier(lane: Lane) -> source_epochs.Epochs | None:
+def epochs_lost_earlier(lane: Lane) -> source_epochs.Epochs | None:
     """Return the leader epochs of the source by ordinal, with those of acknowledged records that were lost earlier and
     are not copied again yet. When the lane resumed in front of these, the ledger revoked their epochs. Return None if
     there are no such records."""
