@@ -174,7 +174,7 @@ class Cluster:
 
     def _await_ready(self, broker: int, expected: set[int], needed: Sequence[Node]) -> None:
         """Wait until the broker is serving clients and knows the expected brokers. Raises EnvironmentFault if one of
-        the `needed` nodes ends, or if the wait takes too long."""
+        the `needed` nodes exits, or if the wait takes too long."""
         deadline = time.monotonic() + _START_SECONDS
         while not self._sees(broker, expected):
             for node in needed:

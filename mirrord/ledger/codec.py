@@ -1,4 +1,4 @@
-"""Encodes and decodes facts and state records as one version byte, followed by msgpack.
+"""Encodes and decodes ledger entries and records of the state topic as one version byte, followed by msgpack.
 
 The version identifies the layout as a whole. Within a version, fields with a default may be added at the end of a
 record: an older program ignores them, and a newer one fills in the default. A new kind of fact requires a new version,
@@ -109,7 +109,7 @@ def _decode(decoder: msgspec.msgpack.Decoder[T], data: bytes | None, what: str) 
         raise LedgerCorrupt(f"a {what} has version {data[0]}, this program knows versions 1 to {VERSION}")
     try:
         return decoder.decode(memoryview(data)[1:])
-    # ValueError means that a text is not valid UTF-8. RecursionError means that arrays are nested too deeply.
+    # ValueError means that a string is not valid UTF-8. RecursionError means that arrays are nested too deeply.
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise LedgerCorrupt(f"a {what} cannot be read: {error}") from None
 

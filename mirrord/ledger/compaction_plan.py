@@ -19,7 +19,7 @@ from mirrord.model.run_memory import PIECE_RUNS, PackedPiece
 
 PART_RUNS = 8 * PIECE_RUNS
 """Number of runs in a part. If any run of a part is needed, the whole part is read. The description of a part takes
-about fifty bytes of a snapshot."""
+about fifty bytes in a snapshot."""
 
 
 class Part(NamedTuple):

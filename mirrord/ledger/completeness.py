@@ -29,8 +29,8 @@ class Account(msgspec.Struct, frozen=True):
 
 
 def account(lane: LaneState, progress: Progress | None, source_end: int, target_end: int | None) -> Account:
-    """Check whether a lane has copied up to the given end of the source log, and whether all its offsets are accounted
-    for.
+    """Check whether a lane has copied everything up to the given end of the source log, and whether all its offsets are
+    accounted for.
 
     `target_end` is the high watermark of the target partition, or None if the partition does not exist. `progress` is
     the lane's last progress record.

@@ -1,9 +1,9 @@
 """Handles verdicts that record a decision, such as the decision of a filter, instead of a property of the source. If a
 filter is called again for the same record, its decision may be different.
 
-A replicator that takes over a lane calls the filter again for every record without a decision in the ledger. Then it
-records new runs. Runs and decisions that the ledger already contains for later source records are no longer valid after
-that, and the replicator records them again.
+A replicator that takes over a lane calls the filter again for every record without a decision in the ledger. It then
+records new runs. From then on, the runs and decisions that the ledger already contains for later source records are no
+longer valid, and the replicator records them again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,12 +23,12 @@ and so are their source offsets. The tuple contains the first ordinal, its sourc
 def void_pieces(runs: Runs, hole: HoleFound) -> list[VoidPiece]:
     """Return the parts of a hole for which nothing is copied again (`HoleFound.is_open`). The list is empty for other
     holes. The source offsets of these parts have the verdict "unexplained" until later runs assign the ordinals of the
-    hole to other records."""
+    hole to different records."""
     return list(runs.between(hole.first, hole.last)) if hole.is_open else []
 
 
 def void_no_longer(pieces: Iterable[VoidPiece], lowest: int) -> tuple[list[Interval], list[VoidPiece]]:
-    """Split the pieces at the ordinal `lowest`, because new runs have assigned the ordinals at or above it to other
+    """Split the pieces at the ordinal `lowest`, because new runs have assigned the ordinals at or above it to different
     records.
 
     Return the source offsets of the ordinals at or above `lowest`, and the pieces with the ordinals below it. The

@@ -1,4 +1,4 @@
-"""Displaced ordinals of a lane, which the fold keeps until their ordinals are assigned or stored again."""
+"""Displaced ordinals of a lane, which the fold keeps until they are assigned or stored again."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -9,12 +9,13 @@ from mirrord.ledger.facts.core import Displaced, TargetRun
 from mirrord.model.intervals import uncovered
 
 DISPLACED_KEPT = 4_000
-"""Maximum number of ranges that are kept for a lane, those with the highest ordinals. Each range needs an unclean
-election or a refused batch. A lane's snapshot, which is a single record, contains all of them: at most about 150 KB."""
+"""Maximum number of ranges that are kept for a lane. Those with the highest ordinals are kept. Each range results from
+an unclean election or a refused batch. A lane's snapshot, which is a single record, contains all of them: at most about
+150 KB."""
 
 
 def after_run(known: tuple[Displaced, ...], fact: TargetRun) -> tuple[Displaced, ...]:
-    """Return the displaced ordinals after a run was recorded. The newer fact overrides the older ones."""
+    """Return the displaced ordinals after a run has been recorded. The newer fact overrides the older ones."""
     known = kept_below(known, fact.ordinal)
     if not fact.displaced:
         return known
@@ -28,12 +29,13 @@ def after_run(known: tuple[Displaced, ...], fact: TargetRun) -> tuple[Displaced,
 
 
 def within(known: Sequence[Displaced], first: int, last: int) -> Sequence[Displaced]:
-    """Return the displaced ordinals that overlap [first, last]. `known` is ascending and does not overlap."""
+    """Return the displaced ordinals that overlap [first, last]. The ranges in `known` are in ascending order and do not
+    overlap."""
     return known[bisect_left(known, first, key=_last) : bisect_right(known, last, key=_first)]
 
 
 def kept_below(known: tuple[Displaced, ...], ordinal: int) -> tuple[Displaced, ...]:
-    """Return the displaced ordinals below a given one. From that one on, they are assigned or stored again."""
+    """Return the displaced ordinals below a given one. The ordinals from that one on are assigned or stored again."""
     if not known or known[-1].last < ordinal:
         return known
     kept = (each for each in known if each.first < ordinal)
@@ -41,7 +43,7 @@ def kept_below(known: tuple[Displaced, ...], ordinal: int) -> tuple[Displaced, .
 
 
 def kept_from(known: tuple[Displaced, ...], ordinal: int) -> tuple[Displaced, ...]:
-    """Return the displaced ordinals at or above a given one. The ledger has no runs for lower ones any more."""
+    """Return the displaced ordinals at or above a given one. The ledger no longer has runs for lower ones."""
     if not known or known[0].first >= ordinal:
         return known
     kept = (each for each in known if each.last >= ordinal)

@@ -10,17 +10,17 @@ class LedgerCorrupt(EnvironmentFault):
 
 
 class LedgerWentBack(EnvironmentFault):
-    """Raised when facts are lost: the ledger lacks an entry that it once contained, or the ledger topic is a different
-    topic."""
+    """Raised when facts are lost: the ledger lacks an entry that it once contained, or the ledger topic is now a
+    different topic."""
 
 
 class LedgerGone(LedgerWentBack):
-    """Raised when the ledger topic was deleted."""
+    """Raised when the ledger topic has been deleted."""
 
 
 class StateLost(EnvironmentFault):
-    """Raised when the state topic has lost records that were already read. The ledger itself is complete, so a store
-    can be opened again with the remaining records."""
+    """Raised when the state topic has lost records that had already been read. The ledger itself is complete, so a
+    store can be opened again with the remaining records."""
 
 
 class LedgerMissing(EnvironmentFault):
@@ -28,12 +28,12 @@ class LedgerMissing(EnvironmentFault):
 
 
 class LedgerUnavailable(EnvironmentFault):
-    """Raised when an append or a save was not confirmed before its deadline. It is not known whether it reached the
-    log."""
+    """Raised when an append or a save was not confirmed before its deadline. It is not known whether the records
+    reached the log."""
 
 
 class ForeignFlow(EnvironmentFault):
-    """Raised when the ledger with this flow name belongs to a flow between other clusters."""
+    """Raised when the ledger with this flow name belongs to a flow with a different source or target cluster."""
 
 
 class AliasChanged(ForeignFlow):

@@ -1,7 +1,8 @@
-"""Changes the state of a flow, one entry of the ledger after another. No other code changes this state.
+"""Changes the state of a flow, one ledger entry at a time. No other code changes this state.
 
 `fold` is total and deterministic. Every entry that the codec accepts can be folded, and the same entries give the same
-state everywhere. A fact that does not take effect changes nothing, and every reader of the ledger sees that it did not.
+state everywhere. A fact that does not take effect changes nothing, and every reader of the ledger sees that it did not
+take effect.
 
 These facts take effect:
 
@@ -14,12 +15,12 @@ These facts take effect:
 Some of these other facts have to meet a further condition:
 
 - `LeaseContinued`: its turn is one more than the last turn, and its daemon is that of the holder.
-- `LaneOpened`: it is the first one of its lane. `LaneTaken`: its grant is one more than the lane's grant. All other
-  facts of a lane: they carry the lane's grant.
-- Operator commands (`OrderFact`): they change something. Commands about the quarantine: the lane waits for a decision.
-  Commands to skip ahead: no earlier command covers the same records.
+- `LaneOpened`: it is the first one for its lane. `LaneTaken`: its grant is one more than the lane's grant. All other
+  facts about a lane: they carry the lane's grant.
+- Operator commands (`OrderFact`): they change something. Commands about the quarantine: the lane is waiting for a
+  decision. Commands to skip ahead: no earlier command covers the same records.
 
-If an entry is already in the ledger, as its writer and number show, a repetition of it has no effect.
+If the ledger already contains an entry, as its writer and number show, a second copy of the entry has no effect.
 """
 
 import msgspec
@@ -82,14 +83,14 @@ WRITERS_KEPT = 1000
 """Maximum number of writers whose last entries are remembered. Each replicator writes under its own name, and one lease
 may outlive many replicators."""
 FORGOTTEN_KEPT = 1000
-"""Maximum number of source topics whose names are remembered after `CopyForgotten`. All names must fit into one
+"""Maximum number of source topics whose names are remembered after `CopyForgotten`. All names must fit in one
 record."""
 _OF_ANYBODY = AuditFact | CompactionBegan | MapCompacted | JobFact
 """Facts of jobs and repairs. They also take effect after the last holder has released the lease."""
 
 
 def writer_text(writer: str, number: int) -> str:
-    """Return the value of `Entry.writer` for one append of a writer. `number` rises with each append."""
+    """Return the value of `Entry.writer` for one append by a writer. `number` increases with each append."""
     return f"{writer}#{number}"
 
 
@@ -122,7 +123,7 @@ def _is_repeated(state: FlowState, entry: Entry) -> bool:
     state.writers.pop(writer, None)
     state.writers[writer] = LastEntry(entry.lease_epoch, int(number))
     if len(state.writers) > WRITERS_KEPT:
-        # Drop the writer that was silent for longest. A store that repeats an entry does so within its deadline.
+        # Drop the writer that has been silent the longest. A store that retries an entry does so within its deadline.
         del state.writers[next(iter(state.writers))]
     return False
 
@@ -183,7 +184,7 @@ def _take_lease(state: FlowState, fact: LeaseTaken, lease_epoch: int) -> bool:
         return False
     state.lease_epoch, state.holder, state.ttl_ms, state.released = fact.epoch, fact.holder, fact.ttl_ms, False
     state.turn = 1
-    # Entries of older leases no longer take effect, so repetitions of them do not have to be recognized.
+    # Entries of older leases no longer take effect, so second copies of them do not have to be recognized.
     state.writers = {writer: last for writer, last in state.writers.items() if last.lease_epoch >= fact.epoch}
     return True
 
@@ -312,8 +313,8 @@ def _compact(state: FlowState, fact: MapCompacted, offset: int) -> bool:
 
 
 def _note_recorded_again(state: FlowState, lane: LaneState, ordinal: int) -> None:
-    """Remember that a run was recorded at this ordinal. If the current compaction has already read runs at or above it,
-    these runs are no longer valid, and the compaction's `MapCompacted` has no effect."""
+    """Remember that a run was recorded at this ordinal. If the current compaction has already read runs at or above
+    this ordinal, these runs are no longer valid, and the compaction's `MapCompacted` has no effect."""
     began, lowest = lane.retold
     lane.retold = (state.compaction, min(lowest, ordinal) if began == state.compaction else ordinal)
 
@@ -411,7 +412,7 @@ def _change_lane(
             _add_runs(lane, fact)
         case TargetRun():
             doubt(lane, fact.ordinal)
-            # Runs above this offset under lower ordinals describe a log that has lost its end since then.
+            # Runs with lower ordinals and higher offsets describe a log that has since lost its end.
             lane.target_runs.add_ascending(fact.ordinal, fact.offset)
             lane.displaced = displaced.after_run(lane.displaced, fact)
         case VerdictGiven():
@@ -433,8 +434,8 @@ def _change_lane(
             lane.inherited = fact
         case MapRebuilt():
             doubt(lane, fact.first)
-            # The records that follow are handled like those after a hole without ordinals. It replaces an older hole
-            # here.
+            # The records that follow are handled like those after a hole without ordinals. This hole replaces older
+            # holes of its kind that begin at or above `first`.
             mended = HoleFound(fact.lane, fact.grant, fact.first - 1, fact.first - 2, fact.last + 1, fact.until)
             kept = [hole for hole in lane.holes if hole.first < mended.first or hole.last >= hole.first]
             lane.holes = (*(carried_on(hole, fact.first, fact.first, fact.until) for hole in kept), mended)
@@ -442,7 +443,7 @@ def _change_lane(
 
 
 def _still_regiven(lane: LaneState, fact: TakeoverChecked) -> int:
-    # The fact itself says whether ordinals are left to check.
+    # The fact itself shows whether there are more ordinals to check.
     if fact.outcome == "different" or not fact.first <= lane.regiven <= fact.last + fact.is_all:
         return lane.regiven
     return fact.last + 1 if fact.more else -1
@@ -464,7 +465,8 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
         lane.source_runs.add(run.ordinal, run.offset)
     if again := invalidated_decisions(lane.source_runs, fact.runs, lane.verdicts.decided):
         lane.verdicts.invalidate_decided(again)
-    # Ordinals that are assigned again no longer belong to a hole: the log went back below the hole and grows again.
+    # Ordinals that are assigned again no longer belong to a hole: the log went back to a position below the hole and is
+    # growing again.
     if fact.runs:
         if fact.regiven:
             lane.regiven = min(lowest, lane.regiven if lane.regiven >= 0 else lowest)
@@ -474,7 +476,7 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
         lane.holes = tuple(kept_below(hole, lowest) for hole in lane.holes if hole.first < lowest)
         lane.displaced = displaced.kept_below(lane.displaced, lowest)
         lane.truncations = tuple((min(ordinal, lowest), offset) for ordinal, offset in lane.truncations)
-        # A truncation that is recorded again before anything was copied after it is the same truncation.
+        # If a truncation is recorded again before anything was copied after it, it is the same truncation.
         known = {each for each in lane.truncations if each[0] == lowest}
         verdicts = [each for each in verdicts if each.reason != "truncated" or (lowest, each.start) not in known]
         lost = [verdict.start for verdict in verdicts if verdict.reason == "truncated"]
@@ -485,7 +487,7 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
         if lost:
             lane.seeks = cut(lane.seeks, min(lost))
         clip_proof(lane)
-        # The source now holds other records at these offsets.
+        # The source now holds different records at these offsets.
         lane.quarantine = tuple(each for each in lane.quarantine if each.end <= min(lost, default=each.end))
         lane.repaired = tuple(each for each in lane.repaired if each.end <= min(lost, default=each.end))
         lowest = min([lowest, *(ordinal for ordinal, _ in fact.epochs)])

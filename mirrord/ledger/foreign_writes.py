@@ -1,4 +1,4 @@
-"""Finds foreign records in a lane's target partition, in the target offsets between the lane's own records.
+"""Finds foreign records in a lane's target partition, at the target offsets between the lane's own records.
 
 A run of the target begins wherever a record does not directly follow the previous one. The offsets between two runs
 therefore belong to other clients: they hold records of these clients and the markers of their transactions. Records

@@ -3,7 +3,7 @@
 A later verdict overrides an earlier one on the same offsets. After a takeover, a lane records the verdicts near its
 position again, and it may copy records that an earlier verdict had excluded. A "truncated" verdict is different. It
 removes everything that was recorded earlier about its offsets. It does not affect facts that are recorded later: the
-source uses these offsets again for other records, and the later facts are about those.
+source uses these offsets again for different records, and the later facts are about those records.
 """
 
 from bisect import bisect_left, bisect_right
@@ -21,8 +21,8 @@ _NEVER = 1 << 63
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """A range [start, end) of source offsets, with the verdict on them. The offsets were not copied, or the source lost
-    their records after the copy and uses the offsets again ("truncated")."""
+    """A range [start, end) of source offsets, with the verdict on them. The offsets were not copied, or ("truncated")
+    the source lost their records after they had been copied, and uses the offsets again."""
 
     lane: LaneId
     start: int
@@ -34,8 +34,9 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class Gaps:
-    """The gaps in all lanes of one flow. At first, the object contains the verdicts in the given state. If the ledger
-    was trimmed, its older verdicts exist only there. `take` then adds the verdicts of each fact, in ledger order.
+    """The gaps in all lanes of one flow. Initially, the object contains the verdicts in the given state. If the ledger
+    was trimmed, its older verdicts exist only in this state. `take` then adds the verdicts of each fact, in ledger
+    order.
 
     The caller must fold each fact into the state before it passes the fact to `take`.
     """
@@ -60,7 +61,7 @@ class Gaps:
                 self._note_void(lane, hole)
 
     def take(self, fact: AnyFact, at_ms: int) -> None:
-        """Add the verdicts of a fact. The fact must have taken effect, or be part of the state already."""
+        """Add the verdicts of a fact. The fact must have taken effect, or already be part of the state."""
         match fact:
             case SourceRun() | VerdictGiven():
                 if isinstance(fact, SourceRun):

@@ -7,7 +7,7 @@ from mirrord.ledger.facts.core import HoleFound
 
 
 def carried_on(hole: HoleFound, first: int, again: int, until: int) -> HoleFound:
-    """Return the updated form of an older hole after a later hole was found. The later hole begins at the ordinal
+    """Return the updated form of an older hole after a later hole has been found. The later hole begins at the ordinal
     `first`, and its records are copied again under the ordinals [again, until).
 
     If records of the older hole were still to be copied again under ordinals at or above `again`, they are now copied
@@ -19,9 +19,9 @@ def carried_on(hole: HoleFound, first: int, again: int, until: int) -> HoleFound
 
 
 def kept_below(hole: HoleFound, ordinal: int) -> HoleFound:
-    """Return the updated form of a hole after the ordinals at or above `ordinal` were assigned to other records. If
-    nothing is copied again for the hole (`HoleFound.is_open`), it now ends before `ordinal`. Otherwise it is
-    unchanged."""
+    """Return the updated form of a hole after the ordinals at or above `ordinal` have been assigned to different
+    records. If nothing is copied again for the hole (`HoleFound.is_open`), it now ends before `ordinal`. Otherwise it
+    is unchanged."""
     if not hole.is_open or hole.last < ordinal:
         return hole
     return msgspec.structs.replace(hole, last=ordinal - 1, again=ordinal, until=ordinal)

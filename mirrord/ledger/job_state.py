@@ -18,16 +18,16 @@ class JobState(msgspec.Struct, frozen=True, array_like=True):
     ttl_ms: int
     began_ms: int
     signs: int = 0
-    """Number of `JobRenewed` facts since the job began. If another process sees this number rise, it knows that the job
-    is still running."""
+    """Number of `JobRenewed` facts since the job began. If another process sees this number increase, it knows that the
+    job is still running."""
     done: int = 0
     every: int = 0
     outcome: JobOutcome | None = None
-    """How the job ended. None if the ledger does not say that it has ended."""
+    """How the job ended. None if the ledger does not show that it has ended."""
     line: str = ""
     ended_ms: int | None = None
     succeeded_ms: int | None = None
-    """When the last successful job of this kind ended. It may be an earlier job than this one."""
+    """When the last successful job of this kind ended. That job may be earlier than this one."""
 
 
 def after(known: JobState | None, fact: JobFact) -> JobState | None:

@@ -4,7 +4,7 @@ After an unclean election, a log can lose its last entries and then grow past a 
 fetches again. Offsets alone therefore do not reveal the loss, but leader epochs do (KIP-595). In a log, a later entry
 never has a lower leader epoch, and a truncated log continues under a higher epoch.
 
-Processes record in the state topic how far the ledger extended. Such a recorded end (`LedgerEnd`) says that all entries
+Processes record in the state topic how far the ledger extended. A recorded end (`LedgerEnd`) states that all entries
 below the offset `end` were written under `leader_epoch` or an earlier epoch. If an entry below `end` has a later epoch,
 it has replaced the original entry.
 """
@@ -29,12 +29,12 @@ class Evidence:
         """`offset` is the position at which reading begins. All entries below it were written under `leader_epoch` or
         an earlier epoch."""
         self.read = LedgerEnd(topic_id, offset, leader_epoch)
-        """The end of the part of the log that was read."""
+        """The end of the part of the log that has been read."""
         self._epochs: list[tuple[int, int]] = []
         """Pairs of (leader epoch, offset of the first entry that was read under this epoch), in ascending order."""
         self._ahead: list[LedgerEnd] = []
-        """Known ends of the log that lie above the part that was read. They are recorded in the state topic, or the
-        brokers reported them."""
+        """Known ends of the log that are above the part that has been read. They are recorded in the state topic, or
+        the brokers reported them."""
 
     @property
     def end(self) -> int:
@@ -42,8 +42,8 @@ class Evidence:
         return max((recorded.end for recorded in self._ahead), default=self.read.end)
 
     def take(self, offset: int, leader_epoch: int) -> None:
-        """Record that the entry at this offset was read. Raises Contradicted if a recorded end lies above this offset
-        and has a lower leader epoch than the entry."""
+        """Record that the entry at this offset was read. Raises Contradicted if a recorded end is above this offset and
+        has a lower leader epoch than the entry."""
         for recorded in self._ahead:
             if offset < recorded.end and leader_epoch > recorded.leader_epoch:
                 raise Contradicted(recorded)
@@ -55,7 +55,7 @@ class Evidence:
 
     def know(self, recorded: LedgerEnd) -> None:
         """Add an end of the log that this process or another process observed. Raises Contradicted if it is the end of
-        another ledger topic, or if an entry below it was read with a later leader epoch."""
+        a different ledger topic, or if an entry below it was read with a later leader epoch."""
         if recorded.topic_id != self.read.topic_id:
             raise Contradicted(recorded)
         if any(epoch > recorded.leader_epoch and offset < recorded.end for epoch, offset in self._epochs):
@@ -68,7 +68,7 @@ class Evidence:
         """Return an end that proves a loss. An entry was acknowledged at `offset`, but a different entry was read
         there.
 
-        A process that later reads the entry at `offset` finds the loss, too, because the entry has a later leader epoch
+        A process that later reads the entry at `offset` also finds the loss, because the entry has a later leader epoch
         than this end.
         """
         epoch = max((epoch for epoch, first in self._epochs if first <= offset), default=self.read.leader_epoch)
@@ -76,7 +76,7 @@ class Evidence:
 
 
 def covers(recorded: LedgerEnd, other: LedgerEnd) -> bool:
-    """Return whether the recorded end `recorded` proves every loss that `other` proves. For this, it must belong to the
+    """Return whether the recorded end `recorded` proves every loss that `other` proves. To do so, it must belong to the
     same topic, be at least as high, and not have a later leader epoch."""
     return (
         recorded.topic_id == other.topic_id

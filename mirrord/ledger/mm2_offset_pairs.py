@@ -1,13 +1,13 @@
 """Selects the offset pairs of a lane that are published for MirrorMaker 2's checkpoint tasks.
 
 A pair contains the source offset and the target offset of one record. Only records below the lane's resume position are
-eligible: they are acknowledged, replicated and explained by the ledger. The first record of each run is published,
-because source offsets and target offsets advance together until the next run begins. The last eligible record is also
-published if more than `mm2_records.offset_lag_max` records follow the last published one, and when the lane becomes
-idle. MirrorMaker 2 keeps 64 pairs for each partition (OffsetSyncStore). If there are many new runs, only the pairs of
-the latest runs are published.
+eligible: they have been acknowledged and replicated, and the ledger explains them. The first record of each run is
+published, because source offsets and target offsets advance together until the next run begins. The last eligible
+record is also published if more than `mm2_records.offset_lag_max` records follow the last published one, and when the
+lane becomes idle. MirrorMaker 2 keeps 64 pairs for each partition (OffsetSyncStore). If there are many new runs, only
+the pairs of the latest runs are published.
 
-MirrorMaker 2 translates a group's position with the newest pair at or below the position. In each pair, both offsets
+MirrorMaker 2 translates a group's position using the newest pair at or below the position. In each pair, both offsets
 must therefore be higher than in the previous pair. No pair is published for records that were copied out of order
 (`HoleFound`, `MapRebuilt`).
 """
@@ -40,12 +40,12 @@ def due_syncs(
     """Return the pairs to publish now, in the order of their records. Also return the value of `published` for the next
     call.
 
-    All records with ordinals below `next_ordinal` are acknowledged. In the first call, `published` is None. In this
-    case, only the pair of the last record is published, because the pairs of earlier runs may already be in the topic.
+    All records with ordinals below `next_ordinal` have been acknowledged. On the first call, `published` is None. In
+    this case, only the pair of the last record is published, because the pairs of earlier runs may already be in the
+    topic.
     """
     if published is not None and _moved(lane, published):
-        # If a pair lies below the last one, MirrorMaker 2 drops the pairs that it has
-        # (OffsetSyncStore.backfillOffsets).
+        # If a pair is below the last one, MirrorMaker 2 drops the pairs that it has (OffsetSyncStore.backfillOffsets).
         begins = sorted({max(min(published.last, next_ordinal) - 1, 0), max(next_ordinal - 1, 0)})
         published = PublishedPairs(next_ordinal)
     elif published is None or next_ordinal < published.considered_below:
@@ -86,7 +86,7 @@ def _pair(lane: LaneState, ordinal: int) -> OffsetSync | None:
     """Return the pair of the record with this ordinal, or None if no pair may be published for it.
 
     No pair is published if an offset of the record is unknown, if the lane has halted, or if the source now uses the
-    offset for another record. From the beginning of a hole until all its records are mended, no pair is published
+    offset for a different record. From the beginning of a hole until all its records are mended, no pair is published
     either, because a group that resumed there would miss the records of the hole.
     """
     if lane.halted is not None or any(hole.first <= ordinal < hole.until for hole in lane.holes):
@@ -95,5 +95,5 @@ def _pair(lane: LaneState, ordinal: int) -> OffsetSync | None:
     if upstream is None or downstream is None:
         return None
     if any(ordinal < first and upstream >= offset for first, offset in lane.truncations):
-        return None  # the source now uses the offset for another record
+        return None  # the source now uses the offset for a different record
     return OffsetSync(lane.source_topic, lane.partition, upstream, downstream)

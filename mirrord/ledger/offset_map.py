@@ -3,20 +3,20 @@ the lane's runs.
 
 Translating a source offset `o` answers this question: where does a reader of the target resume if it has already read
 all records before `o`? It resumes at the first record in the target log whose source offset is `o` or higher. In this
-way, no record is skipped. As long as the target holds the records in source order, no record is read twice. Translating
-a target offset answers the same question for a reader of the source. Nothing is interpolated, and no answer exceeds the
+way, no record is skipped. If the target holds the records in source order, no record is read twice. Translating a
+target offset answers the same question for a reader of the source. Nothing is interpolated, and no answer exceeds the
 resume position.
 
 Each run usually begins at higher offsets than the previous run. There are three exceptions:
 
 - Records were copied again because of a hole (`HoleFound`), or because the target differed from the source
   (`MapRebuilt`). They are out of order, and have higher ordinals than the records that follow them in the source. A
-  reader may then have to resume at another record than the requested one: "reordered".
-- After the target differed from the source, it may hold a record twice. Translations use the first copy.
-- The source log was truncated, and its offsets are used again for other records (`LaneState.truncations`). Translations
-  use the newer records.
+  reader may then have to resume at a different record from the requested one: "reordered".
+- If the target has differed from the source, it may hold a record twice. Translations use the first copy.
+- The source log was truncated, and its offsets are used again for different records (`LaneState.truncations`).
+  Translations use the newer records.
 
-At each exception, source offsets go back (`Runs.turns`). These points divide the ordinals of a lane into a few
+At each exception, the source offsets jump back (`Runs.turns`). These points divide the ordinals of a lane into a few
 stretches. Within a stretch, source offsets only increase, so the stretch can be searched by bisection. The ordinals of
 a hole have no records, and are left out of every search.
 """
@@ -39,8 +39,8 @@ TranslationKind = Literal["exact", "reordered", "not_copied", "before_map", "at_
   that follow the requested one in one log precede it in the other log.
 - "not_copied": this lane has no record at the requested offset; `offset` is that of the next record.
 - "before_map": the requested offset is below all offsets that the map contains.
-- "at_end": no record at the requested offset or after it has been copied yet. The next one will be at `offset` or
-  later, so the offset has to be translated again later.
+- "at_end": no record at or after the requested offset has been copied yet. The next one will be at `offset` or later,
+  so the offset has to be translated again later.
 - "unknown": no reliable answer is possible.
 """
 
@@ -54,7 +54,7 @@ class CopiedPosition(NamedTuple):
     """The target offset after the last record with a lower ordinal than `ordinal`."""
     source_offset: int
     """The source offset that the lane copies next. It is used only for display. It may be ahead of `ordinal`, because
-    the records before it may not be acknowledged yet."""
+    the records before it may not have been acknowledged yet."""
 
     @staticmethod
     def by(progress: Progress) -> "CopiedPosition":
@@ -89,7 +89,7 @@ class Translation(msgspec.Struct, frozen=True):
 
 class _Stretch(NamedTuple):
     """A range of ordinals [first, end) in which source offsets only increase. Its records at source offset `limit` or
-    higher were lost when the source log was truncated, and other records have these offsets now."""
+    higher were lost when the source log was truncated, and different records have these offsets now."""
 
     first: int
     end: int
@@ -101,8 +101,8 @@ NOTHING = "nothing of it is copied yet"
 
 
 class LaneMap:
-    """The offset map of one lane in its current state. It is cheap to create. After a change of the lane or its resume
-    position, a new object is created."""
+    """The offset map of one lane in its current state. It is cheap to create. When the lane or its resume position
+    changes, a new object is created."""
 
     def __init__(self, lane: LaneState, copied: CopiedPosition | None) -> None:
         self._lane = lane
@@ -147,7 +147,7 @@ class LaneMap:
         - the lowest ordinal whose record has this source offset or a higher one; -1 if there is none
         - the lowest ordinal whose record has exactly this source offset; -1 if there is none
         - whether the record with this source offset is still to be copied, although records with higher source offsets
-          are copied already
+          have already been copied
         """
         first = -1
         for stretch in self._stretches:

@@ -11,7 +11,7 @@ Repaired = tuple[RangeRepaired, ...]
 
 REPAIRED_KEPT = 128
 """Maximum number of repaired ranges that are kept for a lane. Those with the highest offsets are kept. All kept ranges
-together must fit into the snapshot of the lane."""
+together must fit in the snapshot of the lane."""
 
 
 def take_audit_fact(lane: LaneState, fact: AuditFact, offset: int) -> bool:
@@ -32,8 +32,8 @@ def with_repair(known: Repaired, fact: RangeRepaired) -> Repaired | None:
     """Add the range of a repair to the repaired ranges of a lane, and return all of them. Return None if the repair
     adds nothing new. The ranges are in the order of their offsets and do not overlap.
 
-    Where ranges overlap, the newer fact replaces the older ones, because it may name another topic, or the same topic
-    may have been rebuilt. A fact that differs from a known one only in its author or its time adds nothing.
+    Where ranges overlap, the newer fact replaces the older ones, because it may name a different topic, or the same
+    topic may have been rebuilt. A fact that differs from a known one only in its author or its time adds nothing.
     """
     same = [(each.start, each.end) for each in known if each.topic == fact.topic and each.at <= fact.at]
     if not list(uncovered((fact.start, fact.end), same)):
@@ -104,7 +104,7 @@ def clip_proof(lane: LaneState) -> None:
 
 
 def doubt(lane: LaneState, ordinal: int) -> None:
-    """Drop the proven range of the lane (`LaneState.audited`) if it contains this ordinal. The ledger now assigns
-    another record or another offset to the ordinal, so the result of the audit no longer applies."""
+    """Drop the proven range of the lane (`LaneState.audited`) if it contains this ordinal. The ledger now assigns a
+    different record or a different offset to the ordinal, so the result of the audit no longer applies."""
     if lane.audited is not None and ordinal < lane.audited.end:
         lane.audited = None

@@ -1,4 +1,4 @@
-"""Removes parts of the state that no reader can need any more."""
+"""Removes parts of the state that no reader can still need."""
 
 from itertools import pairwise
 
@@ -15,8 +15,8 @@ def prune(state: FlowState, lane_id: LaneId, source_log_start: int, target_log_s
 
     The oldest runs are dropped first. A run is never split, and packed runs are dropped only when their whole piece can
     be dropped. The last run is always kept. Holes, displaced ordinals and truncations are dropped when all records to
-    which they refer are gone. The facts stay in the ledger until it is trimmed. Other processes drop the same runs when
-    they read the next snapshot (`prune_like`).
+    which they refer have been deleted. The facts stay in the ledger until it is trimmed. Other processes drop the same
+    runs when they read the next snapshot (`prune_like`).
     """
     lane = state.lanes.get(lane_id)
     if lane is None or not lane.source_runs or not lane.target_runs:
@@ -66,11 +66,11 @@ def floor(lane: LaneState) -> int:
 
 
 def _forget_below_floor(lane: LaneState, pruned: int) -> None:
-    """Forget everything that refers only to records below the floor. `pruned`: all records below this ordinal are below
-    the log starts."""
+    """Forget everything that refers only to records below the floor. All records below the ordinal `pruned` are below
+    the log start offsets."""
     lowest = floor(lane)
     lane.holes = tuple(hole for hole in lane.holes if hole.until > lowest)
-    # If the first run at the target displaced ordinals, these are below the floor, although nothing was pruned.
+    # If the first run on the target side displaced ordinals, they are below the floor even if nothing was pruned.
     lane.displaced = displaced.kept_from(lane.displaced, min(lowest, pruned))
     lane.truncations = tuple(cut for cut in lane.truncations if cut[0] > lowest)
     kept = [at for at, (ordinal, _) in enumerate(lane.epochs) if ordinal <= lowest]
@@ -80,8 +80,8 @@ def _forget_below_floor(lane: LaneState, pruned: int) -> None:
 def _first_ordinal_from(runs: Runs, log_start: int) -> int:
     """Return the first ordinal whose record may still be in a log that begins at `log_start`.
 
-    A run may begin at a lower offset than the previous run. Each range of runs without such a step back is therefore
-    searched separately.
+    A run may begin at a lower offset than the previous run. Each range of runs in which offsets only increase is
+    therefore searched separately.
     """
     edges = [0, *(runs.position(turn) for turn in runs.turns), len(runs)]
     for first, end in pairwise(edges):

@@ -1,5 +1,5 @@
 """The quarantine of a lane. It lists ranges of records that cannot be copied, because the target refuses them or
-because they cannot be read from the source. The lane waits until an operator decides what happens to such a range."""
+because they cannot be read from the source. The lane waits until an operator decides what happens to the range."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ from mirrord.ledger.facts.quarantine import Quarantined, QuarantineOrder, Quaran
 
 BY_POLICY = Origin("policy", 'on_reject = "skip"', 0)
 KEPT = 128
-"""Number of quarantined ranges of a lane that the state keeps. The ledger holds all of them."""
+"""Maximum number of quarantined ranges of a lane that the state keeps. The ledger holds all of them."""
 
 
 class Parked(msgspec.Struct, frozen=True, array_like=True):
@@ -21,7 +21,7 @@ class Parked(msgspec.Struct, frozen=True, array_like=True):
     error: int
     line: str
     skipped: Origin | None = None
-    """Who decided to skip the range, when and why. None while the lane waits for a decision."""
+    """Who decided to skip the range, when and why. None while the lane is waiting for a decision."""
     letters: int = -1
     """The number of parked records. `letters` and `letters_at` have the same meaning as in `QuarantineSkipped`."""
     letters_at: int = -1
@@ -40,7 +40,7 @@ def park(quarantine: Quarantine, fact: Quarantined) -> Quarantine:
     origin = BY_POLICY if fact.skip else None
     parked = Parked(fact.start, fact.end, fact.error, fact.line, origin, fact.letters, fact.letters_at)
     if origin is not None and any(_holds(each, parked) for each in quarantine):
-        return quarantine  # recorded twice, and part of a longer entry by now
+        return quarantine  # recorded twice, and now part of a longer entry
     kept = [each for each in quarantine if each.end <= parked.start or parked.end <= each.start]
     if kept and origin is not None and kept[-1].end == parked.start:
         last = kept[-1]
@@ -59,7 +59,8 @@ def _holds(entry: Parked, other: Parked) -> bool:
 def decide(quarantine: Quarantine, order: QuarantineOrder) -> Quarantine | None:
     """Apply an operator's decision about quarantined records, and return the new quarantine.
 
-    Return None if no range at the offsets of the command waits for a decision. The command then does not take effect.
+    Return None if no range at the offsets of the command is waiting for a decision. The command then does not take
+    effect.
     """
     waits = waiting(quarantine)
     if waits is None or not (order.start <= waits.start and waits.start < order.end):
@@ -79,8 +80,8 @@ def waiting(quarantine: Quarantine) -> Parked | None:
 
 
 def go_on(quarantine: Quarantine) -> Quarantine:
-    """Return the quarantine without the ranges that wait for a decision. This is done when the lane tries to copy their
-    records again. If a record is refused again, a new range is added."""
+    """Return the quarantine without the ranges that are waiting for a decision. This is done when the lane tries to
+    copy their records again. If a record is refused again, a new range is added."""
     return tuple(each for each in quarantine if each.skipped is not None)
 
 
@@ -90,8 +91,8 @@ def skipped_ranges(quarantine: Iterable[Parked]) -> list[tuple[int, int]]:
 
 
 def lettered_from(quarantine: Iterable[Parked]) -> int:
-    """Return an offset in the dead-letter topic. The parked records of ranges that are not decided yet can only be at
-    this offset or later, because they follow the parked records of all decided ranges. Return -1 if no range has parked
-    records.
+    """Return an offset in the dead-letter topic. The parked records of ranges that have not been decided yet can only
+    be at this offset or later, because they follow the parked records of all decided ranges. Return -1 if no range has
+    parked records.
     """
     return max((each.letters_at for each in quarantine), default=-1)

@@ -10,7 +10,7 @@ from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 
 KEPT = 128
-"""Number of seeks of a lane that the state keeps. The ledger holds all of them."""
+"""Maximum number of seeks of a lane that the state keeps. The ledger holds all of them."""
 
 
 class Seek(msgspec.Struct, frozen=True, array_like=True):
@@ -38,8 +38,8 @@ def sought(seeks: Seeks, order: LaneSought) -> Seeks | None:
 
 
 def done(seeks: Seeks, fact: SeekDone) -> Seeks:
-    """Return the seeks after the lane has carried one out. Pending seeks to the same offset or a lower one are then
-    carried out as well."""
+    """Return the seeks after the lane has carried one out. Pending seeks to the same offset or a lower one have then
+    been carried out as well."""
     kept = [each for each in seeks if each.done or each.end > fact.end]
     carried = next((each for each in seeks if each.end == fact.end and not each.done), None)
     if carried is not None and fact.start < fact.end:
@@ -48,8 +48,8 @@ def done(seeks: Seeks, fact: SeekDone) -> Seeks:
 
 
 def cut(seeks: Seeks, offset: int) -> Seeks:
-    """Return only the seeks that end at this source offset or below it. This is done after the source log was truncated
-    to the offset, because the source then has other records at higher offsets."""
+    """Return only the seeks that end at this source offset or below it. This is done after the source log has been
+    truncated to this offset, because the source then has different records at higher offsets."""
     return tuple(each for each in seeks if each.end <= offset)
 
 
@@ -64,7 +64,8 @@ def passed_ranges(seeks: Iterable[Seek]) -> list[tuple[int, int]]:
 
 
 class Standing(NamedTuple):
-    """The position and the seeks of a lane that has begun to copy. They decide whether a new seek can take effect."""
+    """The position and the seeks of a lane that has begun to copy. They determine whether a new seek can take
+    effect."""
 
     position: int
     """The source offset that the lane copies next. Every record before it is copied or explained."""

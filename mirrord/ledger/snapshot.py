@@ -1,14 +1,15 @@
-"""Makes snapshots of the folded ledger, which are written to the state topic. At startup, a process restores them
+"""Creates the snapshots of the folded ledger, which are written to the state topic. At startup, a process restores them
 (`mirrord.ledger.snapshot_restore`) and reads only the entries after them.
 
 A snapshot is written in three steps, in this order: pieces of runs, lanes, and then the flow. The record of the flow
 makes the snapshot valid. If the process crashes between these steps, the state topic holds the previous snapshot, with
-newer records of some lanes. A later start can still read them together. The record of a lane says up to which ledger
-entry it was folded. The records that it refers to are removed only after a complete newer snapshot exists.
+newer records of some lanes. A process that starts later can still read them together, because the record of a lane
+contains the ledger offset up to which the lane was folded. The records that it refers to are removed only after a
+complete newer snapshot exists.
 
 The pieces are also the form in which a process keeps the older runs of a lane in memory (`Runs.pieces`). The key of a
-piece in the state topic identifies its content. If runs of a piece are replaced later, the piece gets another key. Only
-the pieces whose keys are not in the state topic yet are written.
+piece in the state topic identifies its content. If runs of a piece are replaced later, the piece gets a different key.
+Only pieces whose keys are not in the state topic yet are written.
 """
 
 from collections.abc import Iterator
@@ -37,8 +38,8 @@ from mirrord.model.runs import Runs
 
 
 class PieceOfLane(NamedTuple):
-    """A piece of a lane's runs that is to be written. Its data is loaded only when it is written, and may be in a file
-    before that."""
+    """A piece of a lane's runs that is to be written. Its data is loaded only when the piece is written, and may be in
+    a file until then."""
 
     lane: LaneId
     side: Side

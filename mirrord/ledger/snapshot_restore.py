@@ -28,9 +28,9 @@ def restore(read: StateTopicContents, memory: RunMemory = ALL_OF_IT) -> FlowStat
     """Return the state of the newest valid snapshot, with the progress records. Without a snapshot, return an empty
     state that begins at ledger offset 0.
 
-    The record of a lane may be newer than the record of the flow. Its state then already includes some of the entries
-    that follow, and these entries do not change the lane again. Raises LedgerCorrupt if a part of the snapshot is
-    missing.
+    The record of a lane may be newer than the record of the flow. The state of the lane then already includes some of
+    the entries that follow, and these entries do not change the lane again. Raises LedgerCorrupt if a part of the
+    snapshot is missing.
     """
     records = read.records
     flows = [record for record in records.values() if isinstance(record, FlowSnapshot)]

@@ -2,8 +2,8 @@
 
 Lanes record the end of the source in their progress records, but only while they fetch. If a partition is paused,
 slowed down by `limits.rate`, halted, or without a lane, only the records of this module show the size of its backlog.
-One such record covers a block of partitions of one source topic. Thousands of partitions therefore need few records,
-and only blocks that have changed are written.
+Each of these records covers a block of partitions of one source topic. Thousands of partitions therefore need few
+records, and only blocks that have changed are written.
 
 In the state topic, these records have the same layout as progress records (`Progress`). Their keys also have the same
 form, but contain the id of a lane without a target topic. No such lane exists, so a program that does not know these
@@ -27,8 +27,8 @@ BLOCK = 256
 """Number of partitions that one record covers."""
 
 StartOffset = Callable[[str, TopicId, int], int | None]
-"""A function that takes topic name, topic id and partition number. It returns the source offset at which a new lane of
-this partition begins; None if the offset is not known."""
+"""A function that takes a topic name, a topic id and a partition number. It returns the source offset at which a new
+lane of this partition begins; None if the offset is not known."""
 
 
 class SourcePartition(NamedTuple):
@@ -68,10 +68,10 @@ def lane_end(state: FlowState, lane: LaneState) -> int:
 def changed_records(
     state: FlowState, ends: Mapping[SourcePartition, int], lease_epoch: int, at_ms: int
 ) -> list[Progress]:
-    """Return the records that must be saved to make these ends known to later starts.
+    """Return the records that must be saved to make these ends known to daemons that start later.
 
-    A partition for which no end is saved yet needs no record as long as the progress record of its lane contains an end
-    that is at least as high.
+    A partition for which no end has been saved yet needs no record while the progress record of its lane contains an
+    end that is at least as high.
     """
     reported = _ends_of_lanes(state, ends)
     blocks: dict[LaneId, dict[int, int]] = {}
@@ -89,7 +89,7 @@ def truncated(state: FlowState, ends: Mapping[SourcePartition, int], hosted: Con
     """Return verdicts on the records that source partitions have lost by truncation before a lane read them.
 
     A lane itself records which of its copied records were truncated. It cannot record the loss of records that it has
-    not read. Lanes in `hosted`, which replicators host at the moment, are omitted.
+    not read. Lanes in `hosted`, which replicators currently host, are omitted.
     """
     facts: list[VerdictGiven] = []
     for lane in newest_lanes(state.lanes.values()):
@@ -196,8 +196,8 @@ def former_losses(state: FlowState, shown: Container[LaneId]) -> tuple[LossStatu
 
 
 def newest_lanes(lanes: Iterable[LaneState]) -> list[LaneState]:
-    """Return the newest lane of each source partition. An older lane wrote into a target topic that was deleted, so it
-    copies nothing any more."""
+    """Return the newest lane of each source partition. An older lane wrote to a target topic that was deleted, so it no
+    longer copies anything."""
     newest: dict[tuple[TopicId, int], LaneState] = {}
     for lane in lanes:
         key = (lane.key.source_topic_id, lane.partition)

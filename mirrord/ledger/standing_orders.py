@@ -34,7 +34,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     verb: OrderVerb
     name: str
     """The name of a flow, a source topic, a source partition (`orders-3`) or a replicator. The name of a flow and a
-    colon may precede it, as in `eu-us:orders-3`. It then refers to an object of this flow."""
+    colon may precede it, as in `eu-us:orders-3`. The name then refers to an object of this flow."""
     to: str = ""
     """The replicator to which a lane should move."""
     flow: str = ""
@@ -77,7 +77,7 @@ class Orders:
     pins: dict[str, LanePinned] = field(default_factory=dict[str, LanePinned])
     """The pins, by partition, such as `orders-3`."""
     drained: dict[str, HostDrained] = field(default_factory=dict[str, HostDrained])
-    """The drains, by the name of the replicator. The replicator need not exist any more."""
+    """The drains, by the name of the replicator. The replicator may no longer exist."""
 
     @staticmethod
     def of(facts: Iterable[OrderFact]) -> "Orders":

@@ -1,10 +1,10 @@
-"""Determines which partitions begin at the configured `start`, and keeps the source offset to which `start` refers for
-each of them (its start offset).
+"""Determines which partitions begin at the configured `start`, and keeps, for each of them, the source offset to which
+`start` refers (its start offset).
 
 `start` applies to the partitions that exist when a configuration first selects their topic. The topic is first selected
 at the first discovery of the flow, or at the first discovery after the flow's selection of topics has changed. The
-start offsets are resolved at that discovery and kept in the ledger. They do not change if a lane is opened only much
-later. Partitions and topics that are created later begin at their first offset.
+start offsets are resolved at that discovery and kept in the ledger. They do not change, even if a lane is not opened
+until much later. Partitions and topics that are created later begin at their first offset.
 """
 
 from collections.abc import Callable, Container, Iterable
@@ -21,7 +21,7 @@ from mirrord.model.names import LaneKey
 
 def take_starts(state: FlowState, fact: ConfigChanged) -> None:
     """Fold the start offsets and the selection of topics that a fact contains. Start offsets of lanes that have begun
-    to copy are ignored, because the first run of such a lane says where it began."""
+    to copy are ignored, because the first run of a lane shows where it began."""
     for starts in fact.starts:
         known = state.starts.get(starts.topic_id)
         begun = {at for at, offset in enumerate(known.offsets) if offset == BEGUN} if known is not None else set[int]()
@@ -61,7 +61,7 @@ def first_selected(state: FlowState, topics: Iterable[Topic], selected_before: C
 
     `selected_before` returns whether a topic was already selected under the selection that the ledger records. If an
     older version of mirrord or `mirrord rebuild` opened the ledger, the first selection may not be recorded. In this
-    case, no topic is returned, and all topics that are not copied yet begin at their first offset.
+    case, no topic is returned, and all topics that are not yet being copied begin at their first offset.
     """
     if state.selected is None and not state.keeps_starts:
         return []
@@ -80,7 +80,8 @@ def resolvable(state: FlowState, topics: Iterable[Topic], start_at: Callable[[st
     """Return the topics for which start offsets still have to be resolved under the current `start`. The start offsets
     that are already known are included.
 
-    If an offset was resolved under another value of `start` and its lane has not begun to copy, it is resolved again.
+    If an offset was resolved under a different value of `start` and its lane has not begun to copy, it is resolved
+    again.
     """
     found: list[TopicStarts] = []
     for topic in topics if state.starts else ():

@@ -46,9 +46,9 @@ class VerdictTally:
     all verdicts.
 
     A newer verdict replaces older ones: where it overlaps one of the kept ranges, the older verdict no longer counts.
-    This happens, for example, when a replicator takes over a lane and gives some verdicts again. If a record was not
+    This happens, for example, when a replicator takes over a lane and records some verdicts again. If a record was not
     copied because of a decision, such as that of a filter, and is copied later, the verdict on it no longer counts
-    either. A `truncated` verdict always counts, because the source uses its offsets again for other records.
+    either. A `truncated` verdict always counts, because the source uses its offsets again for different records.
     """
 
     counts: dict[Reason, int] = field(default_factory=dict[Reason, int])
@@ -118,8 +118,8 @@ class LaneState:
     """The current grant; 0 until the first `LaneTaken`."""
     replicator: str = ""
     times: tuple[int, int] = (0, 0)
-    """Length of the lease and request timeout, in milliseconds, from the last `LaneTaken`. Each is the longer one of
-    the holder's value and the value of a previous holder that did not leave cleanly."""
+    """Length of the lease and request timeout, in milliseconds, from the last `LaneTaken`. Each is the longer of the
+    holder's value and the value of a previous holder that did not leave cleanly."""
     source_runs: Runs = field(default_factory=Runs)
     target_runs: Runs = field(default_factory=Runs)
     verdicts: VerdictTally = field(default_factory=VerdictTally)
@@ -133,7 +133,7 @@ class LaneState:
     halted: LaneHalted | None = None
     last_check: TakeoverChecked | None = None
     inherited: CopyInherited | None = None
-    """The copy of MirrorMaker 2 that the lane continues, if there is one."""
+    """The copy that MirrorMaker 2 made and the lane continues, if there is one."""
     quarantine: Quarantine = ()
     seeks: Seeks = ()
     """Operator commands to skip ahead in the source, and the ranges that were skipped because of them."""
@@ -143,8 +143,8 @@ class LaneState:
     """Ranges whose records `mirrord repair` has stored in a separate topic (`mirrord.ledger.proven_ranges`), in the
     order of their offsets and without overlap. If there are many, only those with the highest offsets are kept."""
     regiven: int = -1
-    """The lowest ordinal that was assigned to a record although another record may have been sent under it before. It
-    is kept until a comparison with the source has shown which records are in the target log. -1 if there is none."""
+    """The lowest ordinal that was assigned to a record although a different record may have been sent under it before.
+    It is kept until a comparison with the source has shown which records are in the target log. -1 if there is none."""
     rewinds: tuple[tuple[int, Rewound], ...] = ()
     """The notes that ordinals of the lane were reassigned (`Rewound`), oldest first, each with the grant under which it
     was recorded."""
@@ -154,10 +154,10 @@ class LaneState:
     are not known."""
     retold: tuple[int, int] = (0, 0)
     """A pair of numbers. The first is the number of the latest compaction at the time when the lane last recorded a
-    run. The second is the lowest ordinal at which the lane recorded a run since that compaction began."""
+    run. The second is the lowest ordinal at which the lane has recorded a run since that compaction began."""
     opened_at: int = 0
-    """Ledger offset of the entry that opened the lane. 0: an older version wrote the snapshot, and the offset is not
-    known."""
+    """Ledger offset of the entry that opened the lane. 0 means that an older version wrote the snapshot, and the offset
+    is not known."""
     changed_at: int = 0
     """Ledger offset of the last entry that changed the lane."""
     folded_to: int = 0
@@ -172,7 +172,7 @@ class LaneState:
     @property
     def age(self) -> tuple[int, int]:
         """A value for comparing the ages of lanes; the lane with the greater value is newer. A topic that was created
-        again has other lanes for the same partitions."""
+        again has different lanes for the same partitions."""
         return self.opened_at, self.changed_at
 
     @property
@@ -192,7 +192,7 @@ class FlowState:
     lease_epoch: int = 0
     """The epoch of the current lease; 0 until the first `LeaseTaken`."""
     turn: int = 0
-    """The number of processes of one daemon that have held the current lease, one after the other."""
+    """The number of processes of one daemon that have held the current lease, one after another."""
     holder: Holder | None = None
     ttl_ms: int = 0
     released: bool = False
@@ -204,14 +204,15 @@ class FlowState:
     lanes: dict[LaneId, LaneState] = field(default_factory=dict[LaneId, LaneState])
     writers: dict[str, LastEntry] = field(default_factory=dict[str, LastEntry])
     """The last entry of each writer under the current lease. A writer is one `LedgerStore`, which numbers the entries
-    that it appends. An entry whose number is not higher than that of its writer's last entry is a repetition, and has
-    no effect."""
+    that it appends. An entry whose number is not higher than that of its writer's last entry is a second copy of an
+    entry, and has no effect."""
     probed: TargetProbed | None = None
     """The result of the last test of whether the target's brokers behave as exactly-once delivery requires."""
     acls: frozenset[AclRule] = frozenset()
-    """ACLs at the target that mirrord added and has not removed."""
+    """ACLs on the target that mirrord has added and not removed."""
     planned_acls: frozenset[AclRule] = frozenset()
-    """ACLs that mirrord has planned to add at the target. The ledger does not record yet whether they were added."""
+    """ACLs that mirrord has planned to add to the target. The ledger does not record yet whether they have been
+    added."""
     orders: Orders = field(default_factory=Orders)
     """Operator commands that have not been withdrawn."""
     forgotten_topics: dict[str, None] = field(default_factory=dict[str, None])
@@ -225,8 +226,8 @@ class FlowState:
     """Whether the ledger holds the start offsets that were resolved at the first discovery of the flow's topics
     (`FlowOpened.keeps_starts`)."""
     selected: Selected | None = None
-    """The rules by which topics were selected at the last discovery. None if there was no discovery yet, or only by an
-    older version of mirrord."""
+    """The rules by which topics were selected at the last discovery. None if there has been no discovery yet, or if
+    only an older version of mirrord has discovered topics."""
     starts: dict[TopicId, TopicStarts] = field(default_factory=dict[TopicId, TopicStarts])
     """Start offsets of the partitions whose lanes have not begun to copy, by source topic id."""
     next_offset: int = 0
@@ -235,7 +236,7 @@ class FlowState:
     `CopyForgotten`. The next trim by the lease holder removes these records, and a snapshot after that no longer lists
     the lanes (`drop_removed`)."""
     memory: RunMemory = field(default=ALL_OF_IT, compare=False, repr=False)
-    """Manages the memory for the runs of all lanes. It affects how fast a look-up is, but not its result."""
+    """Manages the memory for the runs of all lanes. It affects how fast a lookup is, but not its result."""
     progress: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])
     """The newest progress record of each lane. It comes from the state topic, not from facts."""
     source_ends: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])

@@ -2,7 +2,7 @@
 keys.
 
 The keys of a snapshot contain the lease epoch under which it was written, and the turn of the holder's process: 1 for
-the first process under that lease, 2 for the next one. A process that was suspended may wake up under a later lease or
+the first process under that lease, 2 for the next one. A process that was suspended may wake up during a later lease or
 turn and still finish its snapshot. Because it writes under its own keys, it cannot overwrite a newer snapshot, which
 may be all that is left of facts that were trimmed.
 """
@@ -66,12 +66,12 @@ class TargetTopic(msgspec.Struct, frozen=True, array_like=True):
     source_topic: str = ""
     source_topic_id: TopicId | None = None
     delete_at_ms: int | None = None
-    """When the topic will be deleted, by the wall clock; None if it stays."""
+    """Wall-clock time at which the topic will be deleted; None if no deletion is planned."""
 
 
 class LedgerEnd(msgspec.Struct, frozen=True, array_like=True):
-    """How far the ledger was known to extend. If the ledger topic later ends below `end` or has another topic id, the
-    ledger has lost entries."""
+    """How far the ledger was known to extend. If the ledger topic later ends below `end` or has a different topic id,
+    the ledger has lost entries."""
 
     topic_id: TopicId
     end: int
@@ -79,7 +79,7 @@ class LedgerEnd(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RunsPiece(msgspec.Struct, frozen=True, array_like=True):
-    """A part of a lane's runs that does not change any more. Its key identifies its content."""
+    """A part of a lane's runs that no longer changes. Its key identifies its content."""
 
     lease_epoch: int
     lane: LaneId
@@ -94,7 +94,7 @@ class RunsPiece(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RunsSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """A lane's runs of one side: the keys of the pieces in order, and the newest runs, which are not in a piece. Runs
+    """A lane's runs on one side: the keys of the pieces in order, and the newest runs, which are not in a piece. Runs
     that `mirrord compact` has moved to its dataset are listed in `archived`. Pieces and archived runs are merged by
     their first ordinals."""
 

@@ -28,16 +28,16 @@ class KeptLane(NamedTuple):
 
 
 class Kept:
-    """The keys of the snapshots in the state topic. Every process that reads or writes the topic has such an object and
-    keeps it up to date."""
+    """The keys of the snapshots in the state topic. Every process that reads or writes the topic has a `Kept` object
+    and keeps it up to date."""
 
     def __init__(self) -> None:
         self.keys: set[str] = set()
         self.lanes: dict[str, KeptLane] = {}
 
     def note(self, key: str, record: StateRecord | None) -> None:
-        """Note that a record was written under a key. If `record` is None, the record of the key was removed. Records
-        that are not part of a snapshot are ignored."""
+        """Note that a record was written under a key. If `record` is None, the record with this key was removed.
+        Records that are not part of a snapshot are ignored."""
         if key.partition("/")[0] not in {"flow", "lane", RUNS_KEY}:
             return
         self.lanes.pop(key, None)
@@ -55,8 +55,8 @@ class Kept:
 
 
 class StateTopicRows:
-    """Collects the newest record of each key while the state topic is read. When a record contains packed runs, they
-    are passed to `RunMemory`, which keeps them in memory or in a file."""
+    """Collects the newest record of each key while the state topic is read. When a record contains packed runs, the
+    runs are passed to `RunMemory`, which keeps them in memory or in a file."""
 
     def __init__(self, memory: RunMemory = ALL_OF_IT) -> None:
         self._memory = memory

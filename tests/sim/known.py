@@ -23,6 +23,8 @@ class Known:
         """Holder → the records below the resume position with which it began."""
         self.planned_until = -1
         """The end (an ordinal) of what the last holder found to be copied again: it was looked up before."""
+        self.planner = ""
+        """The last holder that looked records up."""
         self.looked_up: dict[str, int] = {}
         """Holder → number of other writers' records there at its last lookup."""
         self.appended: dict[int, int] = {}
@@ -52,6 +54,7 @@ class Known:
 
     def look_up(self, holder: str, committed: Iterable[Stored]) -> None:
         """A holder asks which records in the target are newer. It reads up to the high watermark."""
+        self.planner = holder
         numbers = (-number for stored in committed for number in stored.numbers if number < 0)
         self.looked_up[holder] = max(numbers, default=0)
 
@@ -59,6 +62,9 @@ class Known:
         """A batch was appended, or had been before. `is_cut`: to a log that an election has truncated."""
         is_planned = request.batch.first < self.planned_until
         former = max(self.looked_up.values(), default=NEVER) if is_planned else NEVER
+        # What a former holder has planned is appended without another lookup, so what that holder knew counts.
+        by_plan = is_planned and request.host.name not in self.looked_up
+        holder = self.planner if by_plan else request.host.name
         for _, number in toy.records(request.data):
             self.appended[number] = foreign
             # Between the lookup and the append others may write, and brokers have no conditional append.
@@ -66,7 +72,7 @@ class Known:
             if not is_cut:
                 continue
             self.unknowing.pop(number, None)
-            if not self.knows(request.host.name, number):
+            if not self.knows(holder, number):
                 self.unknowing[number] = foreign
 
     def came_late(self, data: bytes, foreign: int) -> set[int]:

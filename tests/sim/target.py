@@ -124,6 +124,8 @@ class FakeTarget:
         """Numbers of records that an election removed."""
         self.cleaned: set[int] = set()
         """Numbers of records that a replica's cleaner removed."""
+        self.hid: set[int] = set()
+        """Numbers of records that were appended to a log that hid them (`hidden`)."""
         self.leapt = False
         """Having forgotten the producer, a broker accepted a batch that does not follow the producer's last one."""
 
@@ -163,6 +165,7 @@ class FakeTarget:
             after = before[-1].sequence + before[-1].count if before else 0
             self.leapt = self.leapt or sequence > after
         numbers = tuple(number for _, number in toy.records(batch))
+        self.hid.update(self.hidden(at).intersection(numbers))
         stored = Stored(broker.end, count, producer, epoch, sequence, header[8], numbers, broker.epoch)
         broker.append(stored)
         _remember(broker, stored)
@@ -282,6 +285,21 @@ class FakeTarget:
     def key(self, number: int) -> int:
         """The key of a record, of the lane or foreign."""
         return abs(number) % self.keys
+
+    def hidden(self, at: int) -> set[int]:
+        """Numbers of records that a replica's cleaner removed because of newer ones of their keys, which the replica
+        has lost since. Its log has nothing left that shows these records."""
+        if not self.lost or not self.keys:
+            return set()
+        broker = self.brokers[at]
+        newest = {self.key(number): stored.base for stored in broker.log for number in stored.numbers if number}
+        there = {number for stored in broker.log for number in stored.numbers}
+        return {
+            number
+            for stored in broker.whole
+            for number in stored.numbers
+            if number and number not in there and newest.get(self.key(number), -1) < stored.base
+        }
 
     def clean(self, at: int, below: int) -> None:
         """One replica's cleaner removes superseded records below an offset, but keeps the last batch of a producer that

@@ -8,6 +8,7 @@ import pytest
 from tests.sim import toy
 from tests.sim.host import Request
 from tests.sim.known import Known
+from tests.sim.target import Stored
 
 FOREIGN = 1
 """The number of the only record of another writer."""
@@ -68,4 +69,23 @@ def test_a_late_batch_of_a_holder_that_could_not_know_a_record_hides_nothing_fro
     known.begin("r4", 9, -1)
     known.looked_up["r4"] = FOREIGN
     known.arrived(request("r4", 8, 5), FOREIGN, is_cut=True)
+    assert known.is_over(5, [FOREIGN])
+
+
+@pytest.mark.parametrize(("reached", "could_know"), [(5, False), (9, True)])
+def test_a_planned_record_is_judged_by_what_the_planner_knew(known: Known, reached: int, *, could_know: bool) -> None:
+    """r2 plans to copy record 5 again as ordinal 12, and ends. Then r3 appends it according to the plan. The resume
+    position with which r3 begins is from after r2's plan."""
+    known.begin("r2", reached, -1)
+    known.look_up("r2", [Stored(0, 1, -1, -1, -1, 0, (-FOREIGN,), 1)])
+    known.begin("r3", 12, 13)
+    known.arrived(request("r3", 12, 5), FOREIGN, is_cut=True)
+    assert known.is_over(5, [FOREIGN]) is could_know
+
+
+def test_a_planned_record_is_judged_by_what_its_sender_knew_if_the_sender_has_looked_it_up(known: Known) -> None:
+    known.begin("r2", 5, -1)
+    known.begin("r3", 12, 13)
+    known.look_up("r3", [Stored(0, 1, -1, -1, -1, 0, (-FOREIGN,), 1)])
+    known.arrived(request("r3", 12, 5), FOREIGN, is_cut=True)
     assert known.is_over(5, [FOREIGN])

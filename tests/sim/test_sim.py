@@ -106,6 +106,10 @@ ONCE_FAILED = (
     (8305784446, "compacted copy, beside others, old records + source truncated twice"),
     (950639449206, "compacted copy, unclean, beside others + handed over, unclean"),
     (54790464083, "compacted copy, beside others, old records + unclean, beside others"),
+    (102876385504, "compacted copy, unclean, beside others + retention of old records"),
+    (447722557689, "compacted copy, unclean, beside others + sought, unclean"),
+    (43298873106, "compacted copy, unclean, beside others + sought, unclean"),
+    (521770178543, "compacted copy, unclean, beside others + handed over, unclean"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
@@ -116,6 +120,7 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (989423460929, "compacted copy, beside others, old records + source truncated twice", "at-least-once", False),
     (918054170265, "compacted copy, unclean, beside others", "at-least-once", False),
     (738846466023, "handed over, unclean + compacted copy, old records", "sequence", True),
+    (1068987679232, "compacted copy, unclean, beside others", "sequence", True),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""
 

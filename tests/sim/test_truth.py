@@ -3,7 +3,7 @@
 import pytest
 
 from tests.sim.scheduler import shape_named
-from tests.sim.target import Stored
+from tests.sim.target import FakeTarget, Stored
 from tests.sim.truth import Violation, check_order_of_keys
 from tests.sim.world import World
 
@@ -47,3 +47,48 @@ def test_a_foreign_record_after_late_bytes_counts() -> None:
     world.known.limits[late] = 0
     with pytest.raises(Violation, match="source offset 1 was put over a newer record"):
         check_order_of_keys(world)
+
+
+def test_a_record_may_follow_an_older_one_that_no_lookup_could_keep_from_following_a_foreign_one() -> None:
+    """The foreign record was written between the lookup of both lost records and the append of the first one. After
+    that, the key has an older value of the source, whether or not the second one is copied again."""
+    world = overwritten(-1, 1, 2)
+    world.known.limits[min(world.source.offset_of)] = 0
+    world.known.limits[min(world.source.offset_of) + 1] = 1
+    check_order_of_keys(world)
+
+
+def test_a_record_may_not_follow_a_foreign_one_that_a_lookup_could_see() -> None:
+    world = overwritten(-1, 1, -2, 2)
+    world.known.limits[min(world.source.offset_of)] = 0
+    world.known.limits[min(world.source.offset_of) + 1] = 2
+    with pytest.raises(Violation, match="source offset 1 was put over a newer record"):
+        check_order_of_keys(world)
+
+
+def test_a_record_may_follow_a_newer_one_that_the_former_leader_hid() -> None:
+    """The former leader's cleaner had removed records 1 and 2, and it had lost record 3. The holder copied all of them
+    again there. Then a replica became the leader that still had record 2."""
+    world = overwritten(2, 1, 2)
+    with pytest.raises(Violation, match="source offset 0 stands after 1"):
+        check_order_of_keys(world)
+    world.target.hid.add(min(world.source.offset_of) + 1)
+    check_order_of_keys(world)
+
+
+@pytest.mark.parametrize(
+    ("standing", "lost", "hidden"),
+    [((), {2}, {1}), ((2,), {3}, set()), ((1,), {2}, set()), ((-1,), {2}, set()), ((), set(), set())],
+    ids=["all is gone", "a newer one is there", "it is there", "a foreign one is there", "nothing was lost"],
+)
+def test_a_log_hides_cleaned_records_of_which_it_has_lost_the_newer_ones(
+    standing: tuple[int, ...], lost: set[int], hidden: set[int]
+) -> None:
+    target = FakeTarget()
+    target.keys, target.lost = 1, lost
+    target.brokers[0].append(Stored(0, 1, 7, 0, 0, 0, (1,), 1))
+    target.brokers[0].log.clear()
+    for number in standing:
+        stored = Stored(0 if number == 1 else 1, 1, 7, 0, 1, 0, (number,), 1)
+        target.brokers[0].log.append(stored)
+    assert target.hidden(0) == hidden

@@ -398,18 +398,20 @@ def _was_superseded(world: World, number: int) -> bool:
 
 
 def _was_hidden(world: World, number: int) -> bool:
-    """Whether the holder could not find a copied record: no resume position covers it, the log of the leader that was
-    asked had it cleaned, and an election removed what had superseded it. The holder copies again from below it; until
-    that is done, another replica may show the older value after it (decision 95)."""
+    """Whether the holder could not find a copied record: the log of the leader that was asked had it cleaned, and an
+    election removed what had superseded it. The holder copies it again, because the key would have no value otherwise.
+    Until the newer records follow, another replica may show the older value after it, and that replica may still have
+    the first copy (decision 95)."""
     could_be_known = _is_known(world, number) and number not in world.known.unknowing
-    return number in world.target.cleaned and not could_be_known
+    return (number in world.target.cleaned and not could_be_known) or number in world.target.hid
 
 
 def check_order_of_keys(world: World) -> None:
     """No record comes after a newer one of its key: a later one of the source, or a foreign one that was written after
     the lane knew that the first one was there. What the source lost (its offsets have been used again), and late bytes
-    accepted by a broker that forgot the producer, are not compared. Nor are foreign records that late bytes followed:
-    they are no longer the last ones of their key, and if the cleaner runs, it removes them."""
+    accepted by a broker that forgot the producer, are not compared. Nor are foreign records that late bytes followed,
+    or a copied record that no lookup could keep out: they are no longer the last ones of their key, and if the cleaner
+    runs, it removes them. A later record of the source that follows then replaces an older one, not a foreign one."""
     own: dict[int, int] = {}
     number_at: dict[int, int] = {}
     theirs: dict[int, list[int]] = {}
@@ -427,7 +429,8 @@ def check_order_of_keys(world: World) -> None:
             raise Violation(f"key {key} is stale: source offset {offset} stands after {own[key]}")
         # Bytes that came late follow all others, which the cleaner removes for them.
         is_known = not world.excused and _is_known(world, number)
-        if is_known and world.known.is_over(number, theirs.get(key, ())):
+        before = theirs.pop(key, []) if is_known else []
+        if before and world.known.is_over(number, before):
             raise Violation(f"key {key}: source offset {offset} was put over a newer record")
         own[key], number_at[key] = offset, number
 

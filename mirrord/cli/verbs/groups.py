@@ -63,8 +63,8 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the positions of the consumer groups. Raises ConfigError. Raises EnvironmentFault if groups can be read for
-    none of the flows."""
+    """Print the positions of the consumer groups. Raises ConfigError. Raises EnvironmentFault if no flow's groups can
+    be read."""
     if (arguments.write or arguments.force) and not arguments.reverse:
         raise ConfigError("--write and --force need --reverse: the daemon itself commits at the target")
     config = load_conf(arguments)

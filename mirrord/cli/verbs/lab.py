@@ -9,7 +9,7 @@ from mirrord.lab import cluster_pair
 from mirrord.lab.jars import KAFKA_VERSION
 from mirrord.lab.server_properties import LabOptions
 
-_EPILOG = """The lab consists of two single-node clusters, source and target, on free ports of 127.0.0.1. They run until
+_EPILOG = """The lab consists of two single-node clusters, source and target, on free ports on 127.0.0.1. They run until
 `mirrord lab down`, which also removes their data. Java 17 or newer is needed. Kafka itself is downloaded once."""
 
 

@@ -56,8 +56,8 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the topics of the selected flows. Raises ConfigError. Raises EnvironmentFault if topics can be read for
-    none of the flows."""
+    """Print the topics of the selected flows. Raises ConfigError. Raises EnvironmentFault if no flow's topics can
+    be read."""
     config = load_conf(arguments, LOADING)
     if arguments.flow is not None:
         config = config.only([config.flow(arguments.flow)])

@@ -1,4 +1,4 @@
-"""Facts about runs of the offset map that were moved into files (`mirrord compact`)."""
+"""Facts about runs of the offset map that were moved to files (`mirrord compact`)."""
 
 from mirrord.ledger.facts.base import Fact
 from mirrord.model.archived_runs import ArchivedRuns

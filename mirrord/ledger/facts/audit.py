@@ -33,7 +33,8 @@ class RangeAudited(Fact, frozen=True, tag="range_audited"):
 
 
 RepairedKind = Literal["missing", "altered"]
-"""The kinds of differences in which the target lacks a record of the source."""
+"""The kinds of differences in which the target lacks a record of the source: the record is missing, or its copy is
+altered."""
 
 
 class RangeRepaired(Fact, frozen=True, tag="range_repaired"):

@@ -1,9 +1,10 @@
-"""Facts, which are the contents of the ledger, and the other records of the state topic.
+"""Facts, which are the contents of the ledger, and two kinds of records of the state topic: progress records and lease
+renewals.
 
-A fact states something that has happened or has been decided, in the order of the ledger. Only `mirrord.ledger.fold`
-changes the state of a flow, and it does so only from facts. Facts are tagged arrays in msgpack. A field may be added at
-the end if it has a default, but no field may ever be removed or change its meaning. The tests fold a stored ledger of
-each version.
+A fact states something that has happened or has been decided. The ledger keeps all facts in one order. Only
+`mirrord.ledger.fold` changes the state of a flow, and it does so only from facts. Facts are tagged arrays in msgpack. A
+field may be added at the end if it has a default, but no field may ever be removed or given a different meaning. The
+tests fold a stored ledger from each version.
 """
 
 from typing import Literal
@@ -37,24 +38,24 @@ Reason = Literal[
     "doubled",
     "skipped",
 ]
-"""The reason of a verdict: why source offsets were not copied. "doubled" is different: the target holds the records of
-these offsets more than once."""
+"""The reason in a verdict: why source offsets were not copied. "doubled" is an exception: the target holds the records
+of these offsets more than once."""
 
 LOSSES: tuple[Reason, ...] = ("expired", "truncated", "recreated", "rejected", "skipped", "unexplained")
-"""The reasons of verdicts on records that readers of the source could have read and that the target does not have."""
+"""The reasons in verdicts on records that readers of the source could have read and that the target does not have."""
 
 Mode = Literal["sequence", "at-least-once"]
-"""How a lane avoids writing a record twice. "sequence": by its producer id and sequence numbers, which the target
-broker checks, and by the contents of the target log. "at-least-once": by the contents of the target log alone,
-because the brokers failed the probe (`TargetProbed`). In this mode a record may be duplicated if a batch of a dead
-holder arrives late.
+"""How a lane avoids writing a record twice. "sequence": it relies on its producer id and sequence numbers, which the
+target broker checks, and on the contents of the target log. "at-least-once": it relies on the contents of the target
+log alone, because the brokers failed the probe (`TargetProbed`). In this mode, a record may be duplicated if a batch
+from a dead holder arrives late.
 """
 
 InheritedBy = Literal["verified", "behind", "unverifiable", "trusted", "strange"]
 """How the position that MirrorMaker 2 recorded compares with the target. "verified": the target holds the record before
-the position. "behind": the target ends before the position, and the lane begins where the target ends.
-"unverifiable": no records are left to compare. "trusted": nothing was compared, because the configuration says so.
-"strange": the target ends with other records, and the lane does not begin.
+the position. "behind": the target ends before the position, and the lane begins where the target ends. "unverifiable":
+no records are left to compare. "trusted": nothing was compared, because the configuration says so. "strange": the
+target ends with different records, and the lane does not begin.
 """
 
 
@@ -102,13 +103,13 @@ class Holder(msgspec.Struct, frozen=True, array_like=True):
     keeper_ticks: int = 0
     """Start time of the process `keeper_pid`, in the same unit as `started_ticks`."""
     program: str = ""
-    """Version and commit of the daemon's mirrord."""
+    """The mirrord version and commit that the daemon is running."""
 
 
 class FlowOpened(Fact, frozen=True, tag="flow_opened"):
     """A flow has been opened. This is the first fact of every ledger, and it records the clusters of the flow.
 
-    A flow with the same name between different clusters cannot use this ledger, and mirrord refuses to start it.
+    A flow with the same name but different clusters cannot use this ledger: mirrord refuses to start that flow.
     """
 
     flow: str
@@ -245,8 +246,7 @@ class TopicDeleted(Fact, frozen=True, tag="topic_deleted"):
 
 
 class CopyForgotten(Fact, frozen=True, tag="copy_forgotten"):
-    """Neither a source topic nor its target topic exists any more, so the state of the lanes between them is
-    dropped."""
+    """A source topic and its target topic no longer exist, so the state of the lanes between them is dropped."""
 
     source_topic: str
     source_topic_id: TopicId
@@ -257,8 +257,8 @@ class CopyForgotten(Fact, frozen=True, tag="copy_forgotten"):
 class CopyNamed(Fact, frozen=True, tag="copy_named"):
     """The copy of the source topic with this topic id is given the name `target_topic`.
 
-    The fact is appended before the target topic is created. It takes effect if the copy has no name yet, and no other
-    source topic's copy has this name.
+    The fact is appended before the target topic is created. It takes effect if the copy has no name yet, and if no
+    other source topic's copy has this name.
     """
 
     source_topic: str
@@ -300,8 +300,8 @@ class LaneOpened(Fact, frozen=True, tag="lane_opened"):
     """Fingerprint of the settings that determine which records the lane copies, and how it changes them: the isolation
     level, the filter and the transform."""
     mode: Mode = "sequence"
-    """How the lane avoids writing a record twice: `sequence` copies exactly once. If the target's brokers change, a
-    later probe may change the mode.
+    """How the lane avoids writing a record twice. With `sequence`, it copies each record exactly once. If the target's
+    brokers change, a later probe may change the mode.
     """
 
 
@@ -317,9 +317,9 @@ class LaneTaken(Fact, frozen=True, tag="lane_taken"):
     grant: int
     replicator: str
     times: tuple[int, int] = (0, 0)
-    """Length of the lease and request timeout, in ms. The next replicator uses them to compute how long this one may
-    still write. If the previous replicator did not leave the lane cleanly, its value is recorded instead wherever it is
-    higher. Zeros mean that an older version of mirrord wrote the fact.
+    """Length of the lease and request timeout, in ms. The next replicator uses them to compute how long this replicator
+    may still write. If the previous replicator did not leave the lane cleanly, the higher of its value and this
+    replicator's value is recorded for each of the two. Zeros mean that an older version of mirrord wrote the fact.
     """
 
 
@@ -341,8 +341,8 @@ class Rewound(msgspec.Struct, frozen=True, array_like=True):
     The ordinal `first` and the ordinals above it now belong to different source records than before.
 
     An older progress record may contain a higher resume position, which refers to the previous assignment. In this
-    case, the resume position in this note is used instead. This also applies if a holder had to resume below a position
-    that a former one may have saved, although it reassigned no ordinal.
+    case, the resume position in this note is used instead. The same applies if a holder had to resume below a position
+    that an earlier holder may have saved, even if no ordinal was reassigned.
     """
 
     first: int
@@ -380,11 +380,11 @@ class SourceRun(Fact, frozen=True, tag="source_run"):
     longer expected to arrive. If one does arrive, it must not be mistaken for a record of these runs.
     """
     rewound: Rewound | None = None
-    """Set if a progress record with a higher resume position may exist, and that position must not be used."""
+    """Set if there may be a progress record with a higher resume position, which must not be used."""
 
 
 class Displaced(msgspec.Struct, frozen=True, array_like=True):
-    """Ordinals that are missing in the target log because an election removed their records or the target refused
+    """Ordinals that are missing from the target log because an election removed their records or the target refused
     them. Other records are now stored at their target offsets.
 
     A record with one of these ordinals is not copied again while the log holds a newer record with the same key.
@@ -502,7 +502,7 @@ class TakeoverChecked(Fact, frozen=True, tag="takeover_checked"):
     yet."""
     is_all: bool = False
     """Whether the target log was read to its end at a time when batches that were sent before the comparison could no
-    longer arrive. If so, no such batch follows after the ordinal `last`.
+    longer arrive. If so, no such batch can follow the ordinal `last`.
     """
 
 
@@ -653,13 +653,13 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
     source_epoch: int = -1
     """Leader epoch of the source batch before `source_offset`, or -1 if it is not known."""
     epochs_told: bool = False
-    """Whether the ledger contains every change of the source's leader epoch. Each change is then recorded before the
-    first record with the new epoch is written to the target. False in records of older versions of mirrord, and while
-    the ledger may not contain the first epoch either.
+    """Whether the ledger contains every change of the source's leader epoch. If so, each change is recorded before the
+    first record with the new epoch is written to the target. False in records that were written by older versions of
+    mirrord, and while the ledger may lack even the first epoch.
     """
     settled: bool = False
-    """Whether the lane has finished with every source record before `source_offset`: the record is stored in the target
-    log before the resume position, or it is not to be copied. In this case, no batch is in flight.
+    """Whether the lane has finished with every source record before `source_offset`: each of these records either is
+    stored in the target log before the resume position or is not to be copied. If so, no batch is in flight.
     """
     source: SourceEnds | None = None
     """Set if the record is about a source topic (`mirrord.ledger.source_ends`). Such a record is not a lane's resume
@@ -680,4 +680,4 @@ class LeaseRenewed(msgspec.Struct, frozen=True, array_like=True):
     beat: int
     at_ms: int
     settled: bool = False
-    """Whether it is certain that no process writes under an older lease any more."""
+    """Whether it is certain that no process is still writing under an older lease."""

@@ -1,9 +1,9 @@
-"""Facts about jobs that run for a flow alongside its daemon: which process runs a job, and how it ended.
+"""Facts about jobs that run for a flow alongside its daemon: which process is running a job, and how the job ended.
 
 At most one job of each kind runs at a time. These facts ensure this in the same way as a lease: a process may start a
-job only if the ledger shows that no other process runs one of the same kind. A job does not hold the lease of the flow.
-Its facts therefore take effect if their entry has the epoch of the current lease, even if this lease has been released.
-They have no influence on copying.
+job only if the ledger shows that no other process is running a job of the same kind. A job does not hold the lease of
+the flow. Its facts therefore take effect if their entry has the epoch of the current lease, even if this lease has been
+released. They have no influence on copying.
 """
 
 import msgspec
@@ -15,7 +15,7 @@ JOBS: tuple[Job, ...] = ("audit", "compact")
 
 
 class Worker(msgspec.Struct, frozen=True, array_like=True):
-    """The process that runs a job. As in `Holder`, the fields let other processes on the same machine detect that the
+    """The process that runs a job. As in `Holder`, the fields let other processes on the same machine detect that this
     process is dead."""
 
     host: str
@@ -33,7 +33,7 @@ class JobBegan(Fact, frozen=True, tag="job_began"):
 
     The fact takes effect if `number` is one more than that of the most recent job of this kind. A process may append
     the fact only if that job has ended, if the process of that job is dead, or if that job has not been renewed
-    (`JobRenewed`) for its `ttl_ms`.
+    (`JobRenewed`) within its `ttl_ms`.
     """
 
     job: Job

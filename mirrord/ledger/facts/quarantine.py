@@ -1,4 +1,5 @@
-"""Facts about records that cannot be copied, and the commands of operators about them (`mirrord.ledger.quarantine`)."""
+"""Facts about records that cannot be copied, and the operator commands about these records
+(`mirrord.ledger.quarantine`)."""
 
 from mirrord.ledger.facts.base import Fact, Origin
 from mirrord.model.names import LaneId
@@ -7,8 +8,8 @@ from mirrord.model.names import LaneId
 class Quarantined(Fact, frozen=True, tag="quarantined"):
     """The records at the source offsets [start, end) cannot be copied, and are in quarantine.
 
-    If `skip` is true, the flow's configuration (`on_reject`) skips them immediately. If records of the range were first
-    written to the dead-letter topic, `letters` is their number.
+    If `skip` is true, the records are skipped immediately, as the flow's configuration (`on_reject`) requires. If
+    records in the range were first written to the dead-letter topic, `letters` is their number.
     """
 
     lane: LaneId
@@ -21,9 +22,9 @@ class Quarantined(Fact, frozen=True, tag="quarantined"):
     line: str
     """The cause in one line, for operators."""
     skip: bool = False
-    """Whether the flow's configuration skips the records, without a decision by an operator."""
+    """Whether the records are skipped because of the flow's configuration, without a decision by an operator."""
     letters: int = -1
-    """Number of records of the range that had been parked in the flow's dead-letter topic, or -1 if they were not
+    """Number of records in the range that had been parked in the flow's dead-letter topic, or -1 if they were not
     parked."""
     letters_at: int = -1
     """Offset of the first parked record in the dead-letter topic, or -1 if there is none or it was not recorded."""
@@ -41,7 +42,7 @@ class QuarantineSkipped(Fact, frozen=True, tag="quarantine_skipped"):
     end: int
     origin: Origin
     letters: int = -1
-    """Number of records of the range that had been parked in the flow's dead-letter topic, or -1 if they were not
+    """Number of records in the range that had been parked in the flow's dead-letter topic, or -1 if they were not
     parked."""
     letters_at: int = -1
     """Offset of the first parked record in the dead-letter topic, or -1 if there is none or it was not recorded."""

@@ -295,7 +295,7 @@ def facts(union: Any) -> tuple[type[msgspec.Struct], ...]:
 
 
 def parts() -> list[type[msgspec.Struct]]:
-    """Return the structs that occur inside facts, in alphabetical order of their names."""
+    """Return the structs that occur inside facts, in alphabetical order by name."""
     found: dict[str, type[msgspec.Struct]] = {}
     waiting = [struct for _, _, union in SECTIONS for struct in facts(union)]
     known = set(waiting)

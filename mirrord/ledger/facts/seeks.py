@@ -20,7 +20,7 @@ class LaneSought(Fact, frozen=True, tag="lane_sought"):
     """Source offset at which the lane is to continue."""
     log_start: int
     """Log start offset of the source partition when the seek was requested. The source has deleted all records below
-    it."""
+    this offset."""
     origin: Origin
 
 

@@ -1,4 +1,4 @@
-"""The high watermarks of a source topic's partitions, as a state record stores them."""
+"""The high watermarks of a source topic's partitions, as a record of the state topic stores them."""
 
 import msgspec
 

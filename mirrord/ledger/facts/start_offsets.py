@@ -35,7 +35,7 @@ class TopicStarts(msgspec.Struct, frozen=True, array_like=True):
     topic_id: TopicId
     """Topic id of the source topic."""
     start: StartPoint
-    """The value of `start` in the configuration for which the offsets were determined."""
+    """The configured value of `start` for which the offsets were determined."""
     offsets: tuple[int, ...]
     """For each partition, the source offset at which its lane begins. -1 (`UNRESOLVED`): the offset has not been
     determined. -2 (`BEGUN`): the lane has begun."""

@@ -15,16 +15,16 @@ ProgressByLane = dict[LaneId, Progress]
 
 
 class ClusterLedgers:
-    """All ledgers of one cluster. Each call of `read` finds out again which ledgers exist."""
+    """All ledgers of one cluster. Each call to `read` determines again which ledgers exist."""
 
     def __init__(
         self, cluster: str, admin: TopicAdmin, open_ledger: Callable[[str, bool], LedgerStore], leave_out: str = ""
     ) -> None:
         """`cluster` is the alias of the cluster. The ledger of the flow `leave_out` is not read.
 
-        `open_ledger` is called with a flow's name and returns a store for its ledger on this cluster. The store is not
-        opened yet. If the second argument of `open_ledger` is true, the store reads only the ledger topic and no state
-        topic.
+        `open_ledger` is called with a flow's name and returns a store for its ledger on this cluster. The store has not
+        been opened yet. If the second argument of `open_ledger` is true, the store reads only the ledger topic and no
+        state topic.
         """
         self._cluster = cluster
         self._admin = admin
@@ -32,13 +32,13 @@ class ClusterLedgers:
         self._leave_out = leave_out
         self._stores: dict[str, LedgerStore] = {}
         self._alone: set[str] = set()
-        """Flows whose state topic does not exist. Their lanes are read from the ledger topic alone. It is complete as
-        long as no entries were trimmed."""
+        """Flows whose state topic does not exist. Their lanes are read from the ledger topic alone. The ledger topic is
+        complete if no entries have been trimmed."""
         self._known: dict[str, LedgerEnd | None] = {}
         """For each flow, how far the ledger was known to extend when its store was closed."""
 
     def states(self) -> dict[str, FlowState]:
-        """Return the state of each ledger at the last read, by flow."""
+        """Return the state of each ledger as of the last read, by flow."""
         return {flow: store.state for flow, store in self._stores.items()}
 
     def lanes(self) -> list[tuple[str, FlowState, LaneState]]:

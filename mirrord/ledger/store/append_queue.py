@@ -2,7 +2,7 @@
 read back and folded, its callers get the results.
 
 An entry keeps its number when it is sent again. The fold accepts an entry only if its number is higher than all earlier
-numbers of the same writer, which is this store. An append whose answer was lost can therefore be repeated. If the first
+numbers of the same writer, which is this store. An append whose answer was lost can therefore be retried. If the first
 attempt is in the ledger after all, the caller gets the result of that attempt. If an entry is folded before an entry of
 the same writer with a lower number, the entry with the lower number can never take effect. Its facts are then sent
 under a new number.
@@ -41,11 +41,11 @@ class PendingAppend:
 
     @property
     def ask(self) -> Ask:
-        """The key by which a repetition of this append is recognized."""
+        """The key by which a retry of this append is recognized."""
         return self.lease_epoch, self.facts
 
     def answer(self, bound: FactBindings) -> None:
-        """Pass the result to the caller. If the caller has given up, keep the result until the caller repeats the
+        """Pass the result to the caller. If the caller has given up, keep the result until the caller retries the
         append."""
         self.bound = bound
         if self.waiter is not None and not self.waiter.done():
@@ -65,7 +65,7 @@ class Numbered:
 
 @dataclass(slots=True)
 class Outbox:
-    """All appends of one store that are in the queue, that were sent but not read back, or whose outcome is not
+    """All appends of one store that are in the queue, that have been sent but not read back, or whose outcome is not
     known."""
 
     writer: str
@@ -77,11 +77,11 @@ class Outbox:
     _sent: dict[int, Numbered] = field(default_factory=dict[int, Numbered])
     _in_doubt: dict[Ask, PendingAppend] = field(default_factory=dict[Ask, PendingAppend])
     _standing: dict[int, int] = field(default_factory=dict[int, int])
-    """Maps the offset of each entry that was acknowledged but not read back yet to the entry's number."""
+    """Maps the offset of each entry that has been acknowledged but not read back to the entry's number."""
 
     @property
     def acknowledged_end(self) -> int:
-        """The offset after the last entry that was acknowledged but not read back yet; 0 if there is none."""
+        """The offset after the last entry that has been acknowledged but not read back; 0 if there is none."""
         return max(self._standing, default=-1) + 1
 
     def add(self, lease_epoch: int, facts: tuple[AnyFact, ...]) -> PendingAppend:
@@ -105,7 +105,8 @@ class Outbox:
         return append
 
     def give_up(self, append: PendingAppend) -> None:
-        """Stop waiting for an append. An append that was not sent yet is dropped. Otherwise, its outcome is kept."""
+        """Stop waiting for an append. An append that has not been sent yet is dropped. The outcome of any other append
+        is kept."""
         append.waiter = None
         if append.entry is None:
             if append in self._queue:
@@ -139,8 +140,9 @@ class Outbox:
         """Record the offsets of appended entries; an offset is -1 if it is unknown. All entries below offset `read` had
         been read before.
 
-        If one of these entries was appended below `read` but has not been read, another entry was read at its offset,
-        and the ledger has lost this one. Return the offset of the first such entry, or None if there is none.
+        If one of these entries was appended below `read` but has not been read, a different entry was read at its
+        offset, and the ledger has lost the appended one. Return the offset of the first such entry, or None if there is
+        none.
         """
         for entry, offset in zip(entries, offsets, strict=True):
             if offset < 0 or self._sent.get(entry.number) is not entry:
@@ -157,7 +159,7 @@ class Outbox:
         return number is None or entry.writer == writer_text(self.writer, number)
 
     def folded(self, entry: Entry, bound: FactBindings) -> None:
-        """Process an entry that was folded, whichever store wrote it."""
+        """Process an entry that has been folded, whichever store wrote it."""
         self._outdate(entry.facts)
         writer, _, number = entry.writer.rpartition("#")
         if writer != self.writer:
@@ -176,8 +178,8 @@ class Outbox:
                     self._enqueue(append)
 
     def skipped(self, number: int) -> None:
-        """Give up the entries of this store up to this number that were not read back yet. They are among the entries
-        that were trimmed before this store read them. Raise an error in their callers, because the results are
+        """Give up this store's entries with numbers up to `number` that have not been read back. They are among the
+        entries that were trimmed before this store read them. Raise an error in their callers, because the results are
         unknown."""
         lost = [self._sent.pop(sent) for sent in list(self._sent) if sent <= number]
         self._standing = {offset: sent for offset, sent in self._standing.items() if sent in self._sent}
@@ -195,10 +197,10 @@ class Outbox:
         self._queue.clear()
 
     def _outdate(self, facts: tuple[AnyFact, ...]) -> None:
-        """Drop outcomes that are kept for callers that gave up. Outcomes are dropped if their facts are about the same
-        lane as one of `facts`. For facts that are not about a lane, they are dropped if the kind is the same.
+        """Drop outcomes that are kept for callers that have given up. An outcome is dropped if one of its facts is
+        about the same lane as one of `facts`, or, for facts that are not about a lane, is of the same kind.
 
-        A caller that appends the same facts again after `facts` were folded requests a new append, and does not repeat
+        If a caller appends the same facts again after `facts` have been folded, that is a new append, not a retry of
         the earlier one.
         """
         if not self._in_doubt:
@@ -215,7 +217,7 @@ class Outbox:
     def _groups(self) -> Iterable[list[PendingAppend]]:
         """Yield groups of appends that can share an entry.
 
-        A `LeaseTaken` needs a separate entry. If it does not take effect, no other fact of its entry does.
+        A `LeaseTaken` needs a separate entry. If it does not take effect, no other fact in its entry does.
         """
         group: list[PendingAppend] = []
         while self._queue:

@@ -1,4 +1,4 @@
-"""Moves older runs of a flow's offset map from the ledger into a dataset of Parquet files (`mirrord compact`). After a
+"""Moves older runs of a flow's offset map from the ledger to a dataset of Parquet files (`mirrord compact`). After a
 crash, the compaction can simply be run again.
 
 1. `CompactionBegan` is recorded. From then on, no earlier compaction can move runs, and the state keeps track of runs
@@ -8,7 +8,7 @@ crash, the compaction can simply be run again.
 3. `MapCompacted` is recorded for each lane. Until then, no process needs the generation. From then on, all processes
    read the moved runs from it.
 4. The next snapshot of the ledger no longer contains the moved runs. The lease holder writes it when it trims the
-   ledger. If the lease was released, this compaction trims the ledger itself.
+   ledger. If the lease has been released, this compaction trims the ledger itself.
 
 The next compaction completes or removes the remains of an interrupted one.
 """
@@ -45,7 +45,7 @@ from mirrord.runtime.clock import SystemClock
 FILE_PARTS = 16
 """Maximum number of parts in one file, which corresponds to a million runs. One task writes one file."""
 FILES_AT_ONCE = 32
-"""Number of files that are written at the same time. Their packed runs are in memory together and take some
+"""Number of files that are written at the same time. Their packed runs are in memory at the same time and take a few
 megabytes."""
 PARTS_PER_ENTRY = 10_000
 """Maximum number of parts in one entry of the ledger."""
@@ -144,7 +144,7 @@ def write(work: FileWork) -> ArchiveFile:
 async def compact(
     store: LedgerStore, folder: Path, wanted: RunSelection, spread: Spread, report: OnRunsWritten
 ) -> Compacted:
-    """Compact the flow of an open ledger into a folder. Return the result.
+    """Compact the flow whose ledger is open in `store`, and write the moved runs to a folder. Return the result.
 
     Raises EnvironmentFault. Even then, the runs of each lane are either in the ledger or completely in the folder.
     """
@@ -194,7 +194,8 @@ async def compact(
 async def _begin(store: LedgerStore, folder: Path) -> int:
     """Record the beginning of a compaction, and return its number. No other compaction has this number.
 
-    The folder may contain generations of a ledger that was lost, so the number is also higher than theirs.
+    The folder may contain generations of a ledger that was lost, so the number is also higher than the numbers of these
+    generations.
     """
     state = store.state
     number = 1 + max([state.compaction, *await asyncio.to_thread(generation_numbers, folder)])
@@ -270,7 +271,7 @@ async def _record(store: LedgerStore, facts: Sequence[MapCompacted]) -> list[Map
 
 
 async def _trim(store: LedgerStore) -> bool:
-    """Trim the ledger if its lease was released, because then no other process trims it.
+    """Trim the ledger if its lease has been released, because then no other process trims it.
 
     Return whether the snapshots of the ledger no longer contain moved runs.
     """

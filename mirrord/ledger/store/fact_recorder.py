@@ -16,7 +16,7 @@ from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.names import LaneId
 
 FACTS_AT_ONCE = 100
-"""Maximum number of facts in one write. They form one ledger record, and a fact about a topic can take several
+"""Maximum number of facts in one write. The facts form one ledger record, and a fact about a topic can take several
 kilobytes."""
 
 log = structlog.get_logger()
@@ -46,8 +46,8 @@ class Recorder:
         await self._store.read_to_end()
 
     async def bind(self, names: Sequence[CopyNamed]) -> None:
-        """Record names that were chosen for target topics in the ledger. If that fails, the next discovery chooses the
-        names again."""
+        """Record in the ledger the names that were chosen for target topics. If that fails, the next discovery chooses
+        the names again."""
         for named in names:
             log.info("copy_named", **msgspec.structs.asdict(named))
         with suppress(LedgerUnavailable):
@@ -75,7 +75,7 @@ class Recorder:
 
     async def remove(self, records: Sequence[LaneId]) -> None:
         """Remove records about the ends of source partitions from the state topic. If that fails, a later call has to
-        repeat it."""
+        remove the records."""
         with suppress(LedgerUnavailable):
             if records and self._keeper.is_valid:
                 await self._store.remove(records)

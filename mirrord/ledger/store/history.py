@@ -26,7 +26,7 @@ class ReadEntry(NamedTuple):
     offset: int
     entry: Entry | LedgerCorrupt
     bound: FactBindings | None
-    """For each fact, whether it took effect. None if this cannot be determined any more, because earlier entries were
+    """For each fact, whether it took effect. None if this can no longer be determined, because earlier entries were
     trimmed."""
     left: int
     """Number of entries that are still to be read, among those that the ledger contained when reading began."""
@@ -43,7 +43,8 @@ class LedgerReading:
         snapshots if earlier entries were trimmed."""
 
     async def entries(self, *, follow: bool) -> AsyncGenerator[ReadEntry]:
-        """Yield all entries. If `follow` is true, wait for new entries afterwards and yield them, too, without end.
+        """Yield all entries. If `follow` is true, wait for new entries after that, and yield them as well, without ever
+        ending.
 
         Raises LedgerMissing and LedgerUnavailable. Raises LogTrimmed if the ledger is trimmed faster than it is read.
         If the ledger has lost entries, raises LedgerWentBack after the last entry.
@@ -84,8 +85,8 @@ class LedgerReading:
 
 
 def _take_source_ends(state: FlowState, records: Iterable[StateRecord]) -> None:
-    """Read the losses of topics that never had a lane from the state topic, because no entry of the ledger contains
-    them."""
+    """Read from the state topic the losses of topics that never had a lane. No entry of the ledger contains these
+    losses."""
     for record in records:
         if isinstance(record, Progress) and record.source is not None:
             state.accept_progress(record)
@@ -96,14 +97,14 @@ async def read_gaps(reading: LedgerReading, see: Callable[[AnyFact], None] = lam
     that took effect.
 
     Raises LedgerMissing and LedgerUnavailable. Raises LedgerCorrupt if an entry is corrupt, because its verdicts would
-    otherwise be missing without notice.
+    otherwise be missing without any indication.
     """
     gaps: Gaps | None = None
     try:
         async with aclosing(reading.entries(follow=False)) as entries:
             async for read in entries:
                 if gaps is None:
-                    # A fact may be both in an entry and in a snapshot. Only the entry says when the fact was recorded.
+                    # A fact may be both in an entry and in a snapshot. Only the entry shows when the fact was recorded.
                     gaps = Gaps(reading.state)
                 if isinstance(read.entry, LedgerCorrupt):
                     raise read.entry

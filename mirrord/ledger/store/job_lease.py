@@ -1,12 +1,13 @@
-"""Ensures that only one job of each kind runs for a flow at a time, on all machines together. The lease of a job is
-kept in the ledger (`mirrord.ledger.facts.jobs`).
+"""Ensures that only one job of each kind runs for a flow at a time, across all machines. The lease of a job is kept in
+the ledger (`mirrord.ledger.facts.jobs`).
 
 The thread that runs a job is busy for minutes while Spark works. The lease is therefore kept by a separate thread. This
-thread takes the lease when no other process runs the job. It periodically records that the job is alive and how much of
-it is done. Finally, it records how the job ended.
+thread takes the lease when no other process is running the job. It periodically records that the job is alive and how
+much of it is done. Finally, it records how the job ended.
 
-If the ledger says that another process runs the job, the thread waits until that process has been silent for the length
-of its lease. It does not wait for a process that is known to be dead. Clocks of different machines are never compared.
+If the ledger shows that another process is running the job, the thread waits until that process has been silent for the
+length of its lease. It does not wait for a process that is known to be dead. Clocks of different machines are never
+compared.
 """
 
 import asyncio
@@ -43,9 +44,10 @@ class JobBusy(EnvironmentFault):
 
 
 class JobNotRecorded(EnvironmentFault):
-    """Raised when no other process runs the job, but the ledger cannot record that this process runs it.
+    """Raised when no other process is running the job, but this process cannot record in the ledger that it is running
+    the job.
 
-    The process may, for example, be permitted to read the ledger but not to write to it.
+    For example, the process may be permitted to read the ledger but not to write to it.
     """
 
 
@@ -62,8 +64,8 @@ class _Held(msgspec.Struct):
 class JobLease:
     """The lease of one job for several flows. It is a context manager, and the work is done in its `with` block.
 
-    Entering raises JobBusy if another process runs the job, and JobNotRecorded if the ledger cannot be written. Other
-    EnvironmentFaults are raised if a ledger cannot be read. A flow that has never run is skipped.
+    Entering raises JobBusy if another process is running the job, and JobNotRecorded if the ledger cannot be written
+    to. Other EnvironmentFaults are raised if a ledger cannot be read. A flow that has never run is skipped.
 
     If another process has taken the lease, this process exits. This happens if this process was suspended for longer
     than the length of the lease.
@@ -114,7 +116,8 @@ class JobLease:
             held.outcome, held.line = outcome, line
 
     def end(self) -> None:
-        """Record how the job ended. Wait at most a few seconds until this is recorded. Further calls have no effect."""
+        """Record how the job ended. Wait at most a few seconds for this to be recorded. Further calls have no
+        effect."""
         if self._loop is not None and self._ending is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._ending.set)
         self._thread.join(END_S + 1)
@@ -153,10 +156,10 @@ class JobLease:
             await asyncio.gather(*(held.store.close() for held in self._held))
 
     async def _until_free(self, store: LedgerStore) -> bool:
-        """Wait until no other process runs the job.
+        """Wait until no other process is running the job.
 
-        Return False if the flow has never run. Raises JobBusy if the ledger shows that another process runs the job and
-        is still alive.
+        Return False if the flow has never run. Raises JobBusy if the ledger shows that another process is running the
+        job and is still alive.
         """
         try:
             await store.open(read_only=True)

@@ -18,8 +18,8 @@ class KafkaLog:
     def __init__(
         self, flow: str, cluster: ClusterConfig, *, deadline_seconds: float = DEADLINE_SECONDS, alone: bool = False
     ) -> None:
-        """Create the log without connecting. `alone` says that the flow has no state topic, and therefore no
-        snapshots. Its ledger can be read only if no entry was deleted from it."""
+        """Create the log without connecting. `alone` means that the flow has no state topic, and therefore no
+        snapshots. Its ledger can be read only if no entry has been deleted from it."""
         self._alone = alone
         self._topics = LedgerTopics(flow, cluster, deadline_seconds, alone=alone)
         self._ledger = PartitionReader(self._topics, self._topics.ledger, compacted=False)
@@ -115,7 +115,7 @@ class KafkaLog:
                 raise LogTrimmed from None
             if position > ends.end:
                 raise went_back(self.topic, f"ends at offset {ends.end} but reached {position} before") from None
-            # A leader that does not know the epoch gives the same answer.
+            # A leader that does not know the epoch also answers OFFSET_OUT_OF_RANGE.
             if epoch >= 0 and await self._topics.epoch_end(epoch) < position:
                 raise went_back(self.topic, f"holds nothing of leader epoch {epoch} any more") from None
             return []

@@ -1,28 +1,28 @@
 """The lease of a flow: who may write, until when, and when a former holder can no longer write.
 
-Clocks of different processes are never compared. The holder measures the lease from the moment just before it sent a
-renewal. All other processes measure it from the later moment at which they saw the renewal. The lease therefore ends
-for its holder before it ends for the others.
+Clocks of different processes are never compared. The holder measures the length of the lease from the moment just
+before it sent a renewal. All other processes measure it from the later moment at which they saw the renewal. The lease
+therefore ends for its holder before it ends for the others.
 
-A renewal may be acknowledged although another daemon has taken the lease in the meantime. After each renewal, the
-holder therefore reads the ledger to its end. The renewal takes effect only if no other lease was taken.
+A renewal may be acknowledged even if another daemon has taken the lease in the meantime. After each renewal, the holder
+therefore reads the ledger to its end. The renewal takes effect only if no other lease has been taken.
 
 Each new lease begins with the fact `LeaseTaken` and has a higher epoch than the previous lease. A former holder may
-have renewed its lease just before this fact, and then still considers its lease valid until the renewed time has
-passed. The new holder therefore keeps in `settled_from` the time after which no writer under an older lease can still
-write. After this time, `LeaseRenewed.settled` is true in its renewals.
+have renewed its lease just before this fact. It then considers its lease valid until this renewal expires. The new
+holder therefore stores in `settled_from` the time after which no writer under an older lease can write. After this
+time, `LeaseRenewed.settled` is true in its renewals.
 
-If the previous replicator of a lane has not left cleanly, the lane waits until that replicator can no longer write. The
-length of this barrier depends on the lease time and the request timeout of the previous replicator. The fact
-`LaneTaken` contains both times (`FlowSetup.barrier_s`).
+If a lane's previous replicator has not left the lane cleanly, the lane waits until that replicator can no longer write.
+The length of this barrier depends on the previous replicator's lease length and request timeout. The fact `LaneTaken`
+contains both times (`FlowSetup.barrier_s`).
 
-On Ray, a daemon continues when the process of its supervisor dies, because Ray starts another process for it. The new
+On Ray, a daemon continues when its supervisor's process dies, because Ray starts another process for it. The new
 process appends `LeaseContinued` and works under the same lease epoch, so the writers under the lease are not affected.
 Ray may also replace a process that it wrongly considers dead. That process is then superseded: it must end.
 
 The lease depends only on the renewals of its holder, not on whether the replicators are alive. If the holder dies,
-another daemon takes the lease even if the holder's replicators still run. These replicators read the new lease in the
-ledger and can no longer write.
+another daemon takes the lease even if the holder's replicators are still running. These replicators read the new lease
+in the ledger and can no longer write.
 """
 
 import asyncio
@@ -57,14 +57,14 @@ class LeaseKeeper:
     """Takes, renews and releases the lease of one flow for this process.
 
     The daemon calls `acquire`. From then on, the keeper renews the lease in the background. Every other process that
-    works under the lease calls `join`. Its keeper regularly checks in the ledger that no other lease was taken.
+    works under the lease calls `join`. Its keeper regularly checks in the ledger that no other lease has been taken.
     Immediately before each write, a writer checks `is_valid`.
     """
 
     def __init__(
         self, store: LedgerStore, holder: Holder, ttl_ms: int, clock: Clock, *, held_before: bool = False
     ) -> None:
-        """Begin without a lease. `held_before` says that an earlier keeper of this process has held the lease. If the
+        """Begin without a lease. `held_before` means that an earlier keeper of this process has held the lease. If the
         lease now belongs to another process of the same daemon, that process has superseded this one."""
         self.epoch = 0
         """The epoch of the lease under which this process works; 0 before `acquire` and `join`."""
@@ -142,9 +142,9 @@ class LeaseKeeper:
         self._start()
 
     async def release(self) -> None:
-        """Release the lease after all lanes were drained.
+        """Release the lease after all lanes have been drained.
 
-        Raises LedgerUnavailable. The lease then remains until it expires.
+        If this method raises LedgerUnavailable, the lease remains in force until it expires.
         """
         await self._stop()
         if self.epoch and not self.lost.is_set():
@@ -194,7 +194,7 @@ class LeaseKeeper:
             return False
         self.epoch, self._took = epoch, True
         self.valid_until = sent + self._ttl_ms / 1000
-        # Nothing is known about earlier leases, so the longest possible time of a writer is assumed.
+        # Nothing is known about earlier leases, so the longest time for which a writer may still write is assumed.
         self.settled_from = self._clock.monotonic() + self._ttl_ms / 1000
         log.info("lease_continued", epoch=epoch, turn=turn)
         return True
@@ -232,7 +232,7 @@ class LeaseKeeper:
             return False
         self.epoch, self.turn, self._took = epoch, 1, True
         self.valid_until = sent + self._ttl_ms / 1000
-        # A renewal that was sent before the lease was taken remains valid for its sender until its time is over.
+        # A renewal that was sent before the lease was taken remains valid for its sender until the renewal expires.
         over = self._clock.monotonic() + former_ttl_ms / 1000
         self.former_ended = ended
         self.settled_from = NEVER if first or ended else over
@@ -314,7 +314,7 @@ class LeaseKeeper:
         self._saved_end = end
 
     def _trim(self) -> None:
-        """Start trimming the ledger if this process has taken the lease. The trim may take long, so it runs
+        """Start trimming the ledger if this process has taken the lease. The trim may take a long time, so it runs
         concurrently with the renewals."""
         if self._took and self._store.is_long and (self._trimming is None or self._trimming.done()):
             self._trimming = asyncio.create_task(self._trim_once())

@@ -86,7 +86,7 @@ class LedgerLog(Protocol):
         """Wait for the next records of either topic, and return them.
 
         Raises LogTrimmed. Raises LedgerWentBack if the ledger no longer contains records that were read from it. Raises
-        StateLost if the state topic no longer does.
+        StateLost if the state topic no longer contains records that were read from it.
         """
         ...
 
@@ -95,15 +95,15 @@ class LedgerLog(Protocol):
         ...
 
     async def append(self, values: Sequence[bytes]) -> Sequence[int]:
-        """Append values to the ledger. Return their offsets when all of them are replicated. An offset is -1 if it is
-        unknown.
+        """Append values to the ledger. Return their offsets when all of them have been replicated. An offset is -1 if
+        it is unknown.
 
         After a failed append, the ledger may contain all of the values, only the first ones, or none.
         """
         ...
 
     async def save(self, rows: Sequence[StateRow]) -> None:
-        """Append records to the state topic. Return when all of them are replicated."""
+        """Append records to the state topic. Return when all of them have been replicated."""
         ...
 
     async def delete_below(self, offset: int) -> None:

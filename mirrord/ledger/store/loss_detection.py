@@ -2,7 +2,7 @@
 
 The state topic records ends of the ledger: how far it was known to extend at some moment (`LedgerEnd`). A recorded end
 proves a loss if the ledger later does not contain all entries below it. The recorded end that proves a loss is saved in
-the state topic, so that later starts also detect the loss.
+the state topic, so that processes that are started later also detect the loss.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class LedgerWatch:
         """The newest end that the state topic records."""
         self._evidence: Evidence | None = None
         self._lost: LedgerEnd | None = None
-        """The recorded end that proves a loss; None if no loss was found."""
+        """The recorded end that proves a loss; None if no loss has been found."""
         self._verified = -1
         """The newest leader epoch at which a check has found no loss. The same epoch is not checked again."""
         self._lease_epoch = 0
@@ -41,15 +41,15 @@ class LedgerWatch:
 
     @property
     def known(self) -> LedgerEnd | None:
-        """The end of the part of the ledger that was read. Before the ledger is read, the value of `remembered`. After
-        a loss was found, the recorded end that proves the loss."""
+        """The end of the part of the ledger that has been read. Before the ledger is read, the value of `remembered`.
+        After a loss has been found, the recorded end that proves the loss."""
         if self._lost is not None:
             return self._lost
         return self._evidence.read if self._evidence is not None else self.remembered
 
     def may_save(self, recorded: LedgerEnd) -> bool:
         """Return whether this end may be recorded in the state topic. It must not replace a recorded end that is higher
-        or belongs to another ledger topic."""
+        or belongs to a different ledger topic."""
         saved = self._saved
         return saved is None or (saved.topic_id == recorded.topic_id and saved.end <= recorded.end)
 
@@ -62,8 +62,8 @@ class LedgerWatch:
         for recorded in recorded_ends:
             await self._check(recorded, ends)
         saved = self._saved
-        # After `mirrord rebuild`, the state topic names the new ledger. Knowledge about the old ledger then no longer
-        # applies.
+        # After `mirrord rebuild`, the state topic names the new ledger. What was known about the old ledger then no
+        # longer applies.
         rebuilt = mine is not None and saved is not None and mine.topic_id != saved.topic_id
         if mine is not None and not rebuilt:
             await self._check(mine, ends)
@@ -78,7 +78,7 @@ class LedgerWatch:
         self._grants = tuple((lane, progress.grant) for lane, progress in state.progress.items())
 
     def check_state(self, state: FlowState) -> None:
-        """Check the state after the ledger was read to its end.
+        """Check the state after the ledger has been read to its end.
 
         The state must contain the lease and the grants under which records of the state topic were written.
         """
@@ -98,7 +98,7 @@ class LedgerWatch:
             raise RuntimeError("the store is not open")
         read, end = evidence.read, max(evidence.end, acknowledged)
         ends = await self._log.ends()
-        if evidence is not self._evidence:  # meanwhile entries were trimmed and the snapshots loaded again
+        if evidence is not self._evidence:  # in the meantime, entries were trimmed and the snapshots were reloaded
             return ends
         await self._check(read, ends)
         if ends.end < end:
@@ -117,7 +117,7 @@ class LedgerWatch:
             self.lose(_lost_below(contradicted.recorded), contradicted.recorded)
 
     def hear(self, record: StateRecord) -> None:
-        """Process a record of the state topic, which may say how far the ledger extended."""
+        """Process a record of the state topic, which may show how far the ledger extended."""
         recorded = recorded_end(record)
         if recorded is None:
             return
@@ -144,7 +144,7 @@ class LedgerWatch:
 
     async def keep_proof(self) -> None:
         """Save the recorded end that proves a loss to the state topic. Retry until this succeeds. Do nothing if the
-        state topic already records an end that proves the loss, or an end of another ledger topic."""
+        state topic already records an end that proves the loss, or an end of a different ledger topic."""
         lost, saved = self._lost, self._saved
         if lost is None or (saved is not None and (covers(saved, lost) or saved.topic_id != lost.topic_id)):
             return
@@ -162,7 +162,7 @@ class LedgerWatch:
 
     async def _is_another(self, recorded: LedgerEnd) -> bool:
         """Return whether the ledger topic to which a recorded end belongs no longer exists. A topic that was created
-        again under the same name is another topic."""
+        again under the same name is a different topic."""
         try:
             return (await self._log.ends()).topic_id != recorded.topic_id
         except LedgerGone:

@@ -34,7 +34,7 @@ class MemoryLedger:
     entries: list[bytes | None] = field(default_factory=list[bytes | None])
     """The entries of the ledger topic. The first one is at offset `start`."""
     rows: list[StateRow | None] = field(default_factory=list[StateRow | None])
-    """The records of the state topic, by offset. None stands for a record that compaction has removed."""
+    """The records of the state topic, by offset. None means that compaction has removed the record."""
     epoch_starts: dict[int, int] = field(default_factory=lambda: {0: 0})
     append_faults: deque[Fault | None] = field(default_factory=deque[Fault | None])
     """The faults for the next appends, with one element for each append. None means that the append succeeds."""
@@ -42,7 +42,7 @@ class MemoryLedger:
     delete_faults: deque[Fault | None] = field(default_factory=deque[Fault | None])
     is_reachable: bool = True
     version: int = 0
-    """A number that rises with every change to the ledger."""
+    """A number that increases with every change to the ledger."""
     _waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = field(
         default_factory=list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]
     )
@@ -112,7 +112,7 @@ class MemoryLedger:
         return min(later, default=self.end)
 
     def elect(self) -> None:
-        """Elect another leader that has all entries. This begins a new leader epoch."""
+        """Elect a new leader that has all entries. This begins a new leader epoch."""
         self.epoch_starts[max(self.epoch_starts) + 1] = self.end
         self.wake()
 

@@ -3,7 +3,7 @@
 A fetch that waits for new records delays all other requests on its connection, and so does a large snapshot. Each
 reader and each writer therefore has a separate connection. A lost connection is opened again, and a connection is
 replaced before its SASL session ends (KIP-368). After leader changes, broker restarts and refused credentials, requests
-are repeated until their time limit.
+are retried until their time limit expires.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ EMPTY_LOOKS = 2
 """After this number of consecutive empty answers below the high watermark, the reader of a compacted log assumes that
 compaction has removed all records up to the high watermark."""
 LONG_WAIT = 0.6
-"""Wait time of a fetch after an empty answer below the high watermark, as a share of the request timeout.
+"""Wait time of a fetch after an empty answer below the high watermark, as a fraction of the request timeout.
 
 The answer may have been empty because the records are in remote storage. Brokers before Kafka 3.8 stop reading from
 remote storage when the wait time of the fetch is over. A longer wait time lets them finish."""
@@ -71,7 +71,7 @@ _LATER = frozenset(
     }
 )
 """Errors after which a retry may succeed. A produce request can be retried safely, because the broker recognizes a
-repetition by its sequence number."""
+retry by its sequence number."""
 _FORGOTTEN = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -79,7 +79,7 @@ _FORGOTTEN = frozenset(
         ErrorCode.UNKNOWN_PRODUCER_ID,
     }
 )
-"""Errors that say that the leader has forgotten earlier writes of this producer."""
+"""Errors that mean that the leader has forgotten earlier writes of this producer."""
 
 KeyValue = tuple[bytes | None, bytes | None]
 
@@ -151,9 +151,9 @@ class _ToLeader:
 class PartitionReader:
     """Reads the records of a partition in order, starting at any offset.
 
-    In a compacted log, records may have been removed, even all records between the position and the high watermark.
-    The reader skips them. In any other log, every record must exist, and the reader skips none. There, an empty answer
-    below the high watermark is an error, and the reader retries.
+    In a compacted log, records may have been removed, even all records between the position and the high watermark. The
+    reader skips the removed records. In any other log, every record must exist. The reader then skips none, treats an
+    empty answer below the high watermark as an error, and retries.
     """
 
     def __init__(self, topics: LedgerTopics, topic: str, *, compacted: bool) -> None:
@@ -240,7 +240,7 @@ class PartitionReader:
 
         response = await ask(connection, FETCH, fetch.encode(version, self._limits(), step), version, take)
         self._to_leader.check(response.error)
-        if not response.partitions:  # the broker throttles this client
+        if not response.partitions:  # the broker is throttling this client
             raise AskAgain(f"{leader.topic}: the broker returned nothing")
         return buffers[0], response.partitions[0]
 
@@ -277,11 +277,11 @@ class PartitionReader:
 
 
 class PartitionWriter:
-    """Appends records to a partition in order. Each record is appended once, as long as the leader remembers the
+    """Appends records to a partition in order. Each record is appended once, provided that the leader remembers the
     producer.
 
-    If `write` fails, it is unknown which records the broker has appended. The next `write` therefore
-    uses a new producer id.
+    If `write` fails, it is unknown which records the broker has appended. The next `write` therefore uses a new
+    producer id.
     """
 
     def __init__(self, topics: LedgerTopics, topic: str, timeout_s: float) -> None:
@@ -295,7 +295,7 @@ class PartitionWriter:
         self._writing = asyncio.Lock()
 
     async def write(self, records: Sequence[KeyValue]) -> list[int]:
-        """Append records. Return their offsets when all of them are replicated. An offset is -1 if it is unknown.
+        """Append records. Return their offsets when all of them have been replicated. An offset is -1 if it is unknown.
 
         Raises LedgerUnavailable. After that, the log may contain all of the records, only the first ones, or none.
         """
@@ -382,7 +382,7 @@ class _Batch:
     def __init__(self, records: Sequence[KeyValue]) -> None:
         self.records = records
         self.tries = 0
-        """The number of times that the batch was sent."""
+        """The number of times that the batch has been sent."""
 
     def encode(self, producer: producer_ids.ProducerIdentity, sequence: int) -> bytearray:
         builder = DefaultRecordBatchBuilder(

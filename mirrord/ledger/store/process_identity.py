@@ -14,7 +14,7 @@ from mirrord.ledger.facts.jobs import Worker
 from mirrord.runtime.build_info import program
 
 START_FIELD = 22
-"""The number of a field in /proc/<pid>/stat (proc(5)). The field contains the start time of the process in clock ticks
+"""The number of the field in /proc/<pid>/stat (proc(5)) that contains the start time of the process in clock ticks
 after boot."""
 
 
@@ -37,7 +37,7 @@ NOBODY = Identity()
 def new_identity(*, kept_here: bool, goes_on_as: str = "") -> Identity:
     """Return the identity of a daemon whose processes are replaced when they die.
 
-    `kept_here` says that they are replaced only as long as the calling process lives. `goes_on_as` is the
+    `kept_here` means that these processes are replaced only while the calling process is running. `goes_on_as` is the
     `Identity.daemon` of the daemon that this daemon replaces; empty if it replaces none.
     """
     own = uuid.uuid4().hex
@@ -69,7 +69,7 @@ def this_process(instance: str, http: str, *, hosts_all: bool = False, identity:
 
 
 def is_dead(holder: Holder) -> bool:
-    """Return whether the holder was a process of this machine that no longer exists and that will not be replaced.
+    """Return whether the holder was a process on this machine that no longer exists and will not be replaced.
 
     The result is False if this is not certain.
     """
@@ -87,7 +87,7 @@ def this_worker() -> Worker:
 
 
 def is_dead_worker(worker: Worker) -> bool:
-    """Return whether the worker was a process of this machine that no longer exists. The result is False if this is not
+    """Return whether the worker was a process on this machine that no longer exists. The result is False if this is not
     certain."""
     return _is_here(worker) and _has_ended(worker.pid, worker.started_ticks)
 

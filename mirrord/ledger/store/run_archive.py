@@ -5,7 +5,7 @@ compaction writes one generation of the dataset:
     PATH/FLOW/generation=000003/_manifest.json
 
 Each row is a run, with its side and with the ordinal and the offset at which it begins. For each row group, the ledger
-stores a summary (`ArchivedRuns`). With it, a look-up by ordinal reads only one row group.
+stores a summary (`ArchivedRuns`). With this summary, a lookup by ordinal reads only one row group.
 
 The manifest is written last. A generation without a manifest is incomplete. Spark ignores the manifest because its name
 begins with an underscore. pyarrow is imported when files are read or written, so a daemon that never reads the dataset
@@ -34,10 +34,11 @@ from mirrord.model.names import LaneId, LaneKey, Side, TopicId
 from mirrord.model.run_codec import RunColumns, pack
 
 SCHEMA = 1
-"""The version of the schema, as it is written to a manifest. A reader rejects a manifest with another version."""
+"""The version of the schema, as it is written to a manifest. A reader rejects a manifest with a different version."""
 RANGE_PARTITIONS = 64
 READ_S = 2.0
-"""Time limit for a read in seconds. A folder that does not answer must not block a caller that has to renew a lease."""
+"""Time limit for a read, in seconds. A folder that does not answer must not block a caller that has to renew a
+lease."""
 MANIFEST = "_manifest.json"
 _UNFINISHED = ".unfinished"
 
@@ -89,7 +90,8 @@ def generations(folder: Path) -> dict[int, Path]:
 def file_path(topic: str, partition: int, side: Side, first_ordinal: int, lane: LaneId) -> str:
     """Return the path of a file, relative to the folder of the generation.
 
-    The path contains topic ids, because a topic that was created again has other lanes under the same name.
+    The path contains topic ids, because a topic that was deleted and created again has different lanes under the same
+    name.
     """
     low = partition // RANGE_PARTITIONS * RANGE_PARTITIONS
     partitions = f"{low:06}-{low + RANGE_PARTITIONS - 1:06}"
@@ -131,7 +133,7 @@ def write_file(path: Path, topic: str, partition: int, lane: LaneId, side: Side,
 
 
 def _write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest into this folder, which makes the generation complete. Raises OSError."""
+    """Write the manifest to this folder, which makes the generation complete. Raises OSError."""
     unfinished = folder / f"{MANIFEST}{_UNFINISHED}"
     unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
     _sync(unfinished)
@@ -202,7 +204,8 @@ def _missing_files(folder: Path, files: Sequence[ArchiveFile]) -> Iterator[str]:
 
 
 class FolderArchive:
-    """An `Archive` in a folder. If a read takes longer than `READ_S`, `get` raises ArchiveLost until this read ends."""
+    """An `Archive` in a folder. If a read takes longer than `READ_S`, `get` raises ArchiveLost until that read has
+    ended."""
 
     def __init__(self, folder: Path, read_s: float = READ_S) -> None:
         self.folder = folder
@@ -213,7 +216,7 @@ class FolderArchive:
 
     def get(self, part: ArchivedPart) -> bytes:
         """Return the packed runs of a part. Raises ArchiveLost."""
-        _arrow()  # the import is slow the first time and must not count
+        _arrow()  # the first import is slow and must not count toward the time limit
         try:
             columns = self._within_time(part)
         except Late:

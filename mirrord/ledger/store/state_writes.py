@@ -1,4 +1,4 @@
-"""Writes records to the state topic. Records that are saved while a request is in flight are combined in the next
+"""Writes records to the state topic. Records that are saved while a request is in flight are combined into the next
 request."""
 
 import asyncio
@@ -17,8 +17,8 @@ class Saves:
         self._wanted = asyncio.Event()
 
     async def save(self, rows: list[StateRow]) -> None:
-        """Write records to the state topic. Return when they are replicated. Raises LedgerUnavailable if this is not
-        confirmed in time."""
+        """Write records to the state topic. Return when they have been replicated. Raises LedgerUnavailable if this is
+        not confirmed in time."""
         saved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((rows, saved))
         self._wanted.set()

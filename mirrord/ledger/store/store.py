@@ -1,6 +1,6 @@
 """Reads a flow's ledger, appends facts and reports which of them took effect, and writes snapshots.
 
-A store reads both topics and folds entries as it reads them. `append` returns when its facts were read back in the
+A store reads both topics and folds entries as it reads them. `append` returns when its facts have been read back in the
 order of the ledger, so every other reader sees the same result. The state is read-only. It must always be accessed
 through `LedgerStore.state`, because a store replaces its state if entries are trimmed before it reads them.
 """
@@ -65,7 +65,7 @@ log = structlog.get_logger()
 class LedgerStore:
     """The view of one process on a flow's ledger.
 
-    LedgerUnavailable means that an operation was not confirmed in time. Any other error of the ledger (LedgerCorrupt,
+    LedgerUnavailable means that an operation was not confirmed in time. Any other ledger error (LedgerCorrupt,
     LedgerWentBack) ends the store: all pending and later calls raise that error.
     """
 
@@ -118,19 +118,19 @@ class LedgerStore:
 
     @property
     def recorded_end(self) -> LedgerEnd:
-        """The end of the ledger that its leader reported last."""
+        """The end of the ledger that its leader most recently reported."""
         if self._ends is None:
             raise RuntimeError("the store is not open")
         return LedgerEnd(self._ends.topic_id, self._ends.end, self._ends.leader_epoch)
 
     @property
     def end_to_save(self) -> LedgerEnd | None:
-        """The value of `recorded_end`, or None if the state topic records a higher end or another ledger topic."""
+        """`recorded_end`, or None if the state topic records a higher end or a different ledger topic."""
         return self.recorded_end if self._watch.may_save(self.recorded_end) else None
 
     @property
     def known(self) -> LedgerEnd | None:
-        """How far the ledger is known to extend, or the end that proves a loss. The next store needs it."""
+        """The known end of the ledger, or the end that proves a loss. The next store of this process needs it."""
         return self._watch.known
 
     def remember(self, known: LedgerEnd | None) -> None:
@@ -139,7 +139,7 @@ class LedgerStore:
 
     @property
     def has_moved_runs(self) -> bool:
-        """Whether snapshots may still contain runs that were moved into a dataset."""
+        """Whether snapshots may still contain runs that were moved to a dataset."""
         return self._holds_moved_runs
 
     @property
@@ -150,8 +150,8 @@ class LedgerStore:
     async def open(self, *, read_only: bool = False, create: bool = True) -> None:
         """Read the snapshots and the entries after them. From then on, keep reading.
 
-        With `read_only`, nothing is created and nothing can be appended. Without `create`, the ledger must exist.
-        Raises LedgerMissing, LedgerUnavailable, LedgerCorrupt or LedgerWentBack.
+        With `read_only`, nothing is created and nothing can be appended. Without `create`, the ledger must already
+        exist. Raises LedgerMissing, LedgerUnavailable, LedgerCorrupt or LedgerWentBack.
         """
         self._read_only = read_only
         await self._log.open(create=create and not read_only)
@@ -179,11 +179,11 @@ class LedgerStore:
         await self._log.close()
 
     async def append(self, lease_epoch: int, facts: Iterable[AnyFact]) -> FactBindings:
-        """Append facts under a lease epoch and wait until they are read back. Return for each whether it took effect.
+        """Append facts under a lease epoch. When they have been read back, return for each fact whether it took effect.
 
         Facts that are appended in one iteration of the event loop share an entry. Raises LedgerUnavailable if the
-        outcome is not known in time: the facts may be in the ledger, or enter it later. It is safe to append the same
-        facts again under the same epoch. They take effect once, and the result is that of the first append.
+        outcome is not known in time: the facts may be in the ledger, or may be appended later. It is safe to append the
+        same facts again under the same epoch. They take effect once, with the result of the first append.
         """
         self._check()
         append = self._outbox.add(lease_epoch, tuple(facts))
@@ -192,7 +192,7 @@ class LedgerStore:
             async with asyncio.timeout(self._deadline):
                 return await append.waiter
         except TimeoutError:
-            if append.bound is not None:  # it arrived with the timeout
+            if append.bound is not None:  # it arrived together with the timeout
                 return append.bound
             self._outbox.give_up(append)
             raise LedgerUnavailable(f"no answer from {self._log.topic} within {self._deadline:g} s") from None
@@ -201,7 +201,7 @@ class LedgerStore:
             raise
 
     async def save(self, *records: StateRecord) -> None:
-        """Write records to the state topic in order. Return when they are replicated. Raises LedgerUnavailable."""
+        """Write records to the state topic in order, and wait for their replication. Raises LedgerUnavailable."""
         await self._save([StateRow(state_key(record), encode_state(record)) for record in records])
         for record in records:
             self._kept.note(state_key(record), record)
@@ -227,7 +227,7 @@ class LedgerStore:
         self._ends = ends
 
     async def until(self, met: Callable[[], bool]) -> None:
-        """Wait until a condition on the state is true. It is checked whenever records were read."""
+        """Wait until a condition on the state is true. The condition is checked after each read."""
         while not met():
             self._check()
             await self._changed.wait()
@@ -246,7 +246,7 @@ class LedgerStore:
         return _subscribe(self._on_leap, callback)
 
     def on_end(self, callback: OnEnd) -> Callable[[], None]:
-        """Call `callback` when the store ends, after `failure` was set. Return a function that unsubscribes."""
+        """Call `callback` when the store ends, after `failure` has been set. Return a function that unsubscribes."""
         return _subscribe(self._on_end, callback)
 
     def prune(self, lane: LaneId, source_log_start: int, target_log_start: int) -> int:
@@ -256,7 +256,7 @@ class LedgerStore:
     async def trim(self, kept_entries: int = KEPT_ENTRIES) -> None:
         """Write snapshots, then delete the entries that they contain. Only the lease holder may call this method.
 
-        If it is interrupted, the ledger stays readable, and the next trim completes it. Raises LedgerUnavailable.
+        If a trim is interrupted, the ledger stays readable, and the next trim completes it. Raises LedgerUnavailable.
         """
         await self.read_to_end()
         forgotten = list(self._state.forgotten_lanes)
@@ -464,7 +464,7 @@ class LedgerStore:
 async def append_under_current_lease(store: LedgerStore, fact: AnyFact) -> bool:
     """Append a fact under the current lease, whichever daemon holds it. Return whether the fact took effect.
 
-    If another lease is taken in the meantime, the append is repeated a few times. Raises LedgerUnavailable.
+    If another lease is taken in the meantime, the append is retried a few times. Raises LedgerUnavailable.
     """
     for _ in range(APPEND_TRIES):
         epoch = store.state.lease_epoch

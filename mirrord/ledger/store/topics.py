@@ -1,9 +1,9 @@
 """Finds or creates the ledger topic and the state topic of a flow on a real cluster, requests their offsets, and trims
 the ledger topic.
 
-Every request begins with fresh metadata, because the name may belong to another topic by now. The request also carries
-the leader epoch from the metadata, so that a broker that is no longer the leader refuses it (KIP-320). A topic that was
-found once counts as deleted when it has been missing from the answers of all brokers for `GONE_SECONDS`.
+Every request begins with fresh metadata, because the name may belong to a different topic by now. The request also
+carries the leader epoch from the metadata, so that a broker that is no longer the leader refuses it (KIP-320). A topic
+that was found earlier counts as deleted when it has been missing from all brokers' answers for `GONE_SECONDS`.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -52,7 +52,7 @@ LEDGER_SETTINGS = SHARED_SETTINGS | {
 }
 STATE_SETTINGS = SHARED_SETTINGS | {
     "cleanup.policy": "compact",
-    # A start reads the whole topic, and compaction only cleans closed segments.
+    # A daemon reads the whole topic when it starts, and compaction cleans only closed segments.
     "segment.bytes": str(4 << 20),
     "min.cleanable.dirty.ratio": "0.1",
     "max.compaction.lag.ms": str(10 * 60_000),
@@ -65,14 +65,14 @@ GONE_SECONDS = 1.0
 not know all topics yet."""
 
 _ASKING = "ask"
-"""The name of the connection to a broker that carries only short requests. Requests that may take long have other
+"""The name of the connection to a broker that carries only short requests. Requests that may take a long time use other
 connections, so they do not delay the short ones."""
 DENIED = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
 
 
 class AskAgain(EnvironmentFault):
-    """Raised when a broker cannot answer now, because leaders are changing or the broker does not know the whole
-    cluster yet."""
+    """Raised when a broker cannot answer at the moment, because leaders are changing or the broker does not know the
+    whole cluster yet."""
 
 
 class TopicLeader(NamedTuple):
@@ -140,7 +140,7 @@ class LedgerTopics:
         return _leader(await self._metadata((topic,)), topic)
 
     async def connection(self, address: BrokerAddress, purpose: str) -> Connection:
-        """Return the connection to a broker for this purpose. Open it if it does not exist.
+        """Return the connection to a broker for this purpose. Open the connection if there is none.
 
         Raises the errors of `connect`.
         """
@@ -160,8 +160,8 @@ class LedgerTopics:
         """Call `ask` repeatedly until it returns an answer, and return the answer. Raises LedgerUnavailable if no
         answer arrives in time.
 
-        `patient` says that the brokers accepted this client before. In this case, even refused credentials count as a
-        temporary problem.
+        `patient` means that the brokers have accepted this client before. In this case, even refused credentials count
+        as a temporary problem.
         """
         backoff, fault = Backoff(), None
         try:
@@ -198,8 +198,8 @@ class LedgerTopics:
                     self._missing_since.pop(topic.name or "", None)
                 self._brokers = frozenset((broker.host, broker.port) for broker in answer.brokers)
                 return answer
-            # A broker that has just started does not know the cluster yet and reports no topics at all, so its answer
-            # does not count.
+            # A broker that has just started does not know the cluster yet and reports no topics, so its answer does not
+            # count.
             incomplete = answer if answer.brokers and answer.controller >= 0 else incomplete
         if incomplete is not None:
             self._check_gone(self._lacks(incomplete))
@@ -263,8 +263,8 @@ class LedgerTopics:
             await admin.close()
 
     async def _check_settings(self) -> None:
-        """Check the configs of topics that another client may have created. Raises EnvironmentFault for a wrong config,
-        because it would delete records that must be kept."""
+        """Check the configs of topics that another client may have created. Raises EnvironmentFault for a config that
+        would delete records that must be kept."""
         needed = {
             self.ledger: {key: LEDGER_SETTINGS[key] for key in NEEDED_LEDGER_SETTINGS},
             self.state: {key: STATE_SETTINGS[key] for key in NEEDED_STATE_SETTINGS},
@@ -298,9 +298,9 @@ class LedgerTopics:
     ) -> dict[str, list_offsets.ListedOffset]:
         """Return the earliest or latest offset of each topic, depending on `which`. Each topic has one partition.
 
-        Requests to the same leader are combined. A broker answers the requests of a connection one after the other, and
+        Requests to the same leader are combined. A broker answers the requests on a connection one after another, and
         lanes that are being moved wait for the answers. Only requests about different topics can be combined, because a
-        broker refuses two questions about the same partition in one request.
+        broker refuses a request that asks about the same partition twice.
         """
         asked: dict[BrokerAddress, list[list_offsets.OffsetQuestion]] = {}
         for topic in topics:

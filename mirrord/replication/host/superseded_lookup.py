@@ -101,7 +101,7 @@ class SupersededLookup:
         If `read_committed` is set, the lane does not copy records of aborted transactions.
 
         `changing` applies the flow's transform to a record, and may raise PolicyFault. It is None if records are copied
-        unchanged. `is_open` returns whether the lane still waits for the answer to a question.
+        unchanged. `is_open` returns whether the lane is still waiting for the answer to a question.
         """
         self._source, self._source_partition = source
         self._target, self._target_partition = target
@@ -113,12 +113,12 @@ class SupersededLookup:
 
     async def run(self, asked: AskSuperseded) -> SupersededAnswer:
         """Return the missing records that have to be copied again. Raises ReadFailed when the source or the target
-        cannot be read now."""
+        cannot currently be read."""
         again: list[tuple[int, int]] = []
         until = -1
         for part in in_parts(asked):
             if not self._is_open(asked.question):
-                return SupersededAnswer(asked.question, ErrorCode.NETWORK_EXCEPTION)  # the lane ignores it
+                return SupersededAnswer(asked.question, ErrorCode.NETWORK_EXCEPTION)  # the lane ignores this answer
             judge = SupersededJudge(part)
             try:
                 await self._expect(judge, part.missing, self._record.epochs if part.epochs is None else part.epochs)
@@ -144,7 +144,8 @@ class SupersededLookup:
         wanted = self._wanted(judge, missing, (begin, end))
         below = {offset: places for offset, places in wanted.items() if offset < stable}
         await self._find(judge, below, epochs, committed=self._read_committed)
-        # The lane copies nothing from here on, but it may have: with another `isolation`.
+        # The lane copies nothing at or above `stable`, but it may have copied records there with a different
+        # `isolation`.
         copied = {
             offset: lost
             for offset, places in wanted.items()
@@ -166,7 +167,7 @@ class SupersededLookup:
                 for record in await _decoded(batch):
                     for each, ordinal in wanted.pop(record.offset, ()):
                         if is_of_later_epoch(epochs, ordinal, epoch):
-                            continue  # another record, which was not copied
+                            continue  # a different record, which was not copied
                         changed = record if self._changing is None else self._changing(record)
                         judge.expect(each, ordinal, record.offset, changed.key, record.time_ms)
         for places in wanted.values():
@@ -197,8 +198,8 @@ class SupersededLookup:
         start = 0 if is_lost else min(each.above for each in asked.missing)
         _, begin = await bounds(self._target_asks, self._target_partition)
         start, end = max(start, begin), asked.end
-        # During the read, the cleaner may have removed the record that superseded a missing one, because of an even
-        # later record. So the log is read again up to its new end.
+        # During the read, the cleaner may have removed the record that superseded a missing one, because an even later
+        # record has the same key. Reading therefore continues up to the new end of the log.
         while start < end:
             stable = await last_stable_offset(self._target_asks, self._target_partition)
             async for batch in self._committed_ones(start, min(stable, end), end):
@@ -211,8 +212,8 @@ class SupersededLookup:
             end, _ = await bounds(self._target_asks, self._target_partition)
 
     async def _see_appended(self, judge: SupersededJudge, asked: AskSuperseded) -> None:
-        """Read records from the source that were appended, because the target's cleaner may have removed them. Only
-        records that are newer than one that would be copied again are read."""
+        """Read from the source records that were appended to the target, because the target's cleaner may have removed
+        them there. Read only records that are newer than a record that would be copied again."""
         lowest = judge.lowest_left()
         if not asked.appended or lowest == NEVER:
             return
@@ -233,7 +234,7 @@ class SupersededLookup:
                         judge.see_appended(changed.key, record.offset)
 
     async def _committed_ones(self, start: int, stable: int, end: int) -> AsyncIterator[ReadBatch]:
-        """Yield the batches with committed records, without batches of aborted or open transactions."""
+        """Yield the batches with committed records. Leave out batches of aborted or open transactions."""
         if start < stable:
             async for batch in self._target.read(self._target_partition, start, stable, committed=True):
                 if not batch.aborted and not batch.header.attributes & CONTROL:
@@ -244,7 +245,8 @@ class SupersededLookup:
 
 
 def _extend(again: list[tuple[int, int]], more: Sequence[tuple[int, int]]) -> None:
-    """Add the ranges that the next part of a question has found. A range may have been divided between two parts."""
+    """Add the ranges that were found for the next part of a question. A range may have been divided between two
+    parts."""
     if again and more and again[-1][1] + 1 == more[0][0]:
         again[-1] = (again[-1][0], more[0][1])
         more = more[1:]

@@ -10,13 +10,13 @@ from mirrord.model.names import ClusterId, LaneId, LaneKey
 from mirrord.model.status import LanePhase, OpenTransaction, RequestsStatus
 
 _DEFAULTS = RuntimeConfig()
-"""The default configuration. If the ledger does not contain the lease time and the request timeout of a previous
-holder, these defaults are assumed. A longer time of this replicator itself takes precedence."""
+"""The default configuration. If the ledger does not contain a previous holder's lease time and request timeout, these
+defaults are assumed. If this replicator's own time is longer, the longer time is used."""
 
 Former = Literal["none", "left", "dead", "unknown"]
 """What is known about a lane's previous holder.
 
-- "none": the lane never had a holder.
+- "none": the lane has never had a holder.
 - "left": the holder drained the lane.
 - "dead": the holder's process is known to have ended.
 - "unknown": nothing is known.
@@ -31,8 +31,8 @@ class LaneAssignment(msgspec.Struct, frozen=True):
     target_topic: str
     former: Former
     grant: int = -1
-    """The lane's grant when `former` was determined, or -1 if it is not known. If the grant has changed since, nothing
-    is known about the previous holder.
+    """The lane's grant when `former` was determined, or -1 if that grant is not known. If the grant has changed since
+    then, nothing is known about the previous holder.
     """
     word: Progress | None = None
     """The handoff checkpoint: the last progress record of the previous holder, from the holder's `Parting`."""
@@ -43,7 +43,7 @@ class LaneAssignment(msgspec.Struct, frozen=True):
         return self.key.id
 
     def former_under(self, grant: int) -> Former:
-        """Return what is known about the previous holder if `grant` is the lane's current grant."""
+        """Return what is known about the previous holder. `grant` is the lane's current grant."""
         return self.former if self.grant in {-1, grant} else "unknown"
 
 
@@ -75,8 +75,8 @@ class FlowSetup(msgspec.Struct, frozen=True):
     source_cluster_id: ClusterId
     target_cluster_id: ClusterId
     mode: Mode = "sequence"
-    """How the lanes of the flow avoid writing a record twice (`Mode`). The last probe of the target's brokers decides
-    this."""
+    """How the lanes of the flow avoid writing a record twice (`Mode`). The last probe of the target's brokers
+    determines the mode."""
 
     @property
     def request_timeout_s(self) -> float:
@@ -86,8 +86,8 @@ class FlowSetup(msgspec.Struct, frozen=True):
     def times(self, former: Former, holder: tuple[int, int]) -> tuple[int, int]:
         """Return the lease time and the request timeout to assume for a previous holder that may still write.
 
-        The result is (`lease_ttl_ms`, `request_timeout_ms`). Each time is the longer of two: that of this replicator,
-        and that of the previous holder. `holder` has the previous holder's times from the ledger (`LaneTaken`).
+        The result is (`lease_ttl_ms`, `request_timeout_ms`). Each value is the longer of this replicator's own time and
+        the previous holder's time. `holder` contains the previous holder's times from the ledger (`LaneTaken`).
         """
         own = (self.runtime.lease_ttl_ms, self.runtime.request_timeout_ms)
         if former in {"none", "left"}:
@@ -96,19 +96,19 @@ class FlowSetup(msgspec.Struct, frozen=True):
         return max(own[0], ttl_ms), max(own[1], timeout_ms)
 
     def barrier_s(self, former: Former, holder: tuple[int, int]) -> float:
-        """Return for how many seconds a previous holder may still write. `holder` has the previous holder's times from
-        the ledger.
+        """Return the number of seconds for which a previous holder may still write. `holder` contains the previous
+        holder's times from the ledger.
 
-        A process that is still running may send batches until its lease ends. A batch that was sent is appended within
-        the sender's request timeout, or never. The end of the process does not extend this time, because the kernel
-        then discards the data that it has not delivered (`tune` in `mirrord.kafka.client.socket_options`).
+        A process that is still running may send batches until its lease ends. A batch that has been sent is appended
+        within the sender's request timeout, or never. The end of the process does not extend this time, because the
+        kernel then discards all undelivered data (`tune` in `mirrord.kafka.client.socket_options`).
         """
         ttl_ms, timeout_ms = self.times(former, holder)
         match former:
             case "none" | "left":
                 return 0.0
             case "dead":
-                # With older versions, the kernel may still deliver data of a dead process until its lease ends.
+                # If the process ran an older version, the kernel may still deliver its data until its lease ends.
                 return max(timeout_ms, 0 if all(holder) else ttl_ms) / 1000
             case "unknown":
                 return (ttl_ms + timeout_ms) / 1000
@@ -137,33 +137,33 @@ class LaneReport(msgspec.Struct, frozen=True, kw_only=True):
     """The ordinal of the lane's resume position. Ordinals start at 0 and count copied records, so this is also the
     number of records that the lane has copied since it was created."""
     source_offset: int
-    """The lowest source offset that the lane has not dealt with yet. All records below it were acknowledged or
+    """The lowest source offset that the lane has not dealt with yet. All records below it have been acknowledged or
     skipped."""
     source_end: int
-    """High watermark that the source last reported, or -1 if none was reported."""
+    """High watermark that the source last reported, or -1 if none has been reported."""
     target_offset: int
     """Target offset after the last acknowledged record."""
     protected: bool
-    """Whether the target broker remembers the lane's producer. If so, the broker itself rejects a repeated batch."""
+    """Whether the target broker remembers the lane's producer. If so, the broker itself rejects a duplicate batch."""
     last_record_ms: int
-    """Timestamp of the newest acknowledged record in epoch milliseconds, or -1."""
+    """Timestamp of the newest acknowledged record, in milliseconds since the epoch, or -1 if there is none."""
     raw_batches: int
     rebuilt: dict[str, int]
     """For each reason, the number of batches that could not take the raw path and were rebuilt."""
     copied_records: int
     copied_bytes: int
     in_flight_bytes: int
-    """Bytes fetched or produced and not yet acknowledged."""
+    """Number of bytes that have been fetched or produced but not yet acknowledged."""
     note: str
-    """One line for the operator that says why the lane makes no progress, or an empty string."""
+    """One line for the operator that says why the lane is making no progress, or an empty string."""
     source_end_age_s: float = 0.0
     """Age of `source_end`, in seconds."""
     source_start: int = -1
-    """Log start offset that the source last reported, or -1 if none was reported."""
+    """Log start offset that the source last reported, or -1 if none has been reported."""
     open_transaction: OpenTransaction | None = None
     """The open transaction that the lane has been waiting for longer than the flow's `transaction_alarm`."""
     next_record_ms: int = -1
-    """Newest record timestamp in the batch that is copied next, or -1 while it is not known."""
+    """Newest record timestamp in the next batch to be copied, or -1 if it is not known."""
 
 
 class ReplicatorReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,10 +178,11 @@ class ReplicatorReport(msgspec.Struct, frozen=True, kw_only=True):
     rss_bytes: int
     lanes: tuple[LaneReport, ...]
     source_error: str
-    """Why the source cluster cannot be reached, in one line; empty while it can."""
+    """One line that says why the source cluster cannot be reached; empty if it can be reached."""
     target_error: str
     lease_valid_s: float
-    """For how many more seconds the replicator may write without a renewal of the lease, or 0 if it may not write."""
+    """The number of seconds for which the replicator may still write if the lease is not renewed, or 0 if it may not
+    write."""
     lost: bool
     """Whether another daemon has taken over the flow. If so, this replicator no longer writes anything."""
     requests: tuple[RequestsStatus, ...] = ()
@@ -189,12 +190,12 @@ class ReplicatorReport(msgspec.Struct, frozen=True, kw_only=True):
     node: str = ""
     """The node of the Ray cluster on which the replicator runs. Empty without Ray."""
     remark: str = ""
-    """Why lanes wait, if the reason concerns the whole replicator and not a single lane. Empty if there is no such
-    reason."""
+    """Why lanes are waiting, if the reason concerns the whole replicator and not a single lane. Empty if there is no
+    such reason."""
 
 
 class Greeting(msgspec.Struct, frozen=True):
-    """The answer of a running replicator or group follower to a new daemon process that takes it over.
+    """The answer of a running replicator or group follower to a new daemon process that is taking it over.
 
     Only `program` has a fixed format. It says which version encoded the other fields.
     """

@@ -4,7 +4,7 @@ import msgspec
 
 
 class Park(msgspec.Struct, frozen=True):
-    """The request to write the record at this source offset to the flow's dead-letter topic, unless the topic already
+    """A request to write the record at this source offset to the flow's dead-letter topic, unless the topic already
     contains the record."""
 
     question: int

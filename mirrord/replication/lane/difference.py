@@ -1,8 +1,8 @@
-"""Handles a difference between target and source: the lane remembers the difference, and resumes by rebuilding the
-offset map.
+"""Handles a difference between target and source: the lane remembers the difference, and rebuilds the offset map before
+it resumes copying.
 
-A difference has one of three causes: a comparison found it, a batch fills a hole, or the source no longer has records
-that were to be copied again.
+The lane learns of a difference in one of three ways: a comparison finds it, a batch turns out to fill a hole, or the
+source no longer has records that were to be copied again.
 """
 
 from mirrord.ledger.facts.core import (
@@ -18,7 +18,7 @@ from mirrord.replication.lane.transitions import Quiesce, Resume
 
 def differ(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
     """Handle a comparison that found a difference, or that could not confirm the offset map."""
-    # After a takeover, even an acknowledgement may have been for a batch of another holder.
+    # After a takeover, even an acknowledgement may have been for another holder's batch.
     first = (
         min(answer.first, lane.comparison.later_from.ordinal)
         if lane.comparison.later_from is not None
@@ -34,16 +34,16 @@ def differ(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
 
 
 def settles(lane: Lane, answer: CheckAnswer) -> bool:
-    """Return whether a comparison has determined which records the target holds. If so, later comparisons of this round
-    need not determine this again.
+    """Return whether a comparison has determined which records the target holds. If so, later comparisons in this round
+    do not need to determine it again.
 
-    Some ordinals may have been reassigned after a batch with other records was sent under them. The target then holds
-    either those other records or the records in the offset map. If the source has deleted the records in the map, the
-    comparison cannot tell which of the two the target holds. In this case the result is False, and the offset map is
-    rebuilt from both logs: the source may still have the other records.
+    Some ordinals may have been reassigned after a batch with different records was sent under them. The target then
+    holds either the records in that batch or the records in the offset map. If the source has deleted the records in
+    the map, the comparison cannot tell which of the two the target holds. In this case, the result is False, and the
+    offset map is rebuilt from both logs: the source may still have the records in that batch.
     """
     record = lane.record
-    # If policies change records, a lane waits before each write (`resuming.decide`).
+    # If there are policies, which may change records, the lane waits before it writes (`resuming.decide`).
     if record is None or lane.has_policies or record.regiven < 0:
         return True
     first = max(record.regiven, lane.comparison.compared)
@@ -51,7 +51,7 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
         return True
     if any(end > first for _, end in answer.gone):
         return False
-    # The fact about this comparison ends all doubt unless it says that there is a later comparison.
+    # The fact about this comparison ends all doubt unless it says that a later comparison follows.
     lane.comparison.compared = answer.last + 1 if lane.comparison.later_pending else NEVER
     return True
 
@@ -60,21 +60,21 @@ def filled(lane: Lane, now: float, found: target_scan.Reading) -> Effects:
     """Handle batches that were found in a hole after the target log had lost its newest records. The lane had planned
     to copy the records of these batches again under later ordinals."""
     note = "records stand in a hole, and were to follow under later ordinals"
-    # Records that the log lost below the hole are part of the difference as well: after the facts about these batches,
-    # the runs no longer show that loss.
+    # Records that the log lost below the hole are part of the difference as well: once the facts about these batches
+    # have taken effect, the runs no longer show that loss.
     first = min([found.void, *(first for first, _ in found.holes), *(each.first for each in found.missing)])
     answer = CheckAnswer(-1, 0, first, found.next_ordinal - 1, "different", note)
     return notes.note(lane, found.facts) + differ(lane, now, answer)
 
 
 def vanished(lane: Lane, now: float) -> Effects:
-    """Handle the loss of source records that were to be copied again. The records after them get other ordinals than
-    planned.
+    """Handle the loss of source records that were to be copied again. The records after them get different ordinals
+    from those planned.
 
     If a compacted target log has lost these records, the lane first looks them up again. The source's log cleaner may
-    have removed some of them because of newer records of the same key, and these need not be copied. The offset map is
-    not rebuilt before this look-up, because a rebuilt map does not show which of the lost records are superseded by
-    newer ones.
+    have removed some of them because of newer records with the same key, and these removed records need not be copied.
+    The offset map is not rebuilt until this lookup has been done, because a rebuilt map does not show which of the lost
+    records are superseded by newer ones.
     """
     is_lost = lane.log.cleaned and missing_ordinals.planned_until(lane) > lane.next_ordinal
     if is_lost and lane.history.vanished_position != lane.position:
@@ -88,7 +88,7 @@ def vanished(lane: Lane, now: float) -> Effects:
 
 
 def _doubt(lane: Lane, now: float) -> Effects:
-    """Halt until the offset map is rebuilt."""
+    """Halt until the offset map has been rebuilt."""
     if lane.in_flight:
         in_doubt.leave_in_flight(lane, now, lane.in_flight[-1].first + lane.in_flight[-1].count)
     lane.go(Resume())

@@ -6,9 +6,10 @@ same time. The answers stay valid, because nothing is written in the meantime: t
 and any other writer needs a grant first. The lane resumes from the checkpoint if all of these conditions are met:
 
 - The new grant directly follows the grant in the checkpoint.
-- The target's leader epoch is the same as in the checkpoint. So the target log has not lost records in an election.
-- The end of the target log is the same as in the checkpoint. So no record follows the acknowledged ones. Acknowledged
-  records are committed.
+- The target's leader epoch is the same as in the checkpoint, which means that the target log has not lost records in an
+  election.
+- The end of the target log is the same as in the checkpoint, which means that no record follows the acknowledged ones.
+  Acknowledged records are committed.
 - The broker remembers the lane's last record.
 
 Otherwise, the lane resumes normally (`mirrord.replication.lane.resuming`).
@@ -36,8 +37,8 @@ from mirrord.replication.lane.transitions import Resume
 
 
 def is_last(word: Progress | None, record: LaneRecord | None) -> bool:
-    """Return whether the checkpoint is from the lane's last holder, according to the part of the ledger that was read.
-    If so, the checkpoint is the lane's newest progress record."""
+    """Return whether the checkpoint is from the lane's last holder, according to the part of the ledger that has been
+    read. If so, the checkpoint is the lane's newest progress record."""
     return word is not None and record is not None and word.grant == record.grant and word.state == "drained"
 
 
@@ -93,7 +94,7 @@ def fetched(lane: Lane, chunk: Chunk) -> Effects:
 
 
 def copy_if_answered(lane: Lane) -> Effects:
-    """Begin to copy if the lane's own grant has taken effect and the target has answered all questions."""
+    """Begin copying if the lane's own grant has taken effect and the target has answered all questions."""
     handed = lane.takeover.fast_handoff
     if handed is None or lane.phase is not Phase.RESUMING or handed.end is None or handed.producers is None:
         return []

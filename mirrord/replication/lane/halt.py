@@ -10,7 +10,8 @@ from mirrord.replication.lane.state import Lane
 
 
 def drop(lane: Lane) -> None:
-    """Drop all batches that were fetched or sent. The next round determines from the target log where to continue."""
+    """Drop all batches that have been fetched or sent. The next round determines from the target log where to
+    continue."""
     refused = [] if lane.failure is None else [lane.failure[1]]
     for batch in [*refused, *lane.in_flight, *lane.ready][:1]:
         lane.dropped = (batch.offset, batch.newest_ms)
@@ -23,7 +24,7 @@ def drop(lane: Lane) -> None:
 
 
 def halt(lane: Lane, reason: str, line: str, start: int, end: int) -> Effects:
-    """Halt this lane and no other. `line` tells the operator the reason. The partition's name is put in front of it.
+    """Halt this lane and no other. `line` tells the operator the reason. The partition's name is prepended to the line.
 
     The halt concerns the source offsets from `start` to `end` (exclusive).
     """

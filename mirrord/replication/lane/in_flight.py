@@ -1,7 +1,8 @@
 """Handles the batches in flight to the target: the window, the answers, and answers that leave an append in doubt.
 
-Two observations confirm that a batch was appended at the expected place. First, the broker accepted the sequence number
-of the batch. Second, the base offset in the broker's answer is the end of the target log that the lane has recorded.
+Two observations confirm that a batch was appended at the expected position. First, the broker accepted the sequence
+number of the batch. Second, the base offset in the broker's answer equals the end of the target log as the lane has
+recorded it.
 """
 
 from mirrord.kafka.protocol.errors import ErrorCode
@@ -73,7 +74,7 @@ def send(lane: Lane) -> Effects:
     lane.in_flight_bytes += size
     lane.ready_bytes -= size
     if lane.confirm_end:
-        # Only the log itself shows whether batches from a dead connection have been appended since the resume.
+        # Only the log itself shows whether batches sent over a dead connection have been appended since the resume.
         ready.extendleft(reversed(batches))
         flying.clear()
         lane.ready_bytes += size
@@ -106,9 +107,9 @@ def go(lane: Lane, end: int) -> Effects:
 def batch_answered(lane: Lane, now: float, answer: ProduceAnswer) -> Effects:
     """Handle the target's answer for a batch in flight.
 
-    On one connection, answers arrive in order. Only a batch that was never sent, because the lease had run out, is
-    answered before earlier batches. Such an answer is a failure, and the lane still waits for the answers to all
-    batches before it.
+    On one connection, answers arrive in order. The only exception is a batch that was never sent because the lease had
+    expired: it is answered before earlier batches. Its answer is a failure, and the lane still waits for the answers to
+    all earlier batches.
     """
     if answer.round != lane.round or not lane.in_flight:
         return []
@@ -142,10 +143,10 @@ def batch_answered(lane: Lane, now: float, answer: ProduceAnswer) -> Effects:
 
 
 def batches_accepted(lane: Lane, now: float, accepted: ProduceAccepted) -> Effects:
-    """Handle several accepted batches in one step. As long as the batches have the expected offsets, they are counted
-    together. After the last of them, the lane sends and fetches once.
+    """Handle several accepted batches in one step. Batches with the expected offsets are counted together, and after
+    the last of them, the lane sends and fetches once.
 
-    The first batch with another offset, and all batches after it, are passed to `batch_answered` one by one.
+    The first batch with a different offset, and all batches after it, are passed to `batch_answered` one by one.
     """
     if accepted.round != lane.round:
         return []
@@ -195,8 +196,8 @@ def leapt(lane: Lane, batch: Batch, base_offset: int) -> Effects:
     that end and this batch."""
     effects = note(lane, (TargetRun(lane.id, lane.grant, batch.first, base_offset, lane.log.end_epoch),))
     if not lane.protected:
-        # The batches in between may be the lane's own, from a former holder. Only a broker that remembers the producer
-        # rules that out.
+        # The batches in between may be the lane's own batches from a former holder. This is ruled out only if the
+        # broker remembers the producer.
         lane.log.unread_from = lane.log.unread_from or ResumePosition(batch.first, lane.expected, lane.log.end_epoch)
         lane.log.unread_parts += 1
         effects.append(AskScan(ask(lane), "gap", lane.producer_id, lane.expected, base_offset))
@@ -206,8 +207,8 @@ def leapt(lane: Lane, batch: Batch, base_offset: int) -> Effects:
 def _first_acknowledgement(lane: Lane, batch: Batch, base_offset: int, *, is_recorded: bool) -> Effects:
     lane.pipelined, lane.trouble = True, ""
     runs = lane.record.target_runs if lane.record is not None else Runs()
-    # Runs after this ordinal belong to a log that went back: the new fact supersedes them. Facts that wait to take
-    # effect may change the runs.
+    # Runs after this ordinal belong to a log that went back: the new fact supersedes them. Facts that have not taken
+    # effect yet may change the runs.
     stale = runs.offset_of(batch.first) != base_offset or runs.after(batch.first) is not None or bool(lane.notes)
     effects: Effects = [SaveProgress()]
     if stale and not is_recorded:
@@ -227,13 +228,13 @@ def _answer_in_doubt(lane: Lane, now: float, batch: Batch, answer: ProduceAnswer
         if lane.phase is Phase.COPYING:
             lane.phase = Phase.SETTLING
         if outcome is Produced.DONE:
-            lane.log.must_read_log = True  # acknowledged below the recorded end: the log went back, or it is a repeat
+            lane.log.must_read_log = True  # below the recorded end: the log went back, or the batch is a duplicate
             if lane.resume_position.ordinal == 0 and 0 <= answer.base_offset < lane.resume_position.target_offset:
-                # No record below this resume position is the lane's own, so nothing else makes the next scan begin at
-                # that batch.
+                # The lane has no records below this resume position, so nothing else would make the next scan begin at
+                # this batch.
                 lane.resume_position = ResumePosition(0, answer.base_offset, lane.resume_position.leader_epoch)
     elif outcome is Produced.DONE:
-        lane.log.must_read_log = True  # a success after a failure is a hole
+        lane.log.must_read_log = True  # a success after a failure leaves a hole
     if outcome is Produced.UNKNOWN:
         in_doubt.leave_in_flight(lane, now, batch.first + batch.count)
     return []
@@ -266,7 +267,7 @@ def blocked(lane: Lane) -> Effects:
 
 
 def drain(lane: Lane, now: float) -> Effects:
-    """Stop sending. The effect `Drained` follows when all batches in flight are answered."""
+    """Stop sending. The effect `Drained` follows when all batches in flight have been answered."""
     if lane.phase in {Phase.DRAINING, Phase.DRAINED}:
         return []
     if lane.phase in {Phase.HALTED, Phase.GONE}:
@@ -297,13 +298,14 @@ def _record_skipped(lane: Lane) -> Effects:
 
 
 def drained(lane: Lane, now: float) -> Effects:
-    """Finish the drain, as soon as all facts of the lane are in the ledger. No batch is in flight at this time."""
+    """Finish the drain once all of the lane's facts are in the ledger. No batch is in flight at this point."""
     if lane.notes:
         return []
-    # Batches from a dead connection may still be appended. The next holder then has to wait for them.
+    # Batches sent over a dead connection may still be appended. In that case, the next holder has to wait for them.
     lane.clean = lane.failure is None and not lane.log.must_read_log and lane.phase is not Phase.OPENING
     lane.clean = lane.clean and lane.log.unread_from is None and now >= lane.late_writes.until
-    # A broker that was suspended may still append what it received before, however long ago (`in_doubt.answered`).
+    # A broker that was suspended may still append batches that it received earlier, however long ago
+    # (`in_doubt.answered`).
     lane.clean = lane.clean and not lane.late_writes.unanswered and lane.comparison.differs is None
     lane.clean = lane.clean and (lane.sent or lane.takeover.left_cleanly or lane.takeover.opened_here)
     lane.phase = Phase.DRAINED

@@ -3,7 +3,7 @@ chooses between the raw path and the second path.
 
 This is the hot path. On the raw path, a batch needs one call to unpack its 61-byte header, a few integer comparisons,
 one in-place patch that derives the new checksum from the old one (`mirrord.kafka.protocol.record_batch.patch`), and one
-`Batch` object. Record bytes are neither read nor copied. Groups of messages of formats 0 and 1 take the second path.
+`Batch` object. Record bytes are neither read nor copied. Groups of messages in formats 0 and 1 take the second path.
 """
 
 from bisect import bisect_right
@@ -75,8 +75,8 @@ def _are_many(lane: Lane, runs: list[Run]) -> bool:
 def _ends_in_marker(lane: Lane, chunk: Chunk) -> bool:
     """Return whether a transaction marker ends the chunk, and the source has nothing after the marker yet. The next
     record most likely follows the marker directly. If a run that begins there is recorded now, the record can be sent
-    without waiting for the ledger. If the record has another offset, its own run supersedes this one. The result is
-    true only once between two records, even if there are several markers between them."""
+    without waiting for the ledger. If the record turns out to have a different offset, its own run supersedes this one.
+    The result is true only once between two records, even if there are several markers between them."""
     end = chunk.last_stable if lane.read_committed and chunk.last_stable >= 0 else chunk.high_watermark
     last = lane.skipped[-1]
     is_end = last.reason == "control" and last.end == lane.position >= end and lane.declared < 0
@@ -84,7 +84,7 @@ def _ends_in_marker(lane: Lane, chunk: Chunk) -> bool:
 
 
 def want_more(lane: Lane) -> Effects:
-    """Request the next chunk if there is room for it and none is requested yet."""
+    """Request the next chunk if there is room for it and none has been requested yet."""
     if lane.fetching or lane.blocked is not None or lane.buffered_bytes >= lane.reach.bytes:
         return []
     if lane.origin.doubt is not None or lane.gap.offsets is not None or unconfirmed_limit.is_over(lane):
@@ -96,8 +96,9 @@ def want_more(lane: Lane) -> Effects:
 
 
 def assure(lane: Lane) -> Effects:
-    """Ask whether the source still has all records that the lane has copied. While the lane copies some of them again,
-    it fetches only these. The fetches do not show whether the source has lost records after them."""
+    """Ask whether the source still has all records that the lane has copied. While the lane is copying some of them
+    again, it fetches only those records, and these fetches do not show whether the source has lost records after
+    them."""
     if lane.history.divergence_question in lane.questions:
         return []
     known = source_epochs.furthest(lane)
@@ -123,8 +124,8 @@ def leap(lane: Lane, to: int, reason: Reason, *, expired_below: int = 0) -> Effe
 
 
 def leave_out(lane: Lane) -> Effects:
-    """If the position is in a range to skip, continue after the range without reading it, because the source may not be
-    able to return it. If the range was to be copied again, record the new ordinals of the records after the range."""
+    """If the position is in a range to skip, continue after the range without reading it, because the source may be
+    unable to return it. If the range was to be copied again, record the new ordinals of the records after the range."""
     if not lane.plan:
         out = next((each for each in lane.left_out if each.start <= lane.position < each.end), None)
         return [] if out is None else leap(lane, out.end, out.reason)
@@ -155,7 +156,7 @@ class _Aborts(NamedTuple):
 def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost more than it would clarify
     lane: Lane, chunk: Chunk, at: int, runs: list[Run], aborts: _Aborts
 ) -> int:
-    """Process the complete batches before the first message of an old format. Return the buffer position after them."""
+    """Process the complete batches before the first old-format message. Return the buffer position after them."""
     buffer, end, unpack = chunk.buffer, chunk.end, HEADER.unpack_from
     (aborted_ahead, aborted), traced = aborts, lane.origins is not None
     stop, whole_until, largest, strange = batch_splitting.bounds(lane)
@@ -167,7 +168,7 @@ def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost m
         if magic != 2 or length < HEADER_LENGTH - 12 or last_delta < 0 or count < 0:
             return _old_at(lane, buffer, at, end)
         if batch_end > end:
-            break  # the broker cuts the last batch of a response; the next response contains it whole
+            break  # the broker truncates the last batch in a response; the next response contains all of it
         next_offset = base + last_delta + 1
         position, left_out = lane.position, None
         if next_offset <= position:
@@ -216,10 +217,10 @@ def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost m
 
 def _left_out(lane: Lane, header: HeaderTuple, aborted: set[int]) -> Reason | None:
     """Return why the lane skips the whole batch, or None if it does not. If it is not yet known whether another flow
-    wrote the batch into the source partition as a copy, set `lane.origin.doubt` and return None."""
+    wrote the batch to the source partition as a copy, set `lane.origin.doubt` and return None."""
     attributes, producer, count = header[5], header[9], header[12]
     if attributes & CONTROL:
-        # The first marker of a producer with an aborted transaction in progress is that transaction's end.
+        # The first marker of a producer with an aborted transaction in progress ends that transaction.
         aborted.discard(producer)
         return "control"
     if attributes & TRANSACTIONAL and producer in aborted and lane.read_committed:
@@ -255,7 +256,7 @@ def _new_epoch(lane: Lane, runs: list[Run], epoch: int, offset: int) -> None:
 
 
 def _old_at(lane: Lane, buffer: bytearray, at: int, end: int) -> int:
-    """Return `at` if the buffer has a message of an old format there. Otherwise raise Unreadable."""
+    """Return `at` if the buffer contains an old-format message there. Otherwise raise Unreadable."""
     if is_old(buffer, at, end):
         return at
     base, length, _, magic, *_ = HEADER.unpack_from(buffer, at)
@@ -264,10 +265,10 @@ def _old_at(lane: Lane, buffer: bytearray, at: int, end: int) -> int:
 
 
 def _walk_old(lane: Lane, runs: list[Run], buffer: bytearray, at: int, end: int) -> int:
-    """Process messages of formats 0 and 1, beginning at the buffer position `at`. Return the buffer position after
-    them. If the lane jumps to another source offset, return `end`, because the rest of the chunk is not used."""
+    """Process messages in formats 0 and 1, beginning at the buffer position `at`. Return the buffer position after
+    them. If the lane jumps to a different source offset, return `end`, because the rest of the chunk is not used."""
     while is_old(buffer, at, end):
-        # A group must not be longer than the part that is copied again.
+        # A group must not extend past the part that is being copied again.
         most = lane.plan[0].ordinal - lane.next_ordinal if lane.plan else SEQUENCE_MASK
         try:
             found = group(buffer, at, end, most)
@@ -291,7 +292,8 @@ def _walk_old(lane: Lane, runs: list[Run], buffer: bytearray, at: int, end: int)
 
 
 def jump(lane: Lane) -> None:
-    """Continue at the next run of the plan: go back to copy records again, or pass over records that were copied."""
+    """Continue at the next run of the plan: go back to copy records again, or pass over records that have already been
+    copied."""
     run = lane.plan.popleft()
     lane.open_run = run
     lane.seen.reach(lane.position)
@@ -314,7 +316,8 @@ def _why(base: int, position: int, count: int, last_delta: int, attributes: int,
 
 
 def _skip(lane: Lane, start: int, end: int, reason: Reason) -> None:
-    # A former holder may have read records that a cleaner has removed since, and given one of them the next ordinal.
+    # A former holder may have read records that a log cleaner has since removed, and may have given the next ordinal to
+    # one of them.
     if reason in _GONE and in_doubt.holds(lane, lane.next_ordinal) and not _is_mapped(lane, end):
         raise Early("records that are gone", start, end)
     skipped = lane.skipped
@@ -325,7 +328,8 @@ def _skip(lane: Lane, start: int, end: int, reason: Reason) -> None:
 
 
 def _passes(lane: Lane, start: int, end: int) -> bool:
-    """Skip the offsets [start, end) if it is known why the source has no batch for them. Return whether it is known."""
+    """Skip the offsets [start, end) if it is known why the source has no batch for them. Return whether the reason is
+    known."""
     reason = offset_gaps.reason_of(lane, start, end)
     if reason is not None:
         _skip(lane, start, end, reason)
@@ -354,8 +358,8 @@ def _explain(lane: Lane, start: int, end: int, left_out: deque[Verdict]) -> None
 
 
 def _clean(lane: Lane, start: int, end: int) -> None:
-    """Skip offsets that are missing from a batch. Brokers accept no batch with gaps, so the log cleaner has removed
-    these records."""
+    """Skip offsets that are missing from a batch. Brokers accept no batch with gaps, so the log cleaner must have
+    removed these records."""
     lane.gap.compacts = True
     _skip(lane, start, end, "compacted")
 
@@ -464,15 +468,15 @@ def _rebuild(lane: Lane, runs: list[Run], wanted: RebuildRequest, piece: batch_s
 
 
 def _intend(lane: Lane, runs: list[Run]) -> Effects:
-    """Append new runs to the ledger. A record of a new run is produced only after the run has taken effect."""
+    """Append new runs to the ledger. Records in a new run are produced only after the run has taken effect."""
     if not runs:
         return []
-    # Verdicts after the last new run belong to the next one.
+    # Verdicts after the beginning of the last new run belong to the next run.
     last = runs[-1].offset
     at = bisect_right([verdict.start for verdict in lane.skipped], last - 1)
     ahead, behind = lane.skipped[:at], lane.skipped[at:]
     if ahead and ahead[-1].end > last:
-        # A new epoch also begins a run. Its first record may be skipped: after a resume, that record is judged again.
+        # A new epoch also begins a run, whose first record may be skipped. After a resume, that record is judged again.
         across = ahead.pop()
         ahead.append(Verdict(across.start, last, across.reason))
         behind.insert(0, Verdict(last, across.end, across.reason))
@@ -480,15 +484,16 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
     verdicts, lane.skipped = (*_unbound(lane, first), *ahead), behind
     lane.unbound = (first, verdicts)
     epochs, regiven = source_epochs.take_new(lane, first), in_doubt.assign(lane, first)
-    rewound = position_rewind.rewound_by(lane, runs, resume_position(lane), epochs)
+    rewound = position_rewind.rewound_by_next(lane, runs, resume_position(lane), epochs)
     effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), verdicts, epochs, regiven, rewound),))
     lane.intents.append((effect.tag, first))
     return [effect]
 
 
 def _unbound(lane: Lane, ordinal: int) -> tuple[Verdict, ...]:
-    """Return the verdicts on offsets directly before `ordinal` that were appended and have not taken effect yet.
+    """Return the verdicts on offsets directly before `ordinal` that have been appended but have not taken effect yet.
 
-    The next entry repeats them. If it did not, and the first entry were lost, nothing would show that they are missing.
+    The next entry repeats them. If it did not, and the first entry were lost, nothing would show that these verdicts
+    are missing.
     """
     return lane.unbound[1] if lane.intents and lane.intents[-1][1] == ordinal == lane.unbound[0] else ()

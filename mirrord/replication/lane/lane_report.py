@@ -1,4 +1,4 @@
-"""Describes a lane: in a progress record for the state topic, and in a report for the status."""
+"""Describes a lane, as a progress record for the state topic and as a status report."""
 
 from mirrord.ledger.facts.core import Progress
 from mirrord.replication.lane.assignment import LaneReport, SourceBounds
@@ -29,13 +29,14 @@ def source_offset(lane: Lane) -> int:
         return lane.ready[0].offset
     if lane.phase is Phase.COPYING:
         return lane.position
-    # Batches that were fetched and then dropped are not done: the ledger maps the resume position to its source offset.
+    # Batches that were fetched and then dropped do not count as done: the result is then the source offset to which the
+    # ledger maps the resume position.
     known = lane.record.source_runs.offset_of(resume_position(lane).ordinal) if lane.record is not None else None
     return known or 0
 
 
 def next_record_ms(lane: Lane) -> int:
-    """Return the newest record timestamp in the batch that is copied next, or -1 if it is not known."""
+    """Return the newest record timestamp in the next batch to be copied, or -1 if it is not known."""
     for batches in (lane.in_flight, lane.ready):
         if batches:
             return batches[0].newest_ms
@@ -49,7 +50,7 @@ def state(lane: Lane) -> str:
 
 def progress_record(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None:
     """Return the progress record of the lane for the state topic. `at_ms` is the wall-clock time, which is only
-    informative.
+    informational.
 
     Return None while the ledger lacks facts about the records below the resume position: where these records are, or
     which of them the source or the target has lost.
@@ -91,8 +92,8 @@ def _is_settled(lane: Lane, known: ResumePosition) -> bool:
 
 
 def differs(lane: Lane, lease_epoch: int, saved: Progress | None) -> bool | None:
-    """Return whether the progress record must be saved, because it differs from `saved` in more than its time. Return
-    None if there is no progress record now."""
+    """Return whether the progress record must be saved, because it differs from `saved` in more than its timestamp.
+    Return None if there is no progress record now."""
     if lane.phase in {Phase.GONE, Phase.DRAINED}:
         return False
     now = progress_record(lane, lease_epoch, 0 if saved is None else saved.at_ms)
@@ -103,8 +104,8 @@ def is_protected(lane: Lane, at_ms: int) -> bool:
     """Return whether the target broker remembers the lane's producer, according to its own answer or to the age of the
     last record.
 
-    A broker forgets a producer by the timestamps of its records. So when a batch has been accepted, the lane is
-    protected as long as these timestamps are recent.
+    A broker uses the timestamps of a producer's records to decide when to forget the producer. Once a batch has been
+    accepted, the lane is therefore protected while these timestamps are recent.
     """
     if lane.mode == "at-least-once":
         return False
@@ -114,14 +115,14 @@ def is_protected(lane: Lane, at_ms: int) -> bool:
 
 
 def _trouble(lane: Lane) -> str:
-    """Return why the target accepts nothing now, or an empty string."""
+    """Return why the target currently accepts nothing, or an empty string."""
     tries = lane.phase in {Phase.WAITING, Phase.RESUMING, Phase.SETTLING} or bool(lane.in_flight)
     return lane.trouble if tries else ""
 
 
 def describe(lane: Lane, source: SourceBounds, at_ms: int) -> LaneReport:
-    """Return a report of the lane's current state. `source` has the bounds of the source partition as the `LaneHost`
-    knows them, and `at_ms` is the wall-clock time."""
+    """Return a report of the lane's current state. `source` contains the bounds of the source partition as the
+    `LaneHost` knows them, and `at_ms` is the wall-clock time."""
     known = resume_position(lane)
     return LaneReport(
         lane=lane.id,

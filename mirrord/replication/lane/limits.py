@@ -1,4 +1,4 @@
-"""Limits on the data that a lane may hold, and on the times that it waits."""
+"""Limits on the data that a lane may hold, and on how long it waits."""
 
 import msgspec
 
@@ -11,7 +11,8 @@ class Reach(msgspec.Struct, frozen=True):
 
     batches: int
     bytes: int
-    """Once this many bytes are fetched and not yet acknowledged, the lane requests no chunk and sends no batch."""
+    """Once this many bytes have been fetched but not yet acknowledged, the lane requests no chunk and sends no
+    batch."""
 
 
 NEAR = Reach(64, 8 << 20)
@@ -19,15 +20,15 @@ FAR = Reach(1_024, 24 << 20)
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of one lane. Times are in seconds of the monotonic clock of its `LaneHost`."""
+    """The limits of one lane. Times are in seconds on its `LaneHost`'s monotonic clock."""
 
     near: Reach = NEAR
     far: Reach = FAR
     """The limits while the target broker is far away: the longer a round trip takes, the more data must be in
     flight."""
     producer_expiry_ms: int = 24 * 3600 * 1000
-    """The target's producer.id.expiration.ms: a broker forgets a producer whose last record has a timestamp of this
-    age."""
+    """The target's producer.id.expiration.ms: a broker forgets a producer when the timestamp of the producer's last
+    record is this old."""
     request_timeout_s: float = 8.0
     """The longest time after which a batch that was sent can still be appended."""
     poll_s: float = 0.05

@@ -1,9 +1,9 @@
 """Determines where MirrorMaker 2 stopped in a partition, from its stored position and the last records of the target.
 
-MirrorMaker 2 copies records in the order of the source and stores its position from time to time (every
-`offset.flush.interval.ms`, 60 s by default). After a crash it copies again what it had copied after that position. So
-the position may be too low, and the target may contain the last records twice. But for each record in the target, all
-records that precede it in the source also precede it in the target.
+MirrorMaker 2 copies records in source order and stores its position from time to time (every
+`offset.flush.interval.ms`, 60 s by default). After a crash, it copies the records after that position again. The
+position may therefore be too low, and the target may contain the last records twice. But for each record in the target,
+all records that precede it in the source also precede it in the target.
 
 A `Tail` first receives the last records of the target. Then it receives the source's records in order, from an offset
 before the stored position, until it needs no more records. It keeps only digests: of the target's records, and of a
@@ -52,8 +52,8 @@ class Tail:
     """
 
     def __init__(self, said: int, target: Sequence[OffsetRow], *, whole: bool = True) -> None:
-        """`target` has the last records of the target. `whole` says that no record between the first and the last of
-        them was removed. In this case, a source record that is missing from them was never copied."""
+        """`target` contains the last records of the target. `whole` says that no record between the first and the last
+        of them was removed. In this case, a source record that is missing from them was never copied."""
         self._said = said
         self._whole = whole
         self._target = [row.content for row in target]
@@ -78,7 +78,7 @@ class Tail:
         return row.offset < self._said or self._last_match < 0 or quiet <= self.patience
 
     def result(self) -> TopicEnd:
-        """Return the result that follows from the records that were taken so far."""
+        """Return the result that follows from the records that have been taken so far."""
         matches = Counter(row.content for row in self._source)
         last = self._end_of_target()
         places = [at for at, row in enumerate(self._source) if row.content in self._counts]
@@ -104,8 +104,8 @@ class Tail:
 
         Each source record with the same content as the last record of the target is a candidate. The source records
         before a candidate are compared with the target records before the last one. The candidate with the most
-        agreeing records is chosen. If several candidates have equally many, the one directly before MirrorMaker 2's
-        stored position is chosen, or else the first one: a duplicate is better than a loss.
+        agreeing records is chosen. If several candidates tie, the one directly before MirrorMaker 2's stored position
+        is chosen, or otherwise the first one: a duplicate is better than a loss.
         """
         if not self._target:
             return -1

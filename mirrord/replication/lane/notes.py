@@ -9,8 +9,8 @@ from mirrord.replication.lane.state import Lane
 
 
 def note(lane: Lane, facts: Sequence[LaneFact]) -> Effects:
-    """Append facts to the ledger without waiting for them. Only the progress record waits, because it must not be ahead
-    of the runs and verdicts in the ledger."""
+    """Append facts to the ledger without waiting for them to take effect. Only the progress record waits, because it
+    must not be ahead of the runs and verdicts in the ledger."""
     if not facts:
         return []
     effect = append(lane, facts)
@@ -31,7 +31,7 @@ def return_to_recorded(lane: Lane) -> None:
 
 
 def plan_bound(lane: Lane, tag: int) -> None:
-    """Drop the state from before the target log lost records (`WentBack`), if this append has recorded the plan of what
-    is copied again. The state was kept in case the plan did not take effect."""
+    """Drop the state from before the target log lost records (`WentBack`), if this append has recorded the plan for
+    copying them again. The state was kept in case the plan did not take effect."""
     if lane.log.went_back is not None and lane.log.went_back.tag == tag:
         lane.log.went_back = None

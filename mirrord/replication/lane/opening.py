@@ -1,9 +1,9 @@
 """Opens a lane: obtains its producer id, its grant and its first source offset. Each of the three is recorded as a
 fact, and used only after the fact has taken effect in the ledger.
 
-If several replicators append a `LaneOpened` or `LaneTaken` for the lane, the first fact wins. So a lane reads its own
-fact back from the ledger, and uses it only if no earlier one was there. A producer id is never used if its fact did not
-take effect.
+If several replicators append a `LaneOpened` or `LaneTaken` for the lane, the first fact wins. A lane therefore reads
+its own fact back from the ledger, and uses it only if there was no earlier one. A producer id is never used if its fact
+did not take effect.
 """
 
 import msgspec
@@ -89,8 +89,9 @@ def _take_position(lane: Lane, progress: Progress) -> None:
 
 
 def _learn_since_start(lane: Lane, record: LaneRecord) -> Effects:
-    """Process the facts that the former holder could still append until the new grant took effect. Such a fact may say
-    that ordinals were reassigned, that the target differs, that the map was rebuilt, or that the lane is halted."""
+    """Process the facts that the former holder was still able to append until the new grant took effect. Such a fact
+    may say that ordinals were reassigned, that the target differs, that the map was rebuilt, or that the lane is
+    halted."""
     begun, lane.takeover.begun = lane.takeover.begun, None
     if begun is not None and position_rewind.valid_position(begun, record)[0] != lane.resume_position:
         _take_position(lane, begun)
@@ -108,8 +109,9 @@ def _is_hearsay(lane: Lane, progress: Progress) -> bool:
     """Return whether the progress record is from a former holder that opened the lane and wrote no record to the
     target.
 
-    Its position is valid only if no other holder had written to the target before. This is not certain: if the former
-    holder did not know yet that another holder had taken the lane, its progress record may have replaced a newer one.
+    The record's position is valid only if no other holder had written to the target before. This is not certain: if the
+    former holder did not yet know that another holder had taken the lane, its progress record may have replaced a newer
+    one.
     """
     return progress.ordinal == 0 and lane.record is not None and progress.grant < lane.record.grant
 
@@ -132,7 +134,7 @@ def _taking(lane: Lane, record: LaneRecord) -> tuple[LaneFact, ...]:
     if lane.comparison.differs is not None:
         pass  # the lane stays halted until the map is rebuilt
     elif record.halted is not None:
-        # An operator starts a lane to try again; if the cause of the halt is still there, it will halt the lane again.
+        # An operator starts a lane to try again; if the cause of the halt still exists, the lane will halt again.
         facts.append(LaneResumed(lane.id, grant))
     if record.policy != lane.policy:
         facts.append(PolicyChanged(lane.id, grant, lane.policy))
@@ -172,7 +174,7 @@ def is_ours(lane: Lane, record: LaneRecord) -> bool:
 
 
 def grant_bound(lane: Lane, now: float, answer: Bound) -> Effects:
-    """Handle the facts about opening or taking the lane, which were read back from the ledger."""
+    """Handle the facts about opening or taking the lane, which have been read back from the ledger."""
     record = answer.record
     if record is None or not is_ours(lane, record):
         return leave_lane(lane, "another replicator took the lane first")
@@ -195,7 +197,7 @@ def grant_bound(lane: Lane, now: float, answer: Bound) -> Effects:
         if record.regiven >= 0:
             lane.trusted = min(lane.trusted, record.regiven)  # the resume position proves ordinals, not records
             lane.comparison.first_ack_pending = (
-                True  # perhaps none of these ordinals is copied yet, and a comparison has to end the doubt
+                True  # these ordinals may not have been copied yet, and a comparison has to end the doubt
             )
     if len(record.source_runs) == 0:
         return [*effects, AskStart(ask(lane))]
@@ -206,7 +208,7 @@ def grant_bound(lane: Lane, now: float, answer: Bound) -> Effects:
 
 
 def start_answered(lane: Lane, now: float, answer: StartAnswer) -> Effects:
-    """Record the source offset at which a lane without history begins, so that a restart does not choose another
+    """Record the source offset at which a lane without history begins, so that a restart does not choose a different
     offset."""
     if lane.phase is not Phase.OPENING:
         return []
@@ -236,8 +238,8 @@ def append_failed(lane: Lane, failure: AppendFailed) -> Effects:
 
 
 def enter(lane: Lane, now: float, _: Reopen) -> Effects:
-    """Take a new grant. Facts of older grants then no longer take effect, so the append with an unknown outcome is
-    settled."""
+    """Take a new grant. Facts from older grants then no longer take effect, which settles the append whose outcome is
+    unknown."""
     new_round(lane)
     lane.appends.clear()
     if lane.in_flight:

@@ -4,7 +4,7 @@ from enum import Enum
 
 
 class Phase(Enum):
-    """The phase of a lane. `WAYS` says which phases may follow a phase."""
+    """The phase of a lane. `WAYS` says which phases may follow each phase."""
 
     OPENING = "opening"
     """The lane appends its facts (producer id, grant, first source offset) and waits until they take effect."""
@@ -17,7 +17,7 @@ class Phase(Enum):
     COPYING = "copying"
     SETTLING = "settling"
     """A batch was refused, or it is not known whether a batch was appended. Nothing new is sent until all batches in
-    flight are answered."""
+    flight have been answered."""
     DRAINING = "draining"
     DRAINED = "drained"
     HALTED = "halted"

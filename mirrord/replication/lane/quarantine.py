@@ -4,10 +4,10 @@ The batch is split until the one record that causes the refusal is found (`sourc
 in quarantine: the ledger records its source offset and the reason, and the lane halts before the record until an
 operator decides.
 
-If `on_reject` of the flow is `skip`, the record is skipped instead. It is first parked: it is written to the
-dead-letter topic exactly as it was to be written to the target. If parking fails, the lane halts as in quarantine, and
-tries again to park the record. The ledger records the decision of the operator, or that the record is skipped, before
-the lane continues.
+If the flow's `on_reject` is `skip`, the record is skipped instead. It is first parked: it is written to the dead-letter
+topic exactly as it would have been written to the target. If parking fails, the lane halts as in quarantine, and tries
+to park the record again. Before the lane continues, the ledger records the operator's decision or the fact that the
+record is skipped.
 """
 
 import msgspec
@@ -37,7 +37,7 @@ def _range(batch: Batch) -> tuple[int, int]:
 
 
 def decide(lane: Lane, error: int, batch: Batch, why: str = "") -> Effects:
-    """Quarantine a batch that the target does not accept, or skip it, as the flow's `on_reject` says.
+    """Quarantine a batch that the target does not accept, or skip it, as specified by the flow's `on_reject`.
 
     `why` explains why the target topic's configs differ from those of the source topic, or is empty.
     """
@@ -54,7 +54,7 @@ def refusal_line(error: int, start: int, end: int) -> str:
 
 
 def park(lane: Lane, reason: str, error: int, line: str, start: int, end: int) -> Effects:
-    """Quarantine the source offsets [start, end): halt before them until the ledger has a decision on them."""
+    """Quarantine the source offsets [start, end): halt before them until the ledger contains a decision on them."""
     skip = lane.on_reject == "skip-unparked"
     if lane.on_reject == "skip":
         line += '; on_reject = "skip" leaves out what is parked, and nobody has what could be parked of this'
@@ -78,7 +78,7 @@ def _park(lane: Lane, unparked: Parking) -> Park:
 
 
 def parking_answered(lane: Lane, now: float, answer: ParkAnswer) -> Effects:
-    """Handle the result of an attempt to park a record. If the record is parked, skip it. Otherwise halt as in
+    """Handle the result of an attempt to park a record. If the record is parked, skip it. Otherwise, halt as in
     quarantine, and try again after a pause."""
     unparked = lane.refusal.parking
     if unparked is None:
@@ -100,13 +100,13 @@ def parking_answered(lane: Lane, now: float, answer: ParkAnswer) -> Effects:
 
 
 def retry_parking(lane: Lane) -> Effects:
-    """Try again to park the record."""
+    """Try to park the record again."""
     lane.refusal.parking_pause = -1
     return [_park(lane, lane.refusal.parking)] if lane.refusal.parking is not None else []
 
 
 def released(lane: Lane) -> Effects:
-    """Resume after a decision in the ledger. The lane keeps its grant, unless it is not known whether the last append
+    """Resume after a decision in the ledger. The lane keeps its grant unless it is uncertain whether the last append
     under this grant reached the ledger. In this case, the lane takes a new grant."""
     lane.halt.line, lane.halt.facts = "", ()
     lane.refusal.parking, lane.refusal.parking_pause, lane.refusal.configs_pause = None, -1, -1

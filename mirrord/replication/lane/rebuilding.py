@@ -3,20 +3,20 @@ the result, and resumes.
 
 Two holders of a lane can read different records from the same source partition, for example because the log cleaner
 removes records in the meantime. They then assign the same ordinals to different records. The target can accept batches
-of both holders, because the sequences are in order. What the target holds then does not match the map: records may be
-missing, or appear twice. The map is rebuilt in these steps:
+from both holders, because the sequences are in order. The contents of the target then do not match the map: records may
+be missing, or appear twice. The map is rebuilt in these steps:
 
 1. Record the difference and the halt in the ledger, before any other step.
 2. Wait until no batch that was sent earlier can still be appended.
 3. Ask the questions of the resume sandwich, and wait for the high watermark, as in every resume (`resuming`).
 4. Read both logs from the first doubtful ordinal on, to find the source offsets of the lane's own batches
    (`target.batch_relocation`).
-5. Record in one ledger entry the true map, the records that are in the target twice, and the new ordinals of the
+5. In one ledger entry, record the true map, the records that are in the target twice, and the new ordinals of the
    missing records. Then resume normally.
 
 If the source offsets of some records cannot be determined without doubt, the lane stays halted, and a line for the
-operator says why. The difference is in the ledger. Therefore the next holder begins with step 2, and does not copy
-before the map is rebuilt.
+operator says why. Because the difference is in the ledger, the next holder begins with step 2, and does not copy until
+the map has been rebuilt.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.signals import AskEnd, AskRebuild, Effects, OwnBatch, RebuildAnswer, Wake
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane, ResumePosition
-from mirrord.replication.lane.target import look_back, position_rewind, target_scan
+from mirrord.replication.lane.target import look_back, lookup_after_rebuild, position_rewind, target_scan
 from mirrord.replication.lane.target.batch_relocation import covered_below
 from mirrord.replication.lane.target.evidence import is_another_leader, is_recorded
 from mirrord.replication.lane.target.relocation_result import Located
@@ -51,7 +51,7 @@ from mirrord.replication.lane.transitions import RebuildMap, Resume
 
 
 def enter(lane: Lane, now: float, wanted: RebuildMap) -> Effects:
-    """Begin to rebuild the map, in a new round. All batches in memory were dropped before."""
+    """Begin rebuilding the map, in a new round. All batches in memory have already been dropped."""
     lane.phase = Phase.REBUILDING
     if not is_recorded(lane):
         return _record(lane)
@@ -104,6 +104,7 @@ def map_recorded(lane: Lane) -> None:
     lane.expected = lane.log.end
     lane.resume_position = lane.recorded_position = ResumePosition(lane.acked, lane.log.end, lane.log.end_epoch)
     lane.resumed_at = lane.resume_position
+    lookup_after_rebuild.look_up_again(lane)
 
 
 def locate(lane: Lane) -> Effects:
@@ -128,7 +129,7 @@ def verified(lane: Lane, found: target_scan.Reading) -> Effects:
 
 
 def search(lane: Lane) -> Effects:
-    """Request that both logs are read from the first doubtful ordinal on."""
+    """Request that both logs be read from the first doubtful ordinal on."""
     found, record = lane.comparison.differs, lane.record
     if found is None or record is None:
         return []
@@ -175,6 +176,8 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
         gone = f"ordinals {read.next_ordinal} to {found.last}"
         return _stay(lane, f"the copy is compacted, and {gone} are gone since: it is open whether they are superseded")
     lane.resume_ordinal = read.next_ordinal
+    if not answer.compacts:
+        lane.log.lost_below = None  # all records that were lost are copied again
     facts = _facts(lane, found.first, own, read, answer.located)
     lane.stage = Stage.FACTS
     effect = append(lane, facts)
@@ -269,8 +272,9 @@ def _facts(
 def _leapt(lane: Lane, first: int, begin: int) -> list[Run]:
     """Return the ledger's runs for the ordinals in [first, begin), which the target lacks.
 
-    A new run supersedes only the holes and runs that begin at its ordinal or later. So these runs are recorded again
-    before the run at `begin`. Otherwise the ledger's old holes and runs for these ordinals would remain in effect.
+    A new run supersedes only the holes and runs that begin at its ordinal or later. These runs are therefore recorded
+    again before the run at `begin`. Otherwise, the ledger's old holes and runs for these ordinals would remain in
+    effect.
     """
     if lane.record is None or first >= begin:
         return []

@@ -28,7 +28,7 @@ from mirrord.replication.lane.source.declared_runs import RestOfPlan, decided, j
 from mirrord.replication.lane.source.next_declared import declare
 from mirrord.replication.lane.state import NO_VERDICTS, Lane, ResumePosition
 from mirrord.replication.lane.target import hole_repair, in_doubt, missing_ordinals, position_rewind, target_scan
-from mirrord.replication.lane.target.evidence import known_until
+from mirrord.replication.lane.target.evidence import known_until, unproven_until
 from mirrord.replication.lane.target.scan_result import Reading
 from mirrord.replication.lane.target.superseded_records import MOST_RANGES
 
@@ -97,7 +97,7 @@ def _acknowledged_runs(lane: Lane, ordinal: int) -> list[Run]:
     is_other = is_other or any(hole.first >= ordinal for hole in record.holes)
     if is_other or any(first > ordinal for first, _ in record.truncations):
         return []
-    until = max(known_until(lane), missing_ordinals.unproven_until(lane))
+    until = max(known_until(lane), unproven_until(lane))
     return list(islice(record.source_runs.beginning_in(ordinal + 1, until - 1), MOST_RANGES - 1))
 
 
@@ -262,7 +262,7 @@ def copy(lane: Lane) -> Effects:
     declare(lane, lane.plan[-1].ordinal if lane.plan else ordinal)
     lane.decided = decided(record, ordinal) if lane.has_policies else NOT_YET
     if (
-        missing_ordinals.unproven_until(lane) >= 0
+        unproven_until(lane) >= 0
         or lane.decided.open
         or any(hole.first >= ordinal for hole in record.holes)
         or source_epochs.is_recorded_ahead(lane, record)

@@ -1,16 +1,17 @@
-"""Determines where a lane resumes, from the answers of the target and from the content of the target log itself.
+"""Determines where a lane resumes, from the target's answers and from the contents of the target log itself.
 
 The lane asks the leader of the target partition four questions, in this order. The first three are the resume sandwich:
 
-1. End: the log end and the leader epoch. A deposed leader does not answer for an epoch that it does not lead.
-2. Producers: what the leader remembers of the lane's producer id, including records that are not replicated yet.
-3. End again: the epoch must be the same, so that answer 2 came from this leader. All records that answer 2 includes are
-   below this end.
+1. End: the log end and the leader epoch. A deposed leader does not answer for an epoch in which it is not the leader.
+2. Producers: what the leader remembers about the lane's producer id, including records that have not been replicated
+   yet.
+3. End again: the epoch must be the same, which shows that answer 2 came from this leader. All records that answer 2
+   includes are below this end.
 4. Visible: the high watermark. The question is repeated until the high watermark reaches the end from answer 3, because
-   records that are not replicated yet could still be lost.
+   records that have not been replicated yet could still be lost.
 
 If answer 2 has no entry, or an entry that cannot be relied on, the lane reads the batch headers of the log after the
-resume position. "No entry" means that nothing is known, and never that nothing was written.
+resume position. "No entry" means that nothing is known, not that nothing was written.
 """
 
 from mirrord.kafka.rules.error_policy import NONE
@@ -42,8 +43,8 @@ from mirrord.replication.lane.transitions import Quiesce, RebuildMap, Resume
 
 
 def target_moved(lane: Lane, moved: TargetMoved) -> Effects:
-    """Resume after a new leader epoch of the target. Without this, an idle lane would not notice that records were lost
-    in the election."""
+    """Resume when the target has a new leader epoch. Otherwise, an idle lane would not notice that records were lost in
+    the election."""
     if lane.phase is not Phase.COPYING or moved.leader_epoch <= lane.log.end_epoch:
         return []
     lane.go(Quiesce(until_safe=False))
@@ -51,8 +52,8 @@ def target_moved(lane: Lane, moved: TargetMoved) -> Effects:
 
 
 def enter(lane: Lane, now: float, wanted: Resume) -> Effects:
-    """Begin a new round: drop all batches in memory, and ask for the end of the target log. Answers to earlier rounds
-    are ignored."""
+    """Begin a new round: drop all batches in memory, and ask for the end of the target log. Answers to questions from
+    earlier rounds are ignored."""
     new_round(lane)
     lane.phase = Phase.RESUMING
     lane.resume_position = resume_position(lane)
@@ -119,8 +120,8 @@ def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
 
 
 def same_leader(lane: Lane, answer: EndAnswer) -> bool:
-    """Return whether the leader epoch is still the one of question 1, so that the answer to question 2 came from this
-    leader."""
+    """Return whether the leader epoch is still the one in the answer to question 1, so that the answer to question 2
+    came from this leader."""
     return answer.leader_epoch == lane.log.end_epoch
 
 
@@ -168,21 +169,21 @@ def decide(lane: Lane) -> Effects:
     if lane.comparison.differs is not None:
         return rebuilding.locate(lane)
     lane.protected = remembers(lane)
-    # With policies, the broker's memory proves only sequences: if a policy answers differently the next time, another
-    # record gets the same sequence.
+    # With policies, the broker's memory proves only sequences: if a policy answers differently the next time, a
+    # different record gets the same sequence.
     if (lane.has_policies or not lane.protected) and lane.late_writes.end_read_at < barrier_until(lane):
         lane.phase = Phase.WAITING
         return [Wake(ask(lane), barrier_until(lane))]
     if lane.takeover.opened_here and not lane.sent:
-        # No other attempt has ever used the producer id, and this one has sent nothing.
+        # No other attempt has ever used the producer id, and this attempt has sent nothing.
         lane.resume_position = ResumePosition(0, lane.log.end, lane.log.end_epoch)
         return resume_point.resume_at(lane, 0)
     if lane.log.end < lane.resume_position.target_offset or went_back(lane):
         return look_back.begin(lane)
     if must_read(lane):
         # Scan from the last record below the resume position. If that record is missing, the log went back and grew
-        # again. If there is no record below the resume position, batches before it may be the lane's own in a log that
-        # went back.
+        # again. If the lane has no record below the resume position, and the log may have gone back, batches before
+        # that position may be the lane's own.
         may_lie = is_another_leader(lane) or lane.log.must_read_log
         before = 1 if lane.resume_position.ordinal > 0 else look_back.LOOK_BACK_RECORDS if may_lie else 0
         start = max(lane.resume_position.target_offset - before, lane.log.log_start)
@@ -200,11 +201,12 @@ def decide(lane: Lane) -> Effects:
 
 
 def must_read(lane: Lane) -> bool:
-    """Return whether the broker's memory is not enough, so that the log after the resume position must be read."""
+    """Return whether the log after the resume position must be read, because the broker's memory alone is not
+    enough."""
     appended = lane.log.end - lane.resume_position.target_offset
-    # Equal numbers of records prove nothing if the log may have gone back and other clients may have written since.
-    # More records may have been acknowledged than the resume position says, and other clients may have written as many
-    # as the log lost.
+    # Equal numbers of records prove nothing if the log may have gone back and other clients may have written since
+    # then. More records may have been acknowledged than the resume position shows, and other clients may have written
+    # as many records as the log lost.
     acknowledged = known_until(lane) > 0
     if is_another_leader(lane) and (acknowledged or lane.log.end > lane.log.log_start or lane.log.entry is not None):
         return True
@@ -214,12 +216,12 @@ def must_read(lane: Lane) -> bool:
 
 
 def _may_leap(lane: Lane) -> bool:
-    """Return whether the lane's records after the resume position are possibly not at consecutive target offsets. The
-    log end cannot exclude this: other clients may have written as many records as are missing because of a hole.
+    """Return whether there may be gaps between the target offsets of the lane's records after the resume position. The
+    log end cannot rule this out: other clients may have written as many records as are missing because of a hole.
 
     The ledger shows where these records are if this attempt received their acknowledgements, or if the former holder
-    drained the lane. Otherwise the former holder's last leap may not be recorded. The records are then compared with
-    the source in any case.
+    drained the lane. Otherwise, the former holder's last leap may not have been recorded. In that case, the records are
+    compared with the source anyway.
     """
     if lane.record is None:
         return False

@@ -1,4 +1,4 @@
-"""The second path: batches that cannot be copied raw are rebuilt record by record."""
+"""The second path: batches that cannot take the raw path are rebuilt record by record."""
 
 from bisect import bisect_right
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from mirrord.replication.lane.limits import NEVER
 
 
 class RebuiltBatch(msgspec.Struct, frozen=True):
-    """A batch of the second path: its new bytes, and the source offsets of its records."""
+    """A batch built on the second path: its new bytes, and the source offsets of its records."""
 
     data: bytearray
     pieces: tuple[tuple[int, int], ...]
@@ -20,7 +20,7 @@ class RebuiltBatch(msgspec.Struct, frozen=True):
     """Verdicts on records that a policy did not keep, in ascending order. Their offsets do not overlap with
     `pieces`."""
     is_cut: bool = False
-    """Whether the batch holds only a part of the requested records, because it would have been too large otherwise."""
+    """Whether the batch holds only some of the requested records, because it would otherwise have been too large."""
 
 
 class Decided(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class Decided(msgspec.Struct, frozen=True):
 
 
 ALL = Decided(((0, NEVER),), NEVER)
-"""The decision for records that are copied again: they were copied once, so all of them are kept."""
+"""The decision for records that are copied again: they have already been copied once, so all of them are kept."""
 NOT_YET = Decided((), 0)
 
 
@@ -69,13 +69,13 @@ class RebuildRequest(msgspec.Struct, frozen=True):
     """Codecs that the new batch must not use."""
 
     def codec(self, own: int) -> int:
-        """Return the codec that compresses the new batch. `own` is the codec of the source batch."""
+        """Return the codec with which to compress the new batch. `own` is the codec of the source batch."""
         return next(each for each in (own, *INSTEAD) if each not in self.refused_codecs)
 
 
 INSTEAD = (3, 1, 0)
-"""Codecs that replace a codec that the target does not accept, in order of preference: lz4, which is the cheapest;
-gzip, which every Kafka version knows; no compression. A target never refuses an uncompressed batch because of its codec
+"""Replacements for a codec that the target does not accept, in order of preference: lz4, which is the cheapest; gzip,
+which every Kafka version supports; no compression. A target never refuses an uncompressed batch because of its codec
 (`target.refused_retry`)."""
 
 

@@ -1,9 +1,9 @@
-"""Seeks ahead in the source on an operator command: records in the range that are not copied yet are skipped.
+"""Seeks ahead in the source on an operator command: records in the range that have not been copied yet are skipped.
 
 A seek reassigns the next ordinal, so no batch of the lane itself or of a former holder may be in flight when it is
 carried out (`mirrord.replication.lane.target.in_doubt`). One entry in the ledger records the verdict on the range, the
-run after the range, and that the command was carried out. Until that entry has taken effect, each holder that takes the
-lane carries out the command again.
+run after the range, and that the command has been carried out. Until that entry has taken effect, each holder that
+takes the lane carries out the command again.
 """
 
 import msgspec
@@ -50,8 +50,8 @@ def order_recorded(lane: Lane) -> Effects:
 
 
 def is_due(lane: Lane) -> bool:
-    """Return whether a command to seek can be carried out now: all records before its range are copied or in flight,
-    and no records are still to be copied again."""
+    """Return whether a command to seek can be carried out now: all records before its range have been copied or are in
+    flight, and no records remain to be copied again."""
     record = lane.record
     if record is None or not _due(lane):
         return False

@@ -74,12 +74,12 @@ class OwnBatch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Start(msgspec.Struct, frozen=True):
-    """Start the lane. `record` is None if the ledger does not know the lane."""
+    """Start the lane. `record` is None if the ledger does not contain the lane."""
 
     record: LaneRecord | None
     progress: Progress | None
     replicator: str
-    """The name of this attempt to host the lane. No other attempt has this name, so the lane recognizes its own
+    """The name of this attempt to host the lane. No other attempt has this name, so the lane can recognize its own
     `LaneTaken`."""
     barrier_s: float
     """How long a former holder may still write, in seconds: lease time plus request timeout, or less if the holder is
@@ -101,7 +101,8 @@ class ProducerIdAnswer(msgspec.Struct, frozen=True):
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """The facts of an `Append` were read back from the ledger; `bound` says for each fact whether it takes effect."""
+    """The facts of an `Append` have been read back from the ledger; `bound` says for each fact whether it has taken
+    effect."""
 
     tag: int
     bound: tuple[bool, ...]
@@ -127,12 +128,12 @@ class StartAnswer(msgspec.Struct, frozen=True):
     trouble: str = ""
     """Why the lane cannot begin, in one line for the operator."""
     waits: bool = False
-    """Whether the reason in `trouble` will disappear without an operator, so that the lane asks again."""
+    """Whether the problem in `trouble` will resolve itself without an operator, so that the lane asks again."""
 
 
 class EndAnswer(msgspec.Struct, frozen=True):
-    """The log end of the target partition's leader (OffsetForLeaderEpoch), which includes records that are not yet
-    replicated."""
+    """The log end of the target partition's leader (OffsetForLeaderEpoch), which includes records that have not been
+    replicated yet."""
 
     question: int
     error: int
@@ -151,11 +152,12 @@ class DivergenceAnswer(msgspec.Struct, frozen=True):
 
 
 class ProducerEntry(msgspec.Struct, frozen=True):
-    """What the target broker remembers of the lane's producer id (DescribeProducers, KIP-664)."""
+    """What the target broker remembers about the lane's producer id (DescribeProducers, KIP-664)."""
 
     last_sequence: int
     age_ms: int
-    """The age of the producer's last record, by its timestamp: a broker forgets producers by record timestamps."""
+    """The age of the producer's last record, based on its timestamp: a broker uses record timestamps to decide when to
+    forget a producer."""
 
 
 class ProducersAnswer(msgspec.Struct, frozen=True):
@@ -190,7 +192,7 @@ class ScanAnswer(msgspec.Struct, frozen=True):
 
 
 class CheckAnswer(msgspec.Struct, frozen=True):
-    """Outcome of a comparison of the lane's own batches at the target with the source."""
+    """Outcome of comparing the lane's own batches in the target with the source."""
 
     question: int
     error: int
@@ -203,9 +205,9 @@ class CheckAnswer(msgspec.Struct, frozen=True):
     source_end: int = -1
     """The end of the source log if it is below `AskCheck.position`, or -1."""
     gone: tuple[tuple[int, int], ...] = ()
-    """Ordinals [start, end) whose records are in the target and no longer in the source; ascending."""
+    """Ordinals [start, end) whose records are in the target but no longer in the source, in ascending order."""
     equal_until: int = -1
-    """The ordinal after the last one whose record was compared and is equal, or -1."""
+    """The ordinal after the last one whose record was compared and found equal, or -1."""
 
 
 class RebuildAnswer(msgspec.Struct, frozen=True):
@@ -246,9 +248,9 @@ class Chunk(msgspec.Struct, frozen=True):
 
 
 class OriginsAnswer(msgspec.Struct, frozen=True):
-    """All lanes that write into the source partition, according to the ledgers on the source cluster. The end of each
-    ledger was requested after the question, and the ledger was read up to that end. If the ledgers cannot be read,
-    `trouble` says why."""
+    """All lanes that write to the source partition, according to the ledgers on the source cluster. The end of each
+    ledger was requested after the question was asked, and the ledger was read up to that end. If the ledgers cannot be
+    read, `trouble` says why."""
 
     question: int
     writers: tuple[Writer, ...] = ()
@@ -266,8 +268,8 @@ class ProduceAnswer(msgspec.Struct, frozen=True):
 
 
 class ProduceAccepted(msgspec.Struct, frozen=True):
-    """The target appended these batches, which were sent one after the other; `base_offsets` says where each begins.
-    The signal replaces a `ProduceAnswer` per batch, so that the lane handles all batches in one step."""
+    """The target appended these batches, which were sent one after another; `base_offsets` says where each begins. This
+    signal replaces one `ProduceAnswer` per batch, so that the lane handles all of the batches in one step."""
 
     round: int
     batches: list[Batch]
@@ -297,14 +299,14 @@ class TargetFar(msgspec.Struct, frozen=True):
 
 
 class Released(msgspec.Struct, frozen=True):
-    """The ledger has a decision that lets the lane resume: a decision about a quarantined record or, if `ahead` is set,
-    a command to seek ahead."""
+    """The ledger contains a decision that lets the lane resume: a decision about a quarantined record or, if `ahead` is
+    set, a command to seek ahead."""
 
     ahead: bool = False
 
 
 class Drain(msgspec.Struct, frozen=True):
-    """Stop at the next safe point: send nothing new, and wait until all batches in flight are answered."""
+    """Stop at the next safe point: send nothing new, and wait until all batches in flight have been answered."""
 
 
 Input = (
@@ -347,7 +349,7 @@ class AskProducerId(msgspec.Struct, frozen=True):
 
 
 class Append(msgspec.Struct, frozen=True):
-    """Append facts to the ledger. The answer is `Bound` after the facts were read back, or `AppendFailed`."""
+    """Append facts to the ledger. The answer is `Bound` once the facts have been read back, or `AppendFailed`."""
 
     tag: int
     facts: tuple[LaneFact, ...]
@@ -376,7 +378,7 @@ class AskDivergence(msgspec.Struct, frozen=True):
 
 
 class AskProducers(msgspec.Struct, frozen=True):
-    """Ask what the target's leader remembers of the producer id (DescribeProducers, KIP-664)."""
+    """Ask what the target's leader remembers about the producer id (DescribeProducers, KIP-664)."""
 
     question: int
     producer_id: int
@@ -403,9 +405,9 @@ class AskCheck(msgspec.Struct, frozen=True):
     """Compare the lane's own batches with the source. The batches with ordinals in [first, last] and target offsets in
     [start, end) are compared.
 
-    If a `position` is given, the leader epoch of the source batch before it is read first. The batches are compared
-    after that. If the source is truncated in the meantime, the first fetch from the position, which contains this
-    epoch, detects the truncation.
+    If `position` is given, the leader epoch of the source batch before that position is read first, and then the
+    batches are compared. If the source is truncated in the meantime, the first fetch from that position, which carries
+    this epoch, detects the truncation.
     """
 
     question: int
@@ -417,12 +419,12 @@ class AskCheck(msgspec.Struct, frozen=True):
     position: int = -1
     epochs: tuple[tuple[int, int], ...] = ()
     """Pairs (ordinal, source epoch): the records from this ordinal on were copied from batches of this epoch. If a
-    source offset has another epoch now, it belongs to another record, which cannot be compared."""
+    source offset now has a different epoch, it belongs to a different record, which cannot be compared."""
 
 
 class AskRebuild(msgspec.Struct, frozen=True):
-    """Find the source offsets of the lane's own batches by comparing contents. The batches are those in the target
-    offsets [start, end), from ordinal `first` on."""
+    """Find the source offsets of the lane's own batches by comparing contents. The batches are those at target offsets
+    [start, end), from ordinal `first` on."""
 
     question: int
     producer_id: int
@@ -432,8 +434,8 @@ class AskRebuild(msgspec.Struct, frozen=True):
 
 
 class AskOrigins(msgspec.Struct, frozen=True):
-    """Ask which lanes write into the source partition. The answer must include everything that the ledgers contained
-    when this question was asked."""
+    """Ask which lanes write to the source partition. The answer must include everything that the ledgers contained when
+    this question was asked."""
 
     question: int
 
@@ -446,14 +448,14 @@ class FetchFrom(msgspec.Struct, frozen=True):
     round: int
     position: int
     last_epoch: int
-    """Leader epoch of the last copied batch, or -1. With this epoch, the source broker detects a truncation."""
+    """Leader epoch of the last copied batch, or -1. The source broker uses this epoch to detect a truncation."""
     delay_s: float = 0.0
     refresh: bool = False
     """Whether to look up the leader again first, because it may have moved."""
 
 
 class StopFetch(msgspec.Struct, frozen=True):
-    """Cancel the fetch request, because no chunk is wanted any more."""
+    """Cancel the fetch request, because the lane no longer wants a chunk."""
 
 
 class Produce(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
-"""A lane's state: what the lane knows and what it waits for.
+"""A lane's state: what the lane knows and what it is waiting for.
 
-Only functions that `step` calls change the state. It contains no clock and no connection, so tests can copy states,
-compare them, and explore which states can follow.
+Only functions that `step` calls change the state. The state contains no clock and no connection, so tests can copy
+states, compare them, and explore which states can follow.
 """
 
 from collections import deque
@@ -29,6 +29,7 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.source.epoch_cache import EpochCache
 from mirrord.replication.lane.source.loop_detection import Doubt, Origins
 from mirrord.replication.lane.source.source_history import SourceHistory
+from mirrord.replication.lane.target.acknowledged_records import Forgotten
 from mirrord.replication.lane.target.scan_result import Reading
 from mirrord.replication.lane.transitions import Resume, Transition
 
@@ -47,7 +48,7 @@ NO_VERDICTS: tuple[int, tuple[Verdict, ...]] = (-1, ())
 
 
 class Parking(msgspec.Struct, frozen=True):
-    """A record that the flow's policy skips once it has been parked."""
+    """A record that the flow is configured to skip once the record has been parked."""
 
     offset: int
     error: int
@@ -88,14 +89,15 @@ class TakeOver:
 
     left_cleanly: bool = False
     opened_here: bool = False
-    """Whether this attempt to host the lane is the very first. No other one has used the lane's producer id."""
+    """Whether this is the very first attempt to host the lane. If so, no other attempt has used the lane's producer
+    id."""
     barrier_s: float = 0.0
     times: tuple[int, int] = (0, 0)
     """The lease time and the request timeout that `LaneTaken` records for the next holder."""
     begun: Progress | None = None
     """The progress record that the lane started with. It is set until the lane's first grant takes effect."""
     fast_handoff: Handed | None = None
-    """Set while the lane is taken over from its former holder's handoff checkpoint."""
+    """Set while the lane is being taken over from its former holder's handoff checkpoint."""
     knows_sent: bool = False
     """Whether it is known that nothing was sent above `sent_below`: the lane has resumed once in this attempt to host
     it, or the former holder reported it when it left."""
@@ -112,7 +114,7 @@ class LateWrites:
     former_holder_until: float = 0.0
     """Time until which a former holder may still be writing, whether or not the broker remembers the producer."""
     unanswered: bool = False
-    """Set when the lane stops waiting for a batch or a question times out; cleared when the leader answers."""
+    """Set when the lane stops waiting for a batch, or when a question times out; cleared when the leader answers."""
     delayed: bool = False
     """Whether a slow answer has already extended the wait for batches that may still be appended."""
     end_asked_at: float = 0.0
@@ -142,12 +144,15 @@ class WentBack:
     lane looks for this note in the ledger."""
 
 
-class Forgotten(msgspec.Struct, frozen=True):
-    """What was acknowledged before ordinals were reassigned, kept until the ledger records the reassignment."""
+class LostBelow(msgspec.Struct, frozen=True):
+    """Which records the target log lost, by their source offsets. A rebuilt offset map may give them other ordinals."""
 
-    acknowledged: tuple[tuple[int, int], ...]
-    rewinds: int
-    """Number of `Rewound` notes in the ledger before the reassignment."""
+    offset: int
+    """The lost records have lower source offsets."""
+    target_epoch: int
+    """The leader epoch in which the target log last had them."""
+    source_epoch: int
+    """The source's leader epoch of the last one, or -1 if it is not known."""
 
 
 @dataclass(slots=True)
@@ -159,8 +164,8 @@ class TargetLog:
     entry: ProducerEntry | None = None
     log_start: int = 0
     unread_from: ResumePosition | None = None
-    """The position before the first part of the target log that must still be read. Until then, no higher resume
-    position is saved."""
+    """The position before the first part of the target log that must still be read. No higher resume position is saved
+    until that part has been read."""
     unread_parts: int = 0
     """Number of parts of the target log that are being read before `unread_from` can be cleared."""
     must_read_log: bool = False
@@ -174,7 +179,8 @@ class TargetLog:
     shared: int = -2
     """Offset up to which the log is unchanged since the resume position was saved. -1: not known. -2: not asked yet."""
     epoch_end: int = -1
-    """Target offset where the epoch of the resume position, or else the highest lower one, ends. -1: not known."""
+    """Target offset at which the epoch of the resume position ends or, if the log lacks that epoch, the highest lower
+    epoch. -1: not known."""
     epoch_ends: tuple[tuple[int, int, int], ...] = ()
     """What is known about earlier leader epochs in the log (`mirrord.replication.lane.target.epoch_ends`)."""
     scan: Reading | None = None
@@ -183,16 +189,19 @@ class TargetLog:
     """Ordinals (first, last) of acknowledged records that the target log has lost."""
     copied_again: tuple[tuple[int, int], ...] | None = None
     """The lost ordinals that are copied again, or None if all of them are copied again. For the others, the target has
-    a newer record of the same key."""
+    a newer record with the same key."""
     copied_again_until: int = 0
+    lost_below: LostBelow | None = None
+    """The lost records of a plan that omits some of them. None if there is no such plan."""
     last_by_look_up: bool = False
-    """Whether only a look-up of this round shows that the last ordinals were in the target log."""
+    """Whether only a lookup in this round shows that the last ordinals were in the target log."""
     went_back: WentBack | None = None
     """Set after the target log has lost records, until the ledger records which of them are copied again."""
     forgotten: Forgotten | None = None
     """Set after ordinals were reassigned and `acknowledged` was lowered, until the outcome in the ledger is known."""
     unproven: tuple[int, int] = (-1, 0)
-    """The ordinal up to which a former holder may have saved a position, and the number of `Rewound` notes then."""
+    """The ordinal up to which a former holder may have saved a position, and the number of `Rewound` notes at that
+    time."""
     appended_later: tuple[int, int, int] = (-1, -1, -1)
     """(first, end, leader epoch): the ordinals [first, end) were acknowledged after the last resume, and appended in
     this leader epoch or a later one. (-1, -1, -1) if no such ordinals are known."""
@@ -207,15 +216,15 @@ class ComparisonState:
     compared: int = -1
     """Ordinals below this one need no further comparison in this round, even if the ledger does not record that yet."""
     differs: TakeoverChecked | None = None
-    """The comparison that found a difference between target and source. None after the offset map was rebuilt."""
+    """The comparison that found a difference between target and source. None after the offset map has been rebuilt."""
     rebuild_in_doubt: bool = False
-    """Whether the rebuilt offset map was appended to the ledger and the outcome of the append is unknown."""
+    """Whether the rebuilt offset map was appended to the ledger but the outcome of the append is unknown."""
     first_ack_pending: bool = False
     later_pending: bool = False
     """Whether records since the takeover must be compared again once the former holder can no longer write."""
     later_from: ResumePosition | None = None
-    """Where the later comparison (`later_pending`) starts. Until then, no higher resume position is saved, because
-    acknowledgements above it may be for batches of another holder."""
+    """Where the later comparison (`later_pending`) starts. Until the comparison is complete, no higher resume position
+    is saved, because acknowledgements above this one may be for another holder's batches."""
     later_begins_at: int = NEVER
     """The lowest target offset of a record at or above `later_from`. It may be below the offset in `later_from`, if the
     log has lost its last records and they were appended again."""
@@ -235,7 +244,7 @@ class OriginDoubt:
     asked_about: Doubt | None = None
     """The batch that the last question was about."""
     line: str = ""
-    """Why the lane waits, in one line for the operator; empty while the wait is short."""
+    """Why the lane is waiting, in one line for the operator; empty while the wait is short."""
     question: int = -1
     """The open question about the batch, or the pause before it is asked again."""
 
@@ -259,15 +268,15 @@ class RefusalState:
     """What the target has refused, and how later batches avoid a refusal (`quarantine`, `target.refused_retry`)."""
 
     largest: int = 1 << 62
-    """Batches of more bytes than this are split, because the target refused a larger one."""
+    """Batches larger than this number of bytes are split, because the target refused a larger batch."""
     split: SplitLimit | None = None
     """The limit for the last batch that the target refused, kept until it is known which of its records are refused."""
     refused_codecs: frozenset[int] = frozenset()
-    """Codecs for which the target refused batches; later batches use another one."""
+    """Codecs for which the target refused batches; later batches use a different codec."""
     parking: Parking | None = None
     """The record that is being parked. Until it is parked, the lane does not copy the records after it."""
     parking_pause: int = -1
-    """The pause before parking is tried again."""
+    """The pause before parking is retried."""
     configs_seen: str = ""
     """A digest of the target topic's configs when the topic last refused a record (`target.refused_retry`)."""
     configs_since: float = 0.0
@@ -289,7 +298,8 @@ class HaltState:
     facts: tuple[LaneFact, ...] = ()
     """The facts that record in the ledger why the lane is halted."""
     append_in_doubt: bool = False
-    """Whether the ledger may lack an append from before the halt, because its failure was reported afterwards."""
+    """Whether the ledger may lack an append from before the halt, because the failure of that append was reported after
+    the halt."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -301,33 +311,33 @@ class Lane:
     target_topic: str
     partition: int
     policy: str
-    """Fingerprint of the configuration that decides which records the lane sees."""
+    """Fingerprint of the configuration that determines which records the lane sees."""
     read_committed: bool
     rebuild: Rebuilder
     limits: Limits = field(default_factory=Limits)
     mode: Mode = "sequence"
     """With "at-least-once", the lane neither requests the target broker's producer state nor relies on it."""
     on_loss: OnLoss = "continue"
-    """What to do if the source lost records before they were copied: report and continue after them, or halt."""
+    """What to do if the source has lost records before they were copied: report and continue after them, or halt."""
     on_reject: OnReject = "halt"
-    """What to do about a record that cannot be copied: wait for a decision, park it and then skip it, or skip it
-    without parking it."""
+    """What to do with a record that cannot be copied: wait for a decision, park it and then skip it, or skip it without
+    parking it."""
     phase: Phase = Phase.OPENING
     stage: Stage = Stage.DONE
     transition: Transition | None = None
-    """The transition that a handler requested; `step` carries it out when the handler has returned."""
+    """The transition that a handler requested; `step` carries it out once the handler has returned."""
     round: int = 0
     asked: int = 0
     """Number of the last question."""
     questions: set[int] = field(default_factory=set[int])
-    """Questions of this round without an answer (`correlation`)."""
+    """Questions in this round that have not been answered yet (`correlation`)."""
     replicator: str = ""
     grant: int = 0
     record: LaneRecord | None = None
     producer_id: int = -1
     producer_epoch: int = -1
     trouble: str = ""
-    """Why the last batch was not accepted, while the lane retries."""
+    """Why the last batch was not accepted, while the lane is retrying."""
 
     # takeover
     sent_below: int = 0
@@ -343,7 +353,8 @@ class Lane:
     """Whether the broker remembers the lane's producer, so that it refuses batches that are out of order."""
     resume_ordinal: int = 0
     confirm_end: bool = False
-    """Whether to ask for the log end again before the first request: the broker cannot refuse a repeated batch."""
+    """Whether to ask for the log end again before the first produce request, because the broker cannot refuse a
+    duplicate batch."""
     confirming: bool = False
     """Whether the question for the log end before the first produce request is open."""
     sent: bool = False
@@ -376,7 +387,8 @@ class Lane:
     next_ordinal: int = 0
     open_run: Run | None = None
     plan: deque[Run] = field(default_factory=deque[Run])
-    """While records are copied again: the next runs. The lane moves to the source offset at which each begins."""
+    """While records are being copied again: the next runs. For each of them, the lane moves to the source offset at
+    which the run begins."""
     declared: int = -1
     """Ordinal of the next run that the ledger already contains, or -1 if there is none."""
     skipped: list[Verdict] = field(default_factory=list[Verdict])
@@ -386,13 +398,16 @@ class Lane:
     """Whether the records are passed to policies. If so, no batch takes the raw path. If a record is passed to a policy
     a second time, the decision may differ from the first one."""
     decided: Decided = NOT_YET
-    """The filter's decisions about records that are not written yet. The decisions took effect in the ledger."""
+    """The filter's decisions about records that have not been written yet. These decisions have taken effect in the
+    ledger."""
     origins: Origins | None = None
-    """Detects batches in the source that are copies; None if the names of source and target topic differ."""
+    """Detects batches in the source that are copies; None if the source topic and the target topic have different
+    names."""
     dropped: tuple[int, int] = (-1, -1)
     """(source offset, newest record timestamp) of the first batch that was fetched and then dropped."""
     left_out: list[Verdict] = field(default_factory=list[Verdict])
-    """Source ranges, ascending, that a decision about quarantined records or a command to seek ahead skips."""
+    """Source ranges, in ascending order, that are skipped because of a decision about quarantined records or a command
+    to seek ahead."""
     seeks: Seeks = ()
     """Commands to seek ahead that are still to be carried out (`seek`)."""
 
@@ -402,12 +417,12 @@ class Lane:
     in_flight: deque[Batch] = field(default_factory=deque[Batch])
     in_flight_bytes: int = 0
     expected: int = 0
-    """Target offset at which the next acknowledged batch must be, if no other client writes there."""
+    """Target offset that the next acknowledged batch must have if no other client writes to the partition."""
     acked: int = 0
     """Next ordinal to be acknowledged."""
     pipelined: bool = False
-    """Whether a batch was acknowledged over this connection and in this leader epoch. Only then may several batches be
-    in flight."""
+    """Whether a batch has been acknowledged over this connection and in this leader epoch. Only then may several
+    batches be in flight."""
     resumed_at: ResumePosition = NOTHING
     """The resume position at which the lane continued after its last resume."""
     failure: tuple[int, Batch] | None = None
@@ -418,7 +433,7 @@ class Lane:
     # ledger
     tag: int = 0
     appends: set[int] = field(default_factory=set[int])
-    """Tags of appends without an answer."""
+    """Tags of appends that have not been answered yet."""
     intents: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
     """Pairs (tag, first ordinal) of the intents that are not known to have taken effect yet."""
     unbound: tuple[int, tuple[Verdict, ...]] = NO_VERDICTS
@@ -426,7 +441,7 @@ class Lane:
     notes: set[int] = field(default_factory=set[int])
     """Tags of appended facts that have not taken effect yet. While there are any, no progress record is written."""
     facts_tag: int = -1
-    """Tag of the facts that the current phase waits for."""
+    """Tag of the facts that the current phase is waiting for."""
 
     # for the status and metrics
     raw_batches: int = 0
@@ -439,12 +454,12 @@ class Lane:
     """Whether the target's broker is far away: even its fastest answer took a long time."""
 
     def go(self, transition: Transition) -> None:
-        """Request that `step` enters another phase. If a handler makes several requests, the last one counts."""
+        """Request that `step` enter a different phase. If a handler makes several requests, the last one counts."""
         self.transition = transition
 
     @property
     def is_copying(self) -> bool:
-        """Whether the lane copies, and no handler has requested another phase."""
+        """Whether the lane is copying, and no handler has requested a different phase."""
         return self.phase is Phase.COPYING and self.transition is None
 
     def retry(self) -> Effects:

@@ -1,8 +1,8 @@
-"""The lane: one source partition copied into one target partition. `step` is its only entry point.
+"""The lane: one source partition that is copied to one target partition. `step` is its only entry point.
 
 `step(lane, now, signal)` changes the lane and returns the effects to perform. The state is changed in place, because
 copying it for each chunk would take longer than `step` itself. No other code in the project changes the state. `now` is
-the time of the `LaneHost`'s monotonic clock in seconds.
+the current time on the `LaneHost`'s monotonic clock, in seconds.
 """
 
 from collections.abc import Callable
@@ -204,7 +204,8 @@ def _woken(lane: Lane, now: float, question: int) -> Effects:
 
 def _between(lane: Lane, signal: ScanAnswer) -> Effects:
     """Handle the answer to a scan of the target log above the recorded log end. The scan was requested because a batch
-    or a higher log end had been seen there. It shows whether batches of the lane were appended in between."""
+    or a higher log end had been seen there. The scan shows whether any of the lane's batches were appended in
+    between."""
     if signal.purpose == "confirm":
         if signal.error or signal.own:
             lane.go(Resume(lane.limits.retry_s if signal.error else 0.0))
@@ -214,8 +215,9 @@ def _between(lane: Lane, signal: ScanAnswer) -> Effects:
         lane.go(Resume(lane.limits.retry_s))
         return []
     if signal.own and signal.own[0].leader_epoch > lane.log.end_epoch:
-        # A later leader appended the batch: so the log went back, and no record is in it twice. If the lane is not
-        # copying, a resume follows, or the resume position stays before the offsets that were not read.
+        # A later leader appended the batch, which means that the log went back and that no record is in it twice. If
+        # the lane is not copying, either a resume follows, or the resume position stays before the offsets that have
+        # not been read.
         if lane.phase is Phase.COPYING:
             lane.go(Quiesce(until_safe=False))
         return []
@@ -329,11 +331,11 @@ def _out_of_range(lane: Lane, chunk: Chunk) -> Effects:
             lane.go(Quiesce())
             return []
         line = f"source offsets [{lane.position}, {chunk.log_start}) were deleted before they were copied"
-        # If part of the source is copied again, ordinals are already assigned to records that are gone now.
+        # If part of the source is being copied again, ordinals have already been assigned to records that are now gone.
         if lane.on_loss == "continue" and not lane.plan:
             lost = Lost(f"{lane.source_topic}-{lane.partition}: {line}")
             effects = [lost, *intake.leap(lane, chunk.log_start, "expired")]
-            # If retention has deleted the range of a command to seek, the command is carried out now, because the next
+            # If retention has deleted the range of a seek command, the command is carried out now, because the next
             # record may not arrive for a long time.
             if lane.seeks and seek.is_due(lane):
                 lane.go(Quiesce())

@@ -24,7 +24,14 @@ from mirrord.replication.lane.signals import (
     ScanAnswer,
 )
 from mirrord.replication.lane.state import Lane, ResumePosition
-from mirrord.replication.lane.target import displaced_ordinals, epoch_ends, look_back, missing_ordinals, target_scan
+from mirrord.replication.lane.target import (
+    displaced_ordinals,
+    epoch_ends,
+    look_back,
+    lookup_after_rebuild,
+    missing_ordinals,
+    target_scan,
+)
 from mirrord.replication.lane.target.evidence import has_lost_records, known_until, next_by_entry, went_back
 from mirrord.replication.lane.target.scan_result import Log, Reading
 from mirrord.replication.lane.target.superseded_records import AskShared, SharedAnswer, SupersededAnswer
@@ -189,6 +196,8 @@ def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Eff
     ordinal = max(found.next_ordinal, answer.until)
     lane.log.last_by_look_up = ordinal > found.next_ordinal
     facts = displaced_ordinals.recorded(lane, found, answer.again)
+    if holes or again != lane.log.lost_ordinals:
+        lookup_after_rebuild.note_plan(lane, found.missing)
     found = replace(found, holes=tuple(holes), facts=facts, missing=(), next_ordinal=ordinal)
     lane.log.scan = None
     if lane.comparison.differs is not None:

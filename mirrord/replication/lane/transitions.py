@@ -1,6 +1,6 @@
-"""Requests of a lane's handlers to enter another phase; `step` carries them out.
+"""Requests from a lane's handlers to enter a different phase; `step` carries them out.
 
-A handler calls `Lane.go` with one of these requests and returns. The modules of the handlers therefore do not import
+A handler calls `Lane.go` with one of these requests and returns. The handlers' modules therefore do not need to import
 each other. A table in `mirrord.replication.lane.step` says which function carries out each request.
 """
 
@@ -17,11 +17,11 @@ class Resume(msgspec.Struct, frozen=True):
 
 
 class Quiesce(msgspec.Struct, frozen=True):
-    """Stop sending, wait until all batches in flight are answered, and resume."""
+    """Stop sending, wait until all batches in flight have been answered, and then resume."""
 
     until_safe: bool = True
-    """When the lane resumes if no batch is in flight at the time of the request. If true, the lane waits until no batch
-    that was sent earlier can still be appended. If false, it resumes at once."""
+    """Determines when the lane resumes if no batch is in flight at the time of the request. If true, the lane waits
+    until no batch that was sent earlier can still be appended. If false, it resumes at once."""
 
 
 class Reopen(msgspec.Struct, frozen=True):

@@ -1,15 +1,15 @@
 """Limits the data in flight to one broker: enough to keep it busy, but not so much that other batches have to wait.
 
-A broker answers the requests of a connection one after the other, so a request waits for all requests that were sent
+A broker answers the requests on a connection one after another, so a request waits for all requests that were sent
 before it. Therefore, batches are held back when a limit is reached. While they are held back, a small batch can still
 overtake them (`mirrord.replication.lane.flow_control.request_packing`).
 
 The limit in bytes is the amount of data that the broker accepts within a certain time. This time is the duration of the
-broker's fastest answer plus a tenth of a second. So even a small request waits at most about this long.
+broker's fastest answer plus a tenth of a second. Even a small request therefore waits for at most about that long.
 
 The limit in requests is twice the number of requests that the broker answers within the duration of its fastest answer.
-Batches of one partition are in separate requests, so a distant broker is busy only if many requests are in flight. If a
-near broker had more requests in flight, they would only wait.
+Batches of one partition are in separate requests, so a distant broker is busy only if many requests are in flight. If
+more requests were in flight to a nearby broker, they would only wait.
 """
 
 LEAST_BYTES = 4 << 20
@@ -48,7 +48,7 @@ class ByteWindow:
         self.limit_bytes = LEAST_BYTES
         self.limit_requests = LEAST_REQUESTS
         self.in_flight = 0
-        """Number of requests that are not answered yet."""
+        """Number of requests that have not been answered yet."""
         self.in_flight_bytes = 0
         self._answered = 0
         self._answered_bytes = 0

@@ -1,10 +1,10 @@
-"""Decides how many bytes of answers must arrive before a process wakes up: if it sleeps a little longer, it handles
-several answers at once.
+"""Decides how many bytes of answers must arrive before a process wakes up: if the process sleeps a little longer, it
+handles several answers at once.
 
 The minimum size of the answer to each request in flight is known. While many answers are outstanding, the process wakes
-up only when a part of their bytes has arrived: about a quarter, and never more than half of the minimum size. During
-this time, the other requests keep the broker busy. When the process wakes up, a lane is informed of several batches in
-one step.
+up only when part of their bytes has arrived: about a quarter, and never more than half of the minimum size. During this
+time, the other requests keep the broker busy. When the process wakes up, a lane is informed of several batches in one
+step.
 """
 
 LEAST_BYTES = 15

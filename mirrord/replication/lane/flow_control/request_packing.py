@@ -24,7 +24,7 @@ batches may double the size of the request."""
 class Packer(Generic[ItemT]):
     """Requests that are being filled, in the order in which they will be sent.
 
-    Adding a batch takes one dictionary look-up and store, a few integer comparisons, and one append.
+    Adding a batch takes one dictionary lookup and store, a few integer comparisons, and one append.
     """
 
     __slots__ = ("_first", "_last", "_limit", "_open", "_sizes", "_small", "waiting")
@@ -36,7 +36,7 @@ class Packer(Generic[ItemT]):
         """The batches of each waiting request. Other code may read this queue, but only `take` removes requests."""
         self._sizes: deque[int] = deque()
         self._first = 0
-        """Number of the request that is sent next. Each new request gets the next higher number."""
+        """Number of the next request to be sent. Each new request gets the next higher number."""
         self._open = 0
         """Requests with a lower number than this accept no further batch, except a small one that overtakes others."""
         self._last: dict[object, int] = {}

@@ -1,15 +1,15 @@
-"""Forecasts how long it takes until the source deletes records that a lane has not copied.
+"""Forecasts how long it will be until the source deletes records that a lane has not copied.
 
 Retention deletes whole segments, so a log start offset stays the same for a while and then jumps. Therefore, the first
 forecast uses the average pace of the last hour: how fast the log start offset advanced, compared with the lane's
 position. It assumes that both continue at this pace.
 
-The topic's configs show earlier than the log start offset which records will be deleted. So there is a forecast for
-each of two configs:
+The topic's configs show earlier than the log start offset which records will be deleted. There is therefore also a
+forecast for each of two configs:
 
-- `retention.ms`: the age of the next records is taken from the newest timestamp in the batch that is copied next.
-- `retention.bytes`: the size of the records that are not copied yet is estimated from the average size of the records
-  that were copied.
+- `retention.ms`: the age of the next records is taken from the newest timestamp in the next batch to be copied.
+- `retention.bytes`: the size of the records that have not been copied yet is estimated from the average size of the
+  records that have been copied.
 
 A forecast that cannot be computed is ignored. The shortest of the other forecasts is returned.
 """
@@ -61,7 +61,7 @@ class RetentionPace:
             seen.popleft()
 
     def left_s(self) -> float | None:
-        """Return the seconds until the log start reaches the reader's position.
+        """Return the number of seconds until the log start reaches the reader's position.
 
         Return None if the distance does not shrink, or if too little is known.
         """
@@ -75,8 +75,8 @@ class RetentionPace:
         return None if nearer <= 0 else max(0, last.offset - last.start) * (last.at - first.at) / nearer
 
     def ages_out_s(self, limit_ms: int, wall_ms: int) -> float | None:
-        """Return the seconds until the next batch to copy is older than `limit_ms`, if the age of the next batch keeps
-        growing as it did recently.
+        """Return the number of seconds until the next batch to copy is older than `limit_ms`, if the age of the next
+        batch keeps growing as it did recently.
 
         Return None if the age does not grow, or if too little is known.
         """
@@ -90,8 +90,8 @@ class RetentionPace:
         return None if aged_s <= 0 else max(0.0, left_s) * seconds / aged_s
 
     def grows_out_s(self, limit_bytes: int, record_bytes: float) -> float | None:
-        """Return the seconds until the records from the reader's position onward exceed `limit_bytes`, if their number
-        keeps growing as it did recently. `record_bytes` is their average size.
+        """Return the number of seconds until the records from the reader's position onward exceed `limit_bytes`, if
+        their number keeps growing as it did recently. `record_bytes` is their average size.
 
         Return None if the number does not grow, or if too little is known.
         """
@@ -122,8 +122,8 @@ class RetentionForecast:
         self._seen.setdefault(report.lane, RetentionPace()).note(point)
 
     def left_s(self, lane: LaneId, retention: Retention = NOTHING_KNOWN, wall_ms: int = 0) -> float | None:
-        """Return in how many seconds the source will delete uncopied records, according to the forecasts. Return None
-        if no deletion is forecast, or if too little is known."""
+        """Return the number of seconds until the source deletes uncopied records, according to the forecasts. Return
+        None if no deletion is forecast, or if too little is known."""
         seen = self._seen.get(lane)
         if seen is None:
             return None
@@ -135,7 +135,7 @@ class RetentionForecast:
         return min((each for each in found if each is not None), default=None)
 
     def keep(self, lanes: Collection[LaneId]) -> None:
-        """Drop all lanes except these."""
+        """Drop all lanes except the given ones."""
         for known in (self._seen, self._sizes):
             for lane in known.keys() - set(lanes):
                 del known[lane]

@@ -2,7 +2,7 @@
 are skipped.
 
 A batch that is too large is rebuilt as batches of half its size. A batch with a record that the target refuses is
-rebuilt as batches of half its records, until that record is alone. Each record keeps its ordinal, and with it its
+rebuilt as batches of half its records, until that record is alone. Each record keeps its ordinal, and therefore its
 sequence, so a crash between two of the new batches does no harm.
 """
 
@@ -33,7 +33,7 @@ def bounds(lane: Lane) -> tuple[int, int, int, int]:
     """Return the limits for batches that can be copied unchanged: an ordinal, a source offset, a size in bytes, and
     attributes that they must not have.
 
-    A part that is copied again ends at the next run of `lane.plan`, even inside a batch.
+    A part that is copied again ends at the next run in `lane.plan`, even in the middle of a batch.
     """
     stop = lane.plan[0].ordinal if lane.plan else FAR
     if lane.has_policies:
@@ -119,7 +119,7 @@ def without_left_out(lane: Lane) -> Rest:
 
 
 def rebuild(lane: Lane, wanted: RebuildRequest) -> RebuiltBatch | None:
-    """Rebuild a batch on the second path with no more records than fit into the size that the target is known to
+    """Rebuild a batch on the second path with no more records than fit within the size that the target is known to
     accept.
 
     Raises ValueError if the source batch cannot be read.

@@ -1,5 +1,5 @@
-"""Determines to which source offsets ordinals map. Holes of the target log are not included, nor are records that the
-source has lost after they were copied."""
+"""Determines the source offsets to which ordinals map. Holes in the target log are excluded, as are records that the
+source lost after they were copied."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -59,7 +59,7 @@ class HeldOffsets:
     """The source offsets of records that are known to be in the target under ordinals below a given one.
 
     `looked_up` are ordinals (first, last) whose records count as if they were in the target, even if the ordinals are
-    in holes: it is known which of these records are copied again."""
+    in holes: it is already known which of these records are copied again."""
 
     def __init__(self, record: LaneRecord, below: int, looked_up: Sequence[tuple[int, int]] = ()) -> None:
         self._runs = runs = record.source_runs
@@ -103,7 +103,7 @@ class HeldOffsets:
 
 
 def _without(holes: Sequence[HoleFound], looked_up: Sequence[tuple[int, int]]) -> list[HoleFound]:
-    """Return the parts of the holes that are outside of the ordinals (first, last) in `looked_up`."""
+    """Return the parts of the holes that are outside the ordinals (first, last) in `looked_up`."""
     taken = [(first, last + 1) for first, last in looked_up]
     if not taken:
         return [hole for hole in holes if hole.first <= hole.last]

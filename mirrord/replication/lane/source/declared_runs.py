@@ -1,12 +1,12 @@
-"""Determines what the ledger contains about the ordinals from the one at which a lane resumes.
+"""Determines what the ledger contains about the ordinal at which a lane resumes and about all later ordinals.
 
-The runs of these ordinals show which records are still to be copied again. Such records are not in the order of the
-source. The lane is in order again from the ordinal from which each source offset is higher than all offsets before it.
-The ordinals in the fact about a hole (`HoleFound`) do not show what is still to be copied again. They are out of date
-once a later plan begins where an older one ends, or once a plan is shortened.
+The runs of these ordinals show which records are still to be copied again. Such records are not in source order. The
+lane is back in source order at the ordinal from which each source offset is higher than all offsets before it. The
+ordinals in the fact about a hole (`HoleFound`) do not show what is still to be copied again. They become out of date
+when a later plan begins where an older one ends, or when a plan is shortened.
 
 If a plan omits records on purpose, because the target has newer ones, the runs do not show where the plan ends. Only
-the field `until` of a `HoleFound` with an empty range of ordinals shows it.
+the field `until` of a `HoleFound` with an empty range of ordinals shows this.
 """
 
 from bisect import insort
@@ -28,7 +28,7 @@ from mirrord.replication.lane.source.copied_pieces import (
 )
 
 Pieces = list[tuple[int, int, int]]
-"""Triples (ordinal, former ordinal, length) of consecutive records that get other ordinals."""
+"""Triples (ordinal, former ordinal, length) of consecutive records that get different ordinals."""
 
 
 class RestOfPlan(NamedTuple):
@@ -36,24 +36,23 @@ class RestOfPlan(NamedTuple):
 
     runs: list[Run]
     """The first run begins at the ordinal from which records are copied again. The last run begins where the lane
-    continues in the order of the source."""
+    continues in source order."""
     pieces: Pieces
     until: int
-    """The ordinal, according to the ledger, at which the lane continues in the order of the source."""
+    """The ordinal, according to the ledger, at which the lane continues in source order."""
     differs: bool
-    """Whether the ledger has other runs for these records. The ledger's runs then contain records that lower ordinals
-    already have, or that the source has lost."""
+    """Whether the ledger has different runs for these records. If so, the ledger's runs contain records that lower
+    ordinals already have, or that the source has lost."""
 
 
 def jumps(record: LaneRecord, ordinal: int, left: RestOfPlan | None) -> list[Run]:
-    """Return the runs of the ledger that begin after `ordinal` and belong to the rest of a plan."""
+    """Return the ledger's runs that begin after `ordinal` and belong to the rest of a plan."""
     return [] if left is None else list(record.source_runs.beginning_in(ordinal + 1, left.until))
 
 
 def rest(record: LaneRecord, ordinal: int, looked_up: Sequence[tuple[int, int]] = ()) -> RestOfPlan | None:
     """Return the records that are still to be copied again from an ordinal on. Return None if there are none, so that
-    the lane continues in the order of the source. The records of the ordinals (first, last) in `looked_up` are
-    omitted."""
+    the lane continues in source order. The records of the ordinals (first, last) in `looked_up` are omitted."""
     if not any(hole.first < ordinal for hole in record.holes):
         return None
     least = max([ordinal, *(hole.until for hole in _leaving_out(record) if hole.first < ordinal)])
@@ -61,7 +60,7 @@ def rest(record: LaneRecord, ordinal: int, looked_up: Sequence[tuple[int, int]] 
     if least == ordinal and _is_in_order(record, ordinal, held):
         return None
     found = _rest(record, ordinal, least, held)
-    # What begins where the plan ends, or within it, is a part of it.
+    # A plan that begins where this plan ends, or within it, is part of this plan.
     orders = [hole for hole in record.holes if hole.first > hole.last]
     while found and (further := [each.until for each in orders if each.again <= found.until < each.until]):
         found = _rest(record, ordinal, max(further), held)
@@ -69,9 +68,9 @@ def rest(record: LaneRecord, ordinal: int, looked_up: Sequence[tuple[int, int]] 
 
 
 def _is_in_order(record: LaneRecord, ordinal: int, held: HeldOffsets) -> bool:
-    """Return whether the lane certainly continues in the order of the source at an ordinal: no record before it has a
-    higher source offset, and no record after it has a lower one. Of the later runs, only those that go back to a lower
-    source offset are checked."""
+    """Return whether the lane certainly continues in source order at an ordinal: no record before it has a higher
+    source offset, and no record after it has a lower one. Of the later runs, only those that go back to a lower source
+    offset are checked."""
     runs = record.source_runs
     offset = runs.offset_of(ordinal)
     if offset is None or offset >= _lost_from(record, ordinal) or held.highest() >= offset:
@@ -84,7 +83,7 @@ def _leaving_out(record: LaneRecord) -> list[HoleFound]:
 
     These are the holes with an empty range of ordinals (`HoleFound`), and holes that were recorded later for records
     that were part of the plan of such a hole. An earlier version of mirrord recorded only these later holes. This
-    version records a hole with an empty range in addition (`hole_repair`).
+    version also records a hole with an empty range (`hole_repair`).
     """
     orders = [number for number, hole in enumerate(record.holes) if hole.first > hole.last]
     found = [record.holes[number] for number in orders]
@@ -95,10 +94,10 @@ def _leaving_out(record: LaneRecord) -> list[HoleFound]:
 
 
 def _rest(record: LaneRecord, ordinal: int, least: int, held: HeldOffsets) -> RestOfPlan | None:
-    """Return the rest of a plan that reaches at least to the ledger's ordinal `least`.
+    """Return the rest of a plan that extends at least to the ledger's ordinal `least`.
 
-    The runs are read up to the ordinal at which the lane continues in the order of the source. At this ordinal, all
-    records in the target, and all records that the plan copies earlier, have lower source offsets. All later records
+    The runs are read up to the ordinal at which the lane continues in source order. All records in the target, and all
+    records that the plan copies earlier, have lower source offsets than the record of this ordinal. All later records
     have higher source offsets.
     """
     parts = _Parts(record, ordinal, least, held)
@@ -134,8 +133,8 @@ def _lost_from(record: LaneRecord, ordinal: int) -> int:
 class _Parts:
     """The records that the ledger's runs contain from an ordinal on, as triples (run, former ordinal, length).
 
-    They reach to the ordinal `least`, or to the ordinal from which the runs are in the order of the source, whichever
-    is higher. Each record occurs once, and records that the target already holds are omitted.
+    They extend to the ordinal `least`, or to the ordinal from which the runs are in source order, whichever is higher.
+    Each record occurs once, and records that the target already holds are omitted.
     """
 
     def __init__(self, record: LaneRecord, ordinal: int, least: int, held: HeldOffsets) -> None:

@@ -1,11 +1,11 @@
 """Keeps the leader epochs of the source. Each fetch request carries the epoch of the last batch before its fetch
 offset.
 
-From this epoch, a source broker detects that its log has lost records that the lane has read (KIP-595). If the epoch is
-too low, it ends below the fetch offset in the broker's log, and the broker reports a divergence that does not exist. An
-epoch that is too high does no harm, provided that a batch at or after the fetch offset has this epoch. So if the fetch
-offset is in a gap, or before all batches that the lane has read, the request carries the epoch of the batch that
-follows.
+With this epoch, a source broker can detect that its log has lost records that the lane has read (KIP-595). If the epoch
+is too low, it ends below the fetch offset in the broker's log, and the broker reports a divergence that does not exist.
+An epoch that is too high does no harm, provided that a batch at or after the fetch offset has this epoch. Therefore, if
+the fetch offset is in a gap, or before all batches that the lane has read, the request carries the epoch of the batch
+that follows.
 """
 
 from bisect import bisect_left
@@ -26,8 +26,8 @@ class EpochCache:
         return f"Epochs({list(zip(self._starts, self._epochs, strict=True))} up to {self._end})"
 
     def note(self, start: int, epoch: int) -> None:
-        """Store the epoch of the first batch at or after the offset `start`. It replaces all epochs that were stored
-        for `start` and higher offsets. -1 means that the batch has no known epoch."""
+        """Store the epoch of the first batch at or after the offset `start`. This epoch replaces all epochs that were
+        stored for `start` and higher offsets. -1 means that the batch has no known epoch."""
         at = bisect_left(self._starts, start)
         del self._starts[at:], self._epochs[at:]
         self._starts.append(start)
@@ -54,7 +54,7 @@ class EpochCache:
         return self._epochs[max(bisect_left(self._starts, position) - 1, 0)]
 
     def go_to(self, position: int) -> int:
-        """Continue to fetch at another position. Return the epoch that a fetch request from there carries, or -1 if
+        """Continue fetching at a different position. Return the epoch that a fetch request from there carries, or -1 if
         none is known."""
         if self._starts and position > self._end:
             # The batches in between were not seen.
@@ -78,8 +78,8 @@ class EpochCache:
         """Return the offset at which a source log diverges from the batches that the lane has read.
 
         `epoch` and `end` are the broker's answer (KIP-595): the highest epoch in its log that is not above the
-        requested epoch, and the offset at which that epoch ends. So if the lane has read batches of a higher epoch, the
-        log does not contain them.
+        requested epoch, and the offset at which that epoch ends. If the lane has read batches of a higher epoch, the
+        log therefore does not contain them.
         """
         return min([end, *(start for start, seen in zip(self._starts, self._epochs, strict=True) if seen > epoch >= 0)])
 

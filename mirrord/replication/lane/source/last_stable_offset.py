@@ -1,4 +1,4 @@
-"""Measures for how long the last stable offset of a source partition has not advanced.
+"""Measures how much time has passed since the last stable offset of a source partition advanced.
 
 A read_committed lane reads records only below this offset. A transaction that begins at this offset has not ended yet.
 All later records have to wait for its end, whichever producer wrote them.
@@ -28,10 +28,10 @@ class StableEnd:
         self.note(-1, -1, 0.0)
 
     def waited_s(self, position: int, now: float) -> float:
-        """Return how many seconds a reader at this position has waited for the transaction to end; 0 if it does not
-        wait.
+        """Return how many seconds a reader at this position has waited for the transaction to end, or 0 if it is not
+        waiting.
 
-        The wait is measured from the moment when the last stable offset was first seen at this value. So a reader that
-        reached the position later has waited less than the result.
+        The wait is measured from the moment when the last stable offset was first seen at this value. A reader that
+        reached the position later has therefore waited less than the result.
         """
         return max(0.0, now - self._since) if 0 <= self.offset <= position else 0.0

@@ -8,7 +8,7 @@ def declare(lane: Lane, ordinal: int) -> None:
     """Set `lane.declared` to the ordinal of the first run after `ordinal` in the ledger, or to -1 if there is none.
 
     If an intent has not taken effect yet, a resume has recorded the runs of acknowledged records again. The intent
-    revokes all later runs, so these do not count.
+    revokes all later runs, so those runs do not count.
     """
     following = lane.record.source_runs.after(ordinal) if lane.record is not None else None
     is_revoked = following is not None and lane.intents and following.ordinal >= known_until(lane)

@@ -1,10 +1,10 @@
 """Explains gaps between the batches of the source: offsets that no batch contains.
 
 The log of a topic that is not compacted has no gaps, because brokers assign consecutive offsets and delete whole
-segments from the start of the log. A gap in such a log means that a segment was lost. So a gap has the verdict
-"compacted" only if the topic may have been compacted, and otherwise "unexplained". The topic's cleanup.policy is read
-when the gap is found. Two other signs also show that the topic was compacted: a batch without some of its records, and
-earlier verdicts in the ledger.
+segments from the start of the log. A gap in such a log means that a segment was lost. A gap therefore gets the verdict
+"compacted" only if the topic may have been compacted, and the verdict "unexplained" otherwise. The topic's
+cleanup.policy is read when the gap is found. Two other signs also show that the topic was compacted: a batch without
+some of its records, and earlier verdicts in the ledger.
 """
 
 from mirrord.ledger.facts.core import Reason, Verdict
@@ -38,7 +38,7 @@ def _verdicts(lane: Lane) -> list[Verdict]:
 
 
 def ask_cleanup(lane: Lane) -> Effects:
-    """Ask for the topic's cleanup.policy if a gap was found and the reason for it is not known yet."""
+    """Ask for the topic's cleanup.policy if a gap has been found and the reason for it is not known yet."""
     if lane.gap.offsets is None or lane.gap.question >= 0:
         return []
     lane.gap.question = ask(lane)
@@ -52,7 +52,7 @@ def ask_again(lane: Lane) -> Effects:
 
 
 def cleanup_answered(lane: Lane, now: float, signal: CleanupAnswer) -> Effects:
-    """Handle the answer with the cleanup.policy. If the policy could not be read, pause before asking again. Otherwise
+    """Handle the answer with the cleanup.policy. If the policy could not be read, pause before asking again. Otherwise,
     the batches after the gap are fetched again."""
     if lane.gap.offsets is None or lane.phase is not Phase.COPYING or signal.question != lane.gap.question:
         return []
@@ -62,7 +62,7 @@ def cleanup_answered(lane: Lane, now: float, signal: CleanupAnswer) -> Effects:
         lane.gap.question = ask(lane)
         return [Wake(lane.gap.question, now + lane.limits.retry_s)]
     lane.gap.offsets, lane.gap.question, lane.origin.line = None, -1, ""
-    # Without permission to read the policy, the topic may be compacted, so it is treated as such.
+    # If mirrord has no permission to read the policy, the topic may be compacted, so it is treated as such.
     lane.gap.compacts = signal.compacts is not False
     if lane.gap.compacts:
         return []

@@ -1,8 +1,8 @@
 """Asks whether a source batch is a copy (`mirrord.replication.lane.source.loop_detection`). The lane fetches nothing
 until the answer is known.
 
-Batches that were read before this batch are sent in the meantime. This batch is not kept in memory. It is fetched again
-afterwards.
+Batches that were read before this batch are sent in the meantime. This batch is not kept in memory, and is fetched
+again once the answer is known.
 """
 
 from mirrord.replication.lane import intake

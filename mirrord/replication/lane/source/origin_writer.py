@@ -1,4 +1,4 @@
-"""Describes other lanes that write into a partition that a lane reads."""
+"""Describes other lanes that write to a partition that a lane reads."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from mirrord.model.runs import Runs
 
 
 class Writer(msgspec.Struct, frozen=True):
-    """A lane of any flow that writes into this lane's source partition, according to the ledger of that flow."""
+    """A lane, of any flow, that writes to this lane's source partition, according to that flow's ledger."""
 
     flow: str
     producer_id: int

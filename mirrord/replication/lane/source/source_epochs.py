@@ -1,9 +1,9 @@
 """Determines the source's leader epochs, and the epoch of the source record that was copied under each ordinal.
 
 An unclean election may remove records. The source then assigns their offsets to other records, in a higher leader
-epoch. So an offset identifies a record only together with its epoch. The ledger contains both. Before the first record
-of another epoch is produced, a `SourceRun` records the ordinal at which this epoch begins. The ledger also contains the
-truncations. They show the ordinals whose records the source has lost.
+epoch. An offset therefore identifies a record only together with its epoch. The ledger contains both. Before the first
+record of a new epoch is produced, a `SourceRun` records the ordinal at which this epoch begins. The ledger also
+contains the truncations, which show the ordinals whose records the source has lost.
 """
 
 from collections.abc import Iterable, Iterator
@@ -58,7 +58,7 @@ def recorded_before(record: LaneRecord, epochs: Epochs, ordinal: int) -> int:
 
 def carried(recorded: Epochs, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
     """Return the epochs of records that get new ordinals. `recorded` contains their epochs by former ordinal or by
-    source offset. Each of the `pieces` stands for consecutive records: (new ordinal, former ordinal or source offset,
+    source offset. Each of the `pieces` represents consecutive records: (new ordinal, former ordinal or source offset,
     length)."""
     found: list[tuple[int, int]] = []
     for ordinal, former, length in pieces:
@@ -81,8 +81,8 @@ def mended_until(record: LaneRecord, ordinal: int) -> int:
 
 def epoch_source(record: LaneRecord, ordinal: int) -> int:
     """Return the ordinal whose recorded epoch is that of the source record directly before the record of this ordinal.
-    This is either this ordinal or the previous one. The epoch that is recorded for this ordinal cannot always be used:
-    it may be that of a record that was never copied and that the source has lost."""
+    The result is either this ordinal or the previous one. The epoch that is recorded for this ordinal cannot always be
+    used: it may be that of a record that was never copied and that the source has lost."""
     is_explicit = any(ordinal == first for first, _ in record.truncations) or ordinal <= mended_until(record, ordinal)
     return ordinal if is_explicit else ordinal - 1
 
@@ -99,8 +99,8 @@ def is_of_later_epoch(epochs: Epochs, ordinal: int, epoch: int) -> bool:
 
 
 def truncations_within(record: LaneRecord, first: int, last: int) -> Iterator[int]:
-    """Yield those of the ordinals first..last whose records the source has lost. Other records now have the source
-    offsets of the lost ones."""
+    """Yield the ordinals among first..last whose records the source has lost. The source offsets of the lost records
+    now belong to other records."""
     kept = ((ordinal, ordinal + length) for ordinal, _, length in mapped(record, first, last))
     for start, end in uncovered((first, last + 1), kept):
         yield from range(start, end)
@@ -173,8 +173,8 @@ def read_until(lane: Lane) -> tuple[int, int] | None:
 
 
 def divergence_of_copied(lane: Lane, epoch: int, end: int) -> int:
-    """Return the source offset at which a source log diverges from the copied records, as `divergence` does. In
-    addition, consider all epochs in the ledger."""
+    """Return the source offset at which a source log diverges from the copied records, as `divergence` does, but also
+    consider all epochs in the ledger."""
     record, start = lane.record, divergence(lane, epoch, end)
     if record is None or epoch < 0:
         return start
@@ -189,7 +189,7 @@ def divergence(lane: Lane, epoch: int, end: int) -> int:
     """Return the source offset at which a source log diverges from the copied records.
 
     `epoch` and `end` are the source broker's answer: the highest epoch in its log that is not above the requested
-    epoch, and the offset at which that epoch ends. So if records of a higher epoch were copied, the log does not
+    epoch, and the offset at which that epoch ends. If records of a higher epoch were copied, the log therefore does not
     contain them.
     """
     record, start = lane.record, lane.seen.divergence(epoch, end)
@@ -228,17 +228,17 @@ def is_another(lane: Lane, epoch: int) -> bool:
 def recall(lane: Lane) -> None:
     """Determine the source epoch before `lane.position`, where the lane resumes with the ordinal `lane.resume_ordinal`.
 
-    The first of these epochs that is known is used:
+    The first known epoch in this list is used:
 
     - The epoch that a comparison read from the source, if it found all records equal.
     - The epoch in the ledger.
     - The epoch of the resume position, if the holder that saved this position recorded every later change of epoch in
       the ledger. If the ledger has no change, the epoch is still the same.
-    - The epoch that any other comparison read from the source. It comes last, because the source may have replaced the
-      copied records with others.
+    - The epoch that any other comparison read from the source. This epoch comes last, because the source may have
+      replaced the copied records with others.
 
-    An epoch that only a comparison has read is neither in the ledger nor in a progress record. So it is recorded with
-    the next record, even if this record has the same epoch.
+    An epoch that only a comparison has read is neither in the ledger nor in a progress record. It is therefore recorded
+    with the next record, even if that record has the same epoch.
     """
     record = lane.record
     epochs = record.epochs if record is not None else ()
@@ -272,9 +272,9 @@ def recall(lane: Lane) -> None:
 def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
     """Return the epochs of records that are copied again because of holes.
 
-    A comparison may have found all records after the holes equal, although the last one has another epoch in the source
-    than in the ledger. In this case, a batch that was sent earlier, while its ordinals belonged to other records, was
-    appended late. Then no epoch is known for the ordinals from the first hole onward.
+    A comparison may have found all records after the holes equal, although the last one has a different epoch in the
+    source than in the ledger. In this case, a batch that was sent earlier, while its ordinals belonged to other
+    records, was appended late. No epoch is then known for the ordinals from the first hole onward.
     """
     record = lane.record
     if record is None or not record.epochs:
@@ -322,10 +322,10 @@ def _seed(lane: Lane, epochs: Epochs) -> None:
         former = None if offset is None else _former(record, ordinal, offset)
         if ordinal > lane.resume_ordinal or offset is None or is_truncated(record, ordinal, offset):
             continue
-        # The records in between were not copied and may be of the later epoch.
+        # The records in between were not copied and may belong to the later epoch.
         start = offset if former is None else min(offset, former + 1)
         if former is not None and lane.position == offset == former + 1:
-            continue  # nothing of it was copied, and the source may have another epoch there by now
+            continue  # no record of this epoch was copied, and the source may have a different one there by now
         if start <= below:
             found.append((start, epoch))
             below = start - 1
@@ -334,10 +334,10 @@ def _seed(lane: Lane, epochs: Epochs) -> None:
 
 def _by_offset(record: LaneRecord, epochs: Epochs, end: int) -> list[tuple[int, int]]:
     """Return the source's leader epochs of the records below the ordinal `end`, as pairs (source offset, epoch) in
-    ascending order. The records are copied or are to be copied again. After a hole, records that were copied again have
-    higher ordinals than records with higher source offsets.
+    ascending order. The records have been copied or are to be copied again. After a hole, records that were copied
+    again have higher ordinals than records with higher source offsets.
 
-    The epoch of the ordinal `end` is returned as well, if a gap is before its source offset.
+    The epoch of the ordinal `end` is returned as well, if there is a gap directly before its source offset.
     """
     begin = record.source_runs.at(0).ordinal
     edges = [begin, *(first for first, _ in epochs if begin < first < end), end]
@@ -351,10 +351,10 @@ def _by_offset(record: LaneRecord, epochs: Epochs, end: int) -> list[tuple[int, 
         lowest += [(following, epoch) for first, epoch in epochs if first == end]
     found: list[tuple[int, int]] = []
     for offset, epoch in lowest:
-        # The records in between were not copied and may be of the later epoch.
+        # The records in between were not copied and may belong to the later epoch.
         former = highest_copied(record, begin, end, offset)
         start = offset if former is None else former[0] + 1
-        is_at_end = start == offset == following  # nothing of this epoch was copied
+        is_at_end = start == offset == following  # no record of this epoch was copied
         if not is_at_end and (not found or found[-1][1] != epoch):
             found.append((start, epoch))
     return found
@@ -392,7 +392,7 @@ def note_epoch(lane: Lane, epoch: int) -> bool:
 
 
 def is_truncation_unrecorded(lane: Lane) -> bool:
-    """Return whether the lane has appended a verdict `truncated` that has not taken effect yet. A progress record that
+    """Return whether the lane has appended a `truncated` verdict that has not taken effect yet. A progress record that
     was saved now would hide that the source has lost copied records."""
     ordinal, verdicts = lane.unbound
     waits = bool(lane.intents) and lane.intents[-1][1] == ordinal
@@ -428,7 +428,7 @@ def is_recorded_from(record: LaneRecord, ordinal: int) -> bool:
 
 def is_recorded_ahead(lane: Lane, record: LaneRecord) -> bool:
     """Return whether the ledger records that an epoch begins at the next ordinal or at a later one. When the lane
-    continues, the epoch may begin at another ordinal."""
+    continues, the epoch may begin at a different ordinal."""
     ordinal, epoch, limit = lane.resume_ordinal, lane.epoch, mended_until(record, lane.resume_ordinal)
     if limit > ordinal:
         return any(first > limit for first, _ in record.epochs)  # records that are copied again keep their epochs
@@ -444,7 +444,7 @@ def epochs_again(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epo
     record, ahead = lane.record, recorded_ahead(lane)
     epochs = lane.history.epochs_again = carried(ahead, pieces) if ahead else ()
     if not epochs:
-        # Records that were announced may arrive yet, so nothing is recorded about their epoch before a record follows.
+        # Records that were announced may still arrive, so nothing is recorded about their epoch until a record follows.
         is_open = record is not None and follows(record, lane.resume_ordinal)
         epochs = ((lane.resume_ordinal, UNKNOWN if is_open else max(lane.epoch, UNKNOWN)),)
     lane.history.recorded_epoch = epochs[0][1]
@@ -467,7 +467,7 @@ def take_new(lane: Lane, ordinal: int) -> Epochs:
     epochs = tuple(lane.history.new_epochs)
     lane.history.new_epochs.clear()
     if not epochs and lane.history.recorded_epoch_since == ordinal and lane.history.recorded_epoch >= 0:
-        # It was recorded with other runs that begin at the same ordinal. These runs supersede them.
+        # The epoch was recorded with other runs that begin at the same ordinal. The new runs supersede them.
         return ((ordinal, lane.history.recorded_epoch),)
     return epochs
 

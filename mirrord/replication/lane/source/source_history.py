@@ -1,4 +1,4 @@
-"""The part of a lane's state that is about the history of the source log."""
+"""The part of a lane's state that concerns the history of the source log."""
 
 from dataclasses import dataclass, field
 
@@ -30,13 +30,15 @@ class SourceHistory:
     """Whether the source has confirmed that it still has the copied records. The source is asked if a fetch from the
     lane's position does not show this."""
     divergence_question: int = -1
-    """The open question whether the source still has the copied records, or the pause before it is asked again."""
+    """The open question of whether the source still has the copied records, or the pause before it is asked again."""
     unconfirmed_chunk: Chunk | None = None
     """A chunk that was fetched while the epoch before the lane's position was unknown. It is kept while the source is
     asked whether it still has the copied records."""
     left_position: tuple[int, int] | None = None
-    """The position before the lane skipped ahead in this round, and the epoch of the last batch before it."""
+    """The position before the lane skipped ahead in this round, and the epoch of the last batch before that
+    position."""
     suspected_position: int = -1
     """The position at which the source had a different record from the one that was to be copied again."""
     vanished_position: int = -1
-    """The position at which the source lacked a record to be copied again, and all such records were looked up."""
+    """The position at which the source lacked a record to be copied again, and at which all such records were looked
+    up."""

@@ -1,13 +1,13 @@
-"""Handles a truncation of the source. In an unclean election, the source has lost copied records. It assigns their
-offsets to other records, in a higher leader epoch.
+"""Handles a truncation of the source: in an unclean election, the source loses records that have already been copied,
+and it then assigns their offsets to other records in a higher leader epoch.
 
-A fetch request carries the epoch of the last batch before its position. So the source broker detects that its log
-diverges from the copied records (KIP-595, `diverging_epoch`). The copied records stay in the target. The ledger records
-the range of source offsets with the verdict "truncated". The lane goes back to the point of divergence, and copies the
-new records under new ordinals.
+A fetch request carries the epoch of the last batch before its position. The source broker can therefore detect that its
+log diverges from the copied records (KIP-595, `diverging_epoch`). The copied records stay in the target. The ledger
+records the range of source offsets with the verdict "truncated". The lane goes back to the point of divergence, and
+copies the new records under new ordinals.
 
-Like the repair of a hole, this reassigns the next ordinals. So the lane goes back only under three conditions: all
-batches in flight are answered, the target has been asked for its end, and no previous holder can still write.
+Like the repair of a hole, this reassigns the next ordinals. The lane therefore goes back only under three conditions:
+all batches in flight have been answered, the target has been asked for its end, and no previous holder can still write.
 """
 
 from itertools import pairwise
@@ -32,10 +32,10 @@ OUT_OF_RANGE = 1
 
 
 def fetch_diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
-    """Handle a fetch response which says that the source log diverges below the lane's position."""
+    """Handle a fetch response that says that the source log diverges below the lane's position."""
     start = lane.seen.divergence(chunk.diverging_epoch, chunk.diverging_end)
     if start >= lane.position:
-        # Records that were fetched, and not copied, are gone; the position stays.
+        # Only records that were fetched but not copied are gone, so the position stays the same.
         lane.seen.diverge(chunk.diverging_end, lane.epoch)
         lane.epoch = lane.seen.before(lane.position)
         lane.history.source_confirmed = False
@@ -56,7 +56,7 @@ def _halt(lane: Lane, start: int, end: int) -> Effects:
 
 
 def divergence_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Effects:
-    """Handle the answer to the question whether the source still has the copied records."""
+    """Handle the answer to the question of whether the source still has the copied records."""
     if lane.phase is not Phase.COPYING:
         return []
     if lane.history.unconfirmed_chunk is not None:
@@ -66,7 +66,7 @@ def divergence_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Eff
     start = source_epochs.divergence(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
     if start < _promised_until(lane):
         return _lose_promised(lane, start)
-    # An old broker knows nothing but the ends of its log.
+    # An old broker knows only the ends of its log.
     lane.history.source_confirmed = start < NEVER or answer.error in {NONE, OUT_OF_RANGE}
     lane.history.divergence_question = ask(lane)
     wake = Wake(lane.history.divergence_question, now + lane.limits.retry_s, refresh=answer.error != NONE)
@@ -91,15 +91,15 @@ def ask_again(lane: Lane, now: float) -> Effects:
 
 
 def is_unconfirmed(lane: Lane, chunk: Chunk) -> bool:
-    """Return whether the source must be asked if it still has the copied records.
+    """Return whether the lane must ask the source if it still has the copied records.
 
     After a leap, no epoch is known that a fetch request could carry (KIP-595), so the broker cannot report a
-    divergence. The source may have lost copied records after they were copied, and its log may have grown beyond the
-    lane's position again.
+    divergence. The source may have lost records since they were copied, and its log may have grown beyond the lane's
+    position again.
     """
     if lane.history.source_confirmed or lane.plan or chunk.end <= chunk.start:
         return False
-    lane.history.source_confirmed = source_epochs.read_until(lane) is None  # there is nothing to ask for
+    lane.history.source_confirmed = source_epochs.read_until(lane) is None  # there is nothing to ask about
     return not lane.history.source_confirmed
 
 
@@ -109,7 +109,7 @@ def confirm_source(lane: Lane, chunk: Chunk) -> Effects:
     epoch."""
     known = source_epochs.read_until(lane)
     if known is None:
-        # The ledger knows by now that the copied records are lost. The chunk is fetched again.
+        # The ledger already shows that the copied records are lost. The chunk is fetched again.
         lane.history.unconfirmed_chunk, lane.fetching, lane.history.source_confirmed = None, False, True
         return intake.want_more(lane)
     lane.history.unconfirmed_chunk, lane.fetching, lane.history.divergence_question = chunk, True, ask(lane)
@@ -146,13 +146,13 @@ def another_record(lane: Lane, now: float) -> Effects:
 
 
 def _promised_until(lane: Lane) -> int:
-    """Return the source offset after the records that are copied again, where the lane then continues."""
+    """Return the source offset after the records that are being copied again, where the lane then continues."""
     return max(lane.position, lane.plan[-1].offset)
 
 
 def _lose_promised(lane: Lane, start: int) -> Effects:
-    """Handle a divergence that was found while records are copied again. The lane first copies those of these records
-    that the source still has. Then it copies the records that the source has in place of the lost ones."""
+    """Handle a divergence that was found while records were being copied again. The lane first copies the records among
+    these that the source still has, and then the records that the source has in place of the lost ones."""
     record = lane.record
     end = _promised_until(lane)
     if lane.on_loss == "halt" or record is None:
@@ -208,11 +208,11 @@ def _compare_again(lane: Lane, now: float) -> Effects:
 
 
 def _gone_from(lane: Lane, start: int, end: int, until: int) -> int:
-    """Return the source offset at which the lost copied records begin. It may be above `start`, to which the lane goes
-    back.
+    """Return the source offset at which the lost copied records begin. It may be above `start`, the offset to which the
+    lane goes back.
 
     If a higher epoch began between two copied records, the exact offset is not known, and the lane goes back to the
-    lowest possible one. The records that the source's log still has are not lost.
+    lowest possible one. Records that the source's log still has do not count as lost.
     """
     record = lane.record
     if record is None or record.holes or end <= start:
@@ -222,9 +222,9 @@ def _gone_from(lane: Lane, start: int, end: int, until: int) -> int:
 
 
 def _go_back(lane: Lane, start: int, end: int, until: int) -> Effects:
-    """Go back to `start`, where the source's log diverges from the copied records. `end` is from the broker's answer:
-    the offset at which the last epoch that is not above the requested one ends. `until` is the offset after the last
-    record that was read."""
+    """Go back to `start`, where the source's log diverges from the copied records. `end` comes from the broker's
+    answer: it is the offset at which the last epoch that is not above the requested one ends. `until` is the offset
+    after the last record that was read."""
     gone_from = _gone_from(lane, start, end, until)
     gone = Verdict(gone_from, until, "truncated")
     line = f"source offsets [{gone_from}, {until}) were copied, and the source has lost them: an unclean election"
@@ -233,11 +233,12 @@ def _go_back(lane: Lane, start: int, end: int, until: int) -> Effects:
     lane.seen.truncate(start)
     lane.position = start
     before = source_epochs.unrecorded(lane)
-    lane.epoch = lane.history.recorded_epoch = lane.seen.before(start)  # below 0 it is not known
+    lane.epoch = lane.history.recorded_epoch = lane.seen.before(start)  # negative if it is not known
     lane.history.recorded_epoch_since = lane.next_ordinal
     lane.open_run = Run(lane.next_ordinal, start)
     lane.declared = -1
     lane.decided = NOT_YET  # other records have these offsets now
+    lane.log.lost_below = None
     lane.history.source_confirmed, lane.history.left_position = False, None
     epochs = (*before, (lane.next_ordinal, lane.epoch))
     lane.unbound = (lane.next_ordinal, (*kept, gone))

@@ -2,7 +2,7 @@
 
 First, the headers are compared: in a raw copy, the checksum of the records is the same as in the source batch. The
 checksums differ if the batch was rebuilt by the second path or recompressed by the target. Then the records themselves
-are compared. A record that the source or the target no longer has cannot be compared. This is not treated as a
+are compared. A record that the source or the target no longer has cannot be compared. Such a record is not treated as a
 difference.
 """
 
@@ -29,7 +29,7 @@ class BatchFinding(msgspec.Struct, frozen=True):
     """Ordinals [start, end) whose records are in the target but no longer in the source. Their source offsets are below
     the source's end."""
     equal_until: int = -1
-    """The ordinal after the last one whose record was compared and is equal, or -1."""
+    """The ordinal after the last one whose record was compared and found equal, or -1."""
 
 
 EQUAL = BatchFinding("equal")
@@ -43,7 +43,7 @@ class BatchCopy(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """Number of ordinals of the batch, including the ordinals of records that a log cleaner has removed."""
+        """Number of ordinals in the batch, including the ordinals of records that a log cleaner has removed."""
         return self.header.last_offset_delta + 1
 
     def first(self, near: int) -> int:
@@ -53,10 +53,11 @@ class BatchCopy(msgspec.Struct, frozen=True):
 
 
 def same_bytes(copy: Header, copy_crc: int, original: Header, original_crc: int) -> bool:
-    """Return whether the target batch holds the records of the source batch byte by byte, judging by the headers.
+    """Return whether the records in the target batch are byte-for-byte identical to those in the source batch, judging
+    by the headers.
 
-    If the target topic uses the time of the append as timestamp, the broker sets the batch's maximum timestamp. It
-    keeps the base timestamp, to which the records' timestamps are relative.
+    If the target topic uses the append time as the timestamp, the broker sets the batch's maximum timestamp, but keeps
+    the base timestamp, to which the records' timestamps are relative.
     """
     return (
         copy_crc == original_crc
@@ -77,11 +78,11 @@ def same_records(
     timed: bool,
     source_end: int = sys.maxsize,
 ) -> BatchFinding:
-    """Compare records of the target with records of the source.
+    """Compare records in the target with records in the source.
 
     `ordinals` are pairs (ordinal, source offset). `copies` are the target's records by ordinal, and `originals` are the
-    source's records by offset. `timed` is False if the target topic sets the timestamps to the time of the append. If
-    the source lacks a record, the record counts as gone from the source only if its offset is below `source_end`.
+    source's records by offset. `timed` is False if the target topic sets the timestamps to the append time. If the
+    source lacks a record, the record counts as gone from the source only if its offset is below `source_end`.
     """
     missing, equal_until, gone = -1, -1, list[int]()
     for ordinal, offset in ordinals:

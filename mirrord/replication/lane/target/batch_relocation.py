@@ -1,10 +1,10 @@
-"""Finds out what the target really holds: the source offsets of the lane's own batches, by the content of their
-records.
+"""Finds out what the target really holds: the source offsets of the lane's own batches are determined from the contents
+of their records.
 
 These batches may come from different holders that read the source at different times. Between these times, the log
-cleaner may have removed records from the source. Still, the records of one batch are consecutive records of the source,
-except for those that were removed from the source later. A record that occurs only once in the source shows where the
-whole batch belongs. The source offsets of the other records follow from their order.
+cleaner may have removed records from the source. Even so, the records of one batch are consecutive records of the
+source, except for those that were removed from the source later. A record that occurs only once in the source shows
+where the whole batch belongs. The source offsets of the other records follow from their order.
 
 A record that the source no longer has, or that the target's log cleaner has removed, is assigned a source offset (it is
 "placed") only if exactly one offset is possible. Nothing is guessed: records that cannot be placed are reported.
@@ -31,7 +31,7 @@ expected to differ by at most this number of records."""
 
 class TargetBatch(NamedTuple):
     """One of the lane's own batches in the target: the ordinal of its first record, and the content of each record. The
-    content is None for a record that the target's log cleaner removed."""
+    content is None for a record that the target's log cleaner has removed."""
 
     first: int
     contents: Sequence[Hashable]
@@ -43,7 +43,7 @@ class TargetBatch(NamedTuple):
 
 
 class SourceBatch(NamedTuple):
-    """A source batch of the offsets [start, end), with the contents of its records by offset. If the batch is not
+    """A source batch with the offsets [start, end) and the contents of its records by offset. If the batch is not
     copied, `contents` is empty."""
 
     start: int
@@ -133,7 +133,7 @@ class _Source:
 
         `behind` is -1 if no record follows. `within` has two values: whether the removed records share a target batch
         with the record before them, and whether they share one with the record after them. This matters because only
-        the records of one target batch are consecutive in the source. Raises `Unplaced` if the offsets cannot be
+        records within one target batch are consecutive in the source. Raises `Unplaced` if the offsets cannot be
         determined.
         """
         at = bisect_right(self.offsets, after)
@@ -181,9 +181,9 @@ def locate(
 
     `standing` contains the lane's own batches in the order of the target log. `originals` contains all source batches
     in `searched`. `covered` contains the source offsets of lower ordinals, and `before` is the offset of the highest of
-    these ordinals. `opens` says of an ordinal whether its record must not be placed if the source no longer has it.
-    `named` returns the offset to which the ledger maps an ordinal. Raises `Unplaced` if the offsets cannot be
-    determined.
+    these ordinals. `opens` tells whether the record of an ordinal must be left unplaced if the source no longer has
+    that record. `named` returns the offset to which the ledger maps an ordinal. Raises `Unplaced` if the offsets cannot
+    be determined.
     """
     source = _Source(originals, searched)
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
@@ -194,9 +194,9 @@ def locate(
     there = Counter(offset for ordinal, offset in placed if ordinal not in removed)
     twice = {offset for offset, count in there.items() if count > 1 or _within(covered, offset)}
     left = ranges(ordinal for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is None)
-    # An undetermined record may be any source record up to `furthest`. So source records up to there that were never
-    # copied are missing. A run may also contain offsets that the source does not have yet. Their records were never
-    # read.
+    # An undetermined record may be any source record up to `furthest`. Source records up to that offset that were never
+    # copied are therefore missing. A run may also contain offsets that the source does not have yet. The records at
+    # those offsets were never read.
     furthest = min(max((named(end - 1) or 0 for _, end in left), default=-1), searched.end - 1)
     top = max(max(counts, default=-1), covered[-1].end - 1 if covered else -1, searched.start - 1, furthest)
     lacking = [offset for offset in source.offsets if offset <= top and offset not in counts]
@@ -230,9 +230,10 @@ def _anchored(source: _Source, batch: TargetBatch) -> list[int | None]:
         if any(content in source.known for content in contents):
             raise Unplaced(f"the source holds the records of ordinals {batch.first} to {batch.last} more than once")
         return found
-    # Go from the first anchor in both directions: the next record is the source's next one, or was removed from the
-    # source. One that the target's cleaner removed is the source's next one if no offset between them is free. That
-    # holds only before the last anchor: the source may have lost what followed it, and may have other records now.
+    # Go from the first anchor in both directions: the next record either is the source's next record, or was removed
+    # from the source. A record that the target's cleaner removed is the source's next record if no offset between that
+    # record and the last match is free. This holds only before the last anchor: the source may have lost the records
+    # after it, and may have other records there now.
     at, number = anchors[0]
     for step in (1, -1):
         here, there = at, number

@@ -1,7 +1,7 @@
 """Handles displaced ordinals: ordinals that the target log lacks because later ordinals now have their target offsets.
 
-An election may remove records of the lane. Then a delayed batch with later ordinals may be appended at their offsets.
-If the log holds newer records of the same keys, the lost records are not copied again. The log cleaner did not remove
+An election may remove records of the lane. A delayed batch with later ordinals may then be appended at their offsets.
+If the log holds newer records with the same keys, the lost records are not copied again. The log cleaner did not remove
 these records, so the log itself does not show when they were last in it. The ledger records this (`Displaced`), because
 a later election may remove the newer records. In this case, the displaced ordinals are looked up again.
 """
@@ -20,8 +20,8 @@ from mirrord.replication.lane.target.target_scan import but_not_void, displaced_
 
 
 def known(lane: Lane) -> Sequence[Displaced]:
-    """Return the displaced ordinals that the ledger records. Return none while facts about the target log have not
-    taken effect, because some of these ordinals may be in the log again."""
+    """Return the displaced ordinals that the ledger records. Return an empty sequence while facts about the target log
+    have not taken effect yet, because some of these ordinals may be in the log again."""
     return () if lane.notes else displaced_of(lane.record)
 
 
@@ -61,9 +61,9 @@ def _is_recorded(lane: Lane, displaced: Displaced) -> bool:
 
 
 def _last_run_again(lane: Lane, facts: Sequence[LaneFact], displaced: tuple[Displaced, ...]) -> tuple[TargetRun, ...]:
-    """Return a fact that records displaced ordinals with the last run at the target, after the given facts. The fact
-    maps no ordinal to another target offset, and supersedes no other run. Its ordinal is above all displaced ordinals,
-    because a run supersedes those from its ordinal on."""
+    """Return a fact that records displaced ordinals with the last target run, after the given facts. The fact maps no
+    ordinal to another target offset, and supersedes no other run. Its ordinal is above all displaced ordinals, because
+    a run supersedes those from its ordinal on."""
     record = lane.record
     if record is None:
         return ()
@@ -89,7 +89,7 @@ def _displaced(lane: Lane, missing: Missing) -> Displaced:
 
 def below(lane: Lane, ordinal: int) -> tuple[Missing, ...]:
     """Return the displaced ordinals below the given one, because a scan that begins there does not show them. Two kinds
-    are left out: ordinals whose records would have been below the target's log start by now, and ordinals of holes."""
+    are left out: ordinals whose records would be below the target's log start by now, and ordinals in holes."""
     holes = lane.record.holes if lane.record is not None else ()
     return tuple(
         Missing("between", first, last, each.above, has_room=True)
@@ -100,7 +100,7 @@ def below(lane: Lane, ordinal: int) -> tuple[Missing, ...]:
 
 
 def reached(lane: Lane, first: int, room: int) -> int:
-    """Return the ordinal after the last one that may have been in the target log, if it had the ordinals from `first`
+    """Return the ordinal after the last one that may have been in the target log, if it held the ordinals from `first`
     on at `room` offsets. Displaced ordinals are skipped, because their offsets belong to later ordinals."""
     until = first + room
     for each in lane.record.displaced if lane.record is not None else ():

@@ -1,9 +1,10 @@
-"""Keeps how far leader epochs are known to reach in the target log, in addition to the epoch of the resume position.
+"""Keeps track of how far leader epochs are known to extend in the target log, in addition to the epoch of the resume
+position.
 
 A leader that is deposed before it appends a record leaves no trace of its epoch in other replicas' logs. If the resume
 position has such an epoch, a new leader does not know it. Two logs that contain records of the same leader epoch are
-identical up to the lower one of the two offsets at which this epoch ends (KIP-101). Therefore, an earlier epoch also
-shows up to which offset the new leader's log is the same.
+identical up to the lower of the two offsets at which this epoch ends (KIP-101). An earlier epoch therefore also shows
+up to which offset the new leader's log is the same as before.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,13 +19,13 @@ def note_batches(lane: Lane, own: Sequence[OwnBatch]) -> None:
 
 
 def note_shared(lane: Lane, epoch: int) -> None:
-    """Note that the log contains the given leader epoch up to the offset up to which it is unchanged."""
+    """Note that the given leader epoch extends to the offset up to which the log is unchanged."""
     _note(lane, {epoch: lane.log.shared})
 
 
 def known(lane: Lane) -> Mapping[int, int]:
-    """Return leader epochs that the log had when the resume position was recorded, each with an offset up to which it
-    reached at least."""
+    """Return leader epochs that the log had when the resume position was recorded, each with an offset that the epoch
+    is known to have reached."""
     position = lane.resume_position
     return {**_of_log(lane, position.leader_epoch), position.leader_epoch: position.target_offset}
 
@@ -36,7 +37,7 @@ def _of_log(lane: Lane, leader_epoch: int) -> dict[int, int]:
 
 def _note(lane: Lane, found: Mapping[int, int]) -> None:
     """Add to what is known about the log of the current leader. Keep what is known about the log of the resume
-    position, which may be the log of another leader."""
+    position, which may be the log of a different leader."""
     before, now = lane.resume_position.leader_epoch, lane.log.end_epoch
     ends = _of_log(lane, now)
     for epoch, end in found.items():

@@ -1,4 +1,4 @@
-"""Evidence about the target log: what the broker remembers of the producer, and whether the log has lost its last
+"""Evidence about the target log: what the broker remembers about the producer, and whether the log has lost its last
 records."""
 
 from mirrord.kafka.protocol.sequence import SEQUENCES, nearest
@@ -27,11 +27,11 @@ def went_back(lane: Lane) -> bool:
 
 def has_lost_records(lane: Lane) -> bool:
     """Return whether the target log has certainly lost records that it had when the lane last resumed or saved its
-    resume position, no matter whose records these were.
+    resume position, regardless of whose records these were.
 
     This is certain if the log is shorter than it was. It is also certain if the leader epochs up to that of the resume
     position end below the offset at which the lane last resumed in one of them. Otherwise, nothing is known: a clean
-    election may have been unnoticed, or other clients may have written as many records as the log has lost.
+    election may have gone unnoticed, or other clients may have written as many records as the log has lost.
     """
     known, begun = lane.resume_position, lane.resumed_at
     if lane.log.end < known.target_offset:
@@ -40,7 +40,7 @@ def has_lost_records(lane: Lane) -> bool:
 
 
 def is_plan_unrecorded(lane: Lane) -> bool:
-    """Return whether the target log has lost its last records, and the ledger does not record yet which records are
+    """Return whether the target log has lost its last records, but the ledger does not yet record which records are
     copied again under which ordinals."""
     known = lane.log.went_back
     if known is None or lane.record is None:
@@ -49,8 +49,8 @@ def is_plan_unrecorded(lane: Lane) -> bool:
 
 
 def is_another_leader(lane: Lane) -> bool:
-    """Return whether the target partition has another leader epoch than the one recorded with the resume position. This
-    is also true if no leader epoch was recorded."""
+    """Return whether the target partition has a different leader epoch from the one recorded with the resume position.
+    This is also true if no leader epoch was recorded."""
     return lane.resume_position.leader_epoch != lane.log.end_epoch
 
 
@@ -64,8 +64,17 @@ def is_recorded(lane: Lane) -> bool:
 def known_until(lane: Lane) -> int:
     """Return the ordinal after the last acknowledged one, even if the target log has lost the record of that ordinal.
 
-    Until a lost record is appended again, records of the same key that other clients write count as newer. The resume
+    Until a lost record is appended again, records with the same key that other clients write count as newer. The resume
     position is not sufficient to determine this ordinal, because it does not advance while a comparison is pending.
     """
     reached = lane.acknowledged[-1][0] if lane.acknowledged else 0
     return max(lane.resume_position.ordinal, lane.acked, reached)
+
+
+def unproven_until(lane: Lane) -> int:
+    """Return the ordinal up to which a former holder may have saved a resume position. Return -1 if it is not above the
+    position at which the lane has resumed, or if the ledger revokes such positions."""
+    until, rewinds = lane.log.unproven
+    known = lane.record.rewinds[rewinds:] if lane.record is not None else ()
+    is_revoked = any(rewound.ordinal < until for _, rewound in known)
+    return -1 if is_revoked or until <= lane.acked else until

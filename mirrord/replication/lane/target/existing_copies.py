@@ -1,4 +1,4 @@
-"""Detects copies in a target partition that are missing in the ledger. The evidence is records that occur both in a
+"""Detects copies in a target partition that are missing from the ledger. The evidence is records that occur both in a
 sample of the source log and in a sample of the target log."""
 
 from collections.abc import Mapping, Sequence
@@ -12,8 +12,8 @@ without its timestamp, for a target topic that sets timestamps itself. "times" i
 transform records."""
 
 ENOUGH_CONTENTS = 10
-"""Minimum number of different record contents that must occur in both logs. Fewer could occur in both by coincidence.
-If the sample of the target log has fewer different contents, all of them must also occur in the source log."""
+"""Minimum number of distinct record contents that must occur in both logs. Fewer could occur in both by coincidence. If
+the sample of the target log has fewer distinct contents, all of them must also occur in the source log."""
 ENOUGH_TIMES = 3
 
 

@@ -1,5 +1,5 @@
-"""Plans how missing records are copied again under new ordinals. These are the records of holes, and records that the
-target log has lost."""
+"""Plans how missing records are copied again under new ordinals. The missing records are the records of holes, and
+records that the target log has lost."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -34,7 +34,7 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
         pieces.append((ordinal, former, length))
         ordinal += length
     goes_on = begin_at if lane.log.copied_again is None else lane.log.copied_again_until
-    # An older hole may be only partly mended. The rest of its plan then follows this one.
+    # An older hole may be only partly mended. The rest of its plan then follows this plan.
     looked_up = () if lane.log.copied_again is None else lane.log.lost_ordinals
     if (older := rest(record, goes_on, looked_up)) is not None:
         moved = ordinal - goes_on
@@ -80,7 +80,7 @@ def _acknowledged_until(lane: Lane, pieces: Sequence[tuple[int, int, int]]) -> i
     -1 if the plan has no such record.
 
     If the lane resumes again before these records are appended, it looks them up again, because other clients may have
-    written newer records of the same keys in the meantime.
+    written newer records with the same keys in the meantime.
     """
     known = missing_ordinals.planned_until(lane) if lane.log.cleaned else 0
     return max((at + min(length, known - former) for at, former, length in pieces if former < known), default=-1)

@@ -1,10 +1,10 @@
-"""Tracks batches in doubt: batches that were not acknowledged but may still be appended. As long as a batch is in
-doubt, its ordinals must not be assigned to other records.
+"""Tracks batches in doubt: batches that were not acknowledged but may still be appended. While a batch is in doubt, its
+ordinals must not be assigned to other records.
 
 A broker that remembers the producer identifies a batch by its sequence alone. If a later batch has the same ordinals,
-the broker treats it as a repeat: it acknowledges the batch but does not append it. The records of the later batch would
-be missing. Therefore, no other record may be sent under an ordinal that a batch in flight may have. If a source offset
-has been reused in a later leader epoch of the source, the new record counts as another record.
+the broker treats it as a duplicate: it acknowledges the batch but does not append it. The records of the later batch
+would be missing. Therefore, no other record may be sent under an ordinal that a batch in flight may have. If a source
+offset has been reused in a later leader epoch of the source, the new record counts as a different record.
 
 A lane knows the ordinals of its own batches, but the batches of a former holder may have any ordinals. To find out
 which batches are in doubt, the lane notes when it last asked for the end of the target log. If a batch could only be
@@ -35,7 +35,7 @@ def answered(lane: Lane, now: float) -> None:
     """Note that the leader of the target partition answered the question for the end of its log.
 
     A broker that was suspended or cut off from the network later reads the data that arrived in the meantime. This data
-    may include batches of the lane. If this may have happened, the lane waits for one request timeout, measured from
+    may include the lane's batches. If this may have happened, the lane waits for one request timeout, measured from
     this answer. It may have happened if this is the first answer since a batch was left in flight, or since a question
     remained unanswered. It may also have happened if the answer was slow. A slow answer counts only once, because a
     broker that is always slow must not delay the lane forever.
@@ -72,7 +72,7 @@ def note_end_question(lane: Lane, now: float) -> None:
 
 
 def was_given(lane: Lane, ordinal: int) -> bool:
-    """Return whether another record may have been sent under this ordinal and may have been appended.
+    """Return whether a different record may have been sent under this ordinal and may have been appended.
 
     After a takeover, the result is true for the next ordinal until the first acknowledged batch has been compared with
     the source. This remains so after the barrier, because batches of the former holder may be appended later than
@@ -88,8 +88,8 @@ def was_given(lane: Lane, ordinal: int) -> bool:
 
 
 def assign(lane: Lane, ordinal: int) -> bool:
-    """Note that a run begins at this ordinal. Return whether another record may have been sent under the same ordinal.
-    If so, comparisons that were made earlier in this round no longer settle which record the target holds
+    """Note that a run begins at this ordinal. Return whether a different record may have been sent under the same
+    ordinal. If so, comparisons that were made earlier in this round no longer settle which record the target holds
     (`difference.settles`)."""
     if not was_given(lane, ordinal):
         return False
@@ -98,8 +98,8 @@ def assign(lane: Lane, ordinal: int) -> bool:
 
 
 def holds(lane: Lane, ordinal: int) -> bool:
-    """Return whether this ordinal or a later one may belong to a batch that the lane does not know. Such a batch may
-    have been appended after the lane last asked for the end of the target log, or may still be appended."""
+    """Return whether this ordinal or a later one may belong to a batch that the lane does not know about. Such a batch
+    may have been appended after the lane last asked for the end of the target log, or may still be appended."""
     return (
         lane.late_writes.end_read_at < lane.late_writes.former_holder_until or ordinal < lane.late_writes.in_doubt_below
     )

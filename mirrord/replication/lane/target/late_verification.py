@@ -4,8 +4,8 @@ holder can no longer write.
 The acknowledgements that the lane received do not prove what the target holds, for two reasons. An acknowledgement may
 refer to a batch of the former holder instead of the lane's own batch. The former holder's last batch may also have been
 appended after all acknowledged batches. In the second case, the broker would treat the lane's next batch with the same
-number of records as a repeat and would not append it. The lane therefore first asks for the end of the target log. The
-comparison waits until all batches below that end are known.
+number of records as a duplicate and would not append it. The lane therefore first asks for the end of the target log.
+The comparison waits until all batches below that end are known.
 """
 
 from mirrord.kafka.rules.error_policy import NONE

@@ -26,8 +26,9 @@ from mirrord.replication.lane.signals import Effects, LaneRecord, OwnBatch, Scan
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.source.declared_runs import rest
-from mirrord.replication.lane.state import Forgotten, Lane, WentBack
+from mirrord.replication.lane.state import Lane, WentBack
 from mirrord.replication.lane.target import displaced_ordinals, epoch_ends
+from mirrord.replication.lane.target.acknowledged_records import Forgotten
 from mirrord.replication.lane.target.evidence import is_plan_unrecorded, known_until, next_by_entry
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 from mirrord.replication.lane.target.superseded_records import (
@@ -125,11 +126,11 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
         went_back = bool(lost) and all(each.first >= lost[0][0] for each in gaps)
     keeps_all = log.compacts is False and went_back
     return [
-        AskSuperseded(ask(lane), asked, log.end, _appended(lane, found, missing), keeps_all, _epochs_lost_earlier(lane))
+        AskSuperseded(ask(lane), asked, log.end, _appended(lane, found, missing), keeps_all, epochs_lost_earlier(lane))
     ]
 
 
-def _epochs_lost_earlier(lane: Lane) -> source_epochs.Epochs | None:
+def epochs_lost_earlier(lane: Lane) -> source_epochs.Epochs | None:
     """Return the leader epochs of the source by ordinal, with those of acknowledged records that were lost earlier and
     are not copied again yet. When the lane resumed in front of these, the ledger revoked their epochs. Return None if
     there are no such records."""
@@ -264,15 +265,6 @@ def _note_unproven(lane: Lane, until: int) -> None:
         lane.log.unproven = (until, len(lane.record.rewinds) if lane.record is not None else 0)
 
 
-def unproven_until(lane: Lane) -> int:
-    """Return the ordinal up to which a former holder may have saved a resume position. Return -1 if it is not above the
-    position at which the lane has resumed, or if the ledger revokes such positions."""
-    until, rewinds = lane.log.unproven
-    known = lane.record.rewinds[rewinds:] if lane.record is not None else ()
-    is_revoked = any(rewound.ordinal < until for _, rewound in known)
-    return -1 if is_revoked or until <= lane.acked else until
-
-
 def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> list[Verdict]:
     """Return `compacted` verdicts on the source offsets of lost records that are not copied again, because the target
     has newer records of the same keys. `again` are the ranges (first, last) of ordinals that are copied again."""
@@ -382,9 +374,13 @@ def other_records_from(lane: Lane, ordinal: int) -> None:
     """Note that this ordinal and higher ordinals are assigned to other records than those that were acknowledged. The
     former acknowledgements are kept, because the fact with the new assignment may not take effect. In this case,
     `return_to_acknowledged` restores them."""
-    if lane.log.forgotten is None:
-        lane.log.forgotten = Forgotten(lane.acknowledged, len(lane.record.rewinds) if lane.record is not None else 0)
-    _lower(lane, ordinal)
+    if (known := lane.log.forgotten) is None:
+        rewinds = len(lane.record.rewinds) if lane.record is not None else 0
+        epochs = lane.history.acknowledged_epochs
+        lane.log.forgotten = Forgotten(ordinal, lane.round, lane.acknowledged, epochs, rewinds)
+    elif ordinal < known.first:
+        lane.log.forgotten = replace(known, first=ordinal)
+    lower(lane, ordinal)
 
 
 def return_to_acknowledged(lane: Lane) -> None:
@@ -399,14 +395,17 @@ def return_to_acknowledged(lane: Lane) -> None:
     lane.log.forgotten = None
     if known is None or record is None:
         return
+    lower(lane, known.first)
+    lane.history.acknowledged_epochs = known.epochs
     reached = lane.acknowledged[-1][0] if lane.acknowledged else 0
     if source_epochs.recorded_at(record.epochs, reached) > source_epochs.UNKNOWN:
         lane.acknowledged += tuple(each for each in known.acknowledged if each[0] > reached)
     for _, rewound in record.rewinds[known.rewinds :]:
-        _lower(lane, rewound.first)
+        lower(lane, rewound.first)
 
 
-def _lower(lane: Lane, ordinal: int) -> None:
+def lower(lane: Lane, ordinal: int) -> None:
+    """Note that of the acknowledgements, only those below this ordinal still apply."""
     until = known_until(lane)
     kept = [each for each in lane.acknowledged if each[0] < ordinal]
     epoch = next(

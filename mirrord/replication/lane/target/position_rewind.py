@@ -1,25 +1,31 @@
-"""Determines which saved resume positions are still valid after the target log has lost records, and ordinals were
+"""Determines which saved resume positions are still valid after the target log has lost records and ordinals have been
 assigned to other source records.
 
-A resume position contains an ordinal, and the offset map in the ledger shows to which source record this ordinal
-belongs. A holder may reassign ordinals and end before it saves a lower resume position. The next holder then reads the
-former resume position, whose ordinal belonged to another source record. In a compacted target topic, this could lose
-records: the next holder would treat records that were never copied as copied records that the log has lost. Therefore,
-the fact that reassigns ordinals also contains a resume position. Saved positions that are older and higher are no
-longer valid.
+A resume position contains an ordinal, and the offset map in the ledger shows which source record this ordinal belongs
+to. A holder may reassign ordinals and end before it saves a lower resume position. The next holder then reads the
+former resume position, whose ordinal belonged to a different source record. In a compacted target topic, this could
+cause records to be lost: the next holder would treat records that were never copied as copied records that the log has
+lost. Therefore, the fact that reassigns ordinals also contains a resume position. Saved positions that are older and
+higher are no longer valid.
 """
 
 import sys
 from collections.abc import Sequence
+from itertools import accumulate, islice, pairwise
+
+from msgspec.structs import replace
 
 from mirrord.ledger.facts.core import Progress, Rewound
 from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import LaneRecord
+from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.source.source_epochs import UNKNOWN, recorded_at
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import missing_ordinals
-from mirrord.replication.lane.target.evidence import known_until
+from mirrord.replication.lane.target.acknowledged_records import AcknowledgedPart, assigned_again
+from mirrord.replication.lane.target.evidence import known_until, unproven_until
+from mirrord.replication.lane.target.superseded_records import MOST_RANGES
 
 RESUMED = frozenset({Phase.COPYING.value, Phase.SETTLING.value, Phase.DRAINING.value, Phase.DRAINED.value})
 """Phases of a lane that has read where the target log ends. In these phases, the resume position is that of the current
@@ -33,9 +39,9 @@ def rewound_by(
     reassigned, because then no saved resume position can be too high.
 
     All records below the resume position `position` are known to be in the target log. `epochs` are pairs (ordinal,
-    leader epoch of the source) that the same fact contains. A record of another epoch is another record, even at the
-    same source offset. If acknowledged ordinals are reassigned, the lane also notes that their acknowledgements no
-    longer apply.
+    leader epoch of the source) that the same fact contains. A record of a different epoch is a different record, even
+    at the same source offset. If acknowledged ordinals are reassigned, the lane also notes that their acknowledgements
+    no longer apply.
     """
     record = lane.record
     if record is None or not runs or known_until(lane) <= runs[0].ordinal:
@@ -49,15 +55,78 @@ def rewound_by(
     return Rewound(first, position.ordinal, position.target_offset, position.leader_epoch)
 
 
+def rewound_by_next(
+    lane: Lane, runs: Sequence[Run], position: ResumePosition, epochs: Sequence[tuple[int, int]]
+) -> Rewound | None:
+    """Return the same as `rewound_by` for runs that begin at the next ordinal to be copied.
+
+    If the target log has lost acknowledged records, and the source has deleted some of them since, the records after
+    these get lower ordinals. The lane notes that they were acknowledged. Positions that were saved before the loss are
+    revoked once.
+    """
+    known, acknowledged = lane.log.forgotten, lane.acknowledged
+    if known is not None and known.records and known.round == lane.round and known.first <= runs[0].ordinal:
+        _assign_again(lane, runs, epochs)
+        return None
+    rewound = rewound_by(lane, runs, position, epochs)
+    if rewound is not None and known is None and lane.log.forgotten is not None:
+        records = _acknowledged_from(lane, acknowledged, rewound.first)
+        lane.log.forgotten = replace(lane.log.forgotten, records=records)
+        _assign_again(lane, _runs_from(runs, rewound.first), epochs)
+    return rewound
+
+
+def _acknowledged_from(lane: Lane, acknowledged: Sequence[tuple[int, int]], first: int) -> tuple[AcknowledgedPart, ...]:
+    """Return the acknowledged records that had the ordinal `first` or a higher one, according to the ledger."""
+    record, copied = lane.record, lane.history.acknowledged_epochs
+    if record is None or not acknowledged:
+        return ()
+    edges = sorted({first, *(until for until, _ in acknowledged), *(at for at, _ in copied)})
+    parts: list[AcknowledgedPart] = []
+    for begin, end in pairwise(each for each in edges if first <= each <= acknowledged[-1][0]):
+        leader_epoch = next(epoch for until, epoch in acknowledged if until >= end)
+        source_epoch = recorded_at(copied, begin)
+        if source_epoch > UNKNOWN:
+            pieces = islice(mapped(record, begin, end - 1), MOST_RANGES)
+            parts += (AcknowledgedPart(at, at + length, leader_epoch, source_epoch) for _, at, length in pieces)
+    parts.sort()
+    behind = (0, *accumulate((each.end for each in parts), max))
+    starts = (each._replace(start=max(each.start, at)) for each, at in zip(parts, behind, strict=False))
+    return tuple(each for each in starts if each.start < each.end)
+
+
+def _assign_again(lane: Lane, runs: Sequence[Run], epochs: Sequence[tuple[int, int]]) -> None:
+    """Note to which ordinals these runs assign acknowledged records. A record of a later epoch of the source is another
+    record, even at the same source offset."""
+    first, known = runs[0].ordinal, lane.log.forgotten
+    if known is None or first > known_until(lane):
+        return
+    missing_ordinals.lower(lane, first)
+    found = assigned_again(known.records, runs)
+    others = (at for at, epoch in epochs for each in found if each.first <= at < each.end and epoch > each.source_epoch)
+    limit = min(others, default=sys.maxsize)
+    lane.acknowledged += tuple((min(each.end, limit), each.leader_epoch) for each in found if each.first < limit)
+    if found:
+        below = (each for each in lane.history.acknowledged_epochs if each[0] < first)
+        lane.history.acknowledged_epochs = (*below, *((each.first, each.source_epoch) for each in found))
+
+
+def _runs_from(runs: Sequence[Run], ordinal: int) -> list[Run]:
+    """Return the given runs, without the part below this ordinal."""
+    offset = Runs(runs).offset_of(ordinal)
+    begun = [] if offset is None else [Run(ordinal, offset)]
+    return [*begun, *(each for each in runs if each.ordinal > ordinal)]
+
+
 def unproven(lane: Lane, runs: Sequence[Run]) -> Rewound | None:
     """Return the `Rewound` that the fact with these runs has to contain if the lane resumes below a resume position
-    that a former holder may have saved (`missing_ordinals.unproven_until`). Return None if there can be no such
+    that a former holder may have saved (`evidence.unproven_until`). Return None if there can be no such
     position.
 
-    Otherwise the next holder may begin at that position. The records that were copied again below it would then look
-    like records that were appended twice, and the next holder would halt.
+    Without this `Rewound`, the next holder may begin at that position. The records that were copied again below it
+    would then look like records that were appended twice, and the next holder would halt.
     """
-    until, position = missing_ordinals.unproven_until(lane), lane.resume_position
+    until, position = unproven_until(lane), lane.resume_position
     if lane.record is None or until < 0:
         return None
     first = min(until, _first_changed(lane.record.source_runs, runs))
@@ -77,8 +146,8 @@ def valid_position(progress: Progress, record: LaneRecord | None) -> tuple[Resum
     positions = [ResumePosition(progress.ordinal, progress.target_offset, progress.leader_epoch)]
     reached = progress.ordinal
     for number, (grant, each) in enumerate(record.rewinds if record is not None else ()):
-        # A later holder that does not know of this rewind runs a version without `Progress.rewinds`. It has resumed
-        # since.
+        # A later holder that does not know of this rewind runs a version without `Progress.rewinds`, and has resumed
+        # since the rewind.
         is_before = number >= progress.rewinds and (grant == progress.grant or progress.state not in RESUMED)
         if is_before or grant > progress.grant:
             positions.insert(0, ResumePosition(each.ordinal, each.target_offset, each.leader_epoch))

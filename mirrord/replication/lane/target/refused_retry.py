@@ -1,12 +1,12 @@
-"""Sends refused records again, because the configs of the target topic determine which records it accepts, and these
-configs may change.
+"""Sends refused records again, because the configs of the target topic determine which records the topic accepts, and
+these configs may change.
 
-The configs of the source topic may have been altered shortly before a record was written. The target topic gets the
+The configs of the source topic may have been altered shortly before a record was written. The target topic receives the
 change a few seconds later. Therefore, the lane decides what to do with a refused record only if the configs of the
 target topic were in sync with those of the source topic before the record was sent.
 
 If a lane is halted because of a refused record, it reads the configs of the target topic from time to time. When the
-configs have changed, the lane resumes, no matter who changed them.
+configs have changed, the lane resumes, regardless of who changed them.
 """
 
 from mirrord.kafka.protocol.errors import ErrorCode

@@ -21,6 +21,6 @@ class Located(msgspec.Struct, frozen=True):
     """Pairs (source offset, leader epoch of the source) in ascending order, one for each change of the epoch. The epoch
     is -1 if it is not known."""
     open: tuple[tuple[int, int], ...] = ()
-    """Ordinals [start, end) for which it could not be determined which source records they have."""
+    """Ordinals [start, end) whose source records could not be determined."""
     source_start: int = 0
     """The log start offset of the source when the source was searched."""

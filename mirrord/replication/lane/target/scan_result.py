@@ -43,10 +43,10 @@ class Missing(msgspec.Struct, frozen=True, array_like=True):
     first: int
     last: int
     above: int
-    """A record of the same key at or above this target offset is newer than the missing record."""
+    """A record with the same key at or above this target offset is newer than the missing record."""
     has_room: bool
-    """Whether the log has at least one empty offset for each missing ordinal, at the place where their records belong.
-    If so, a cleaner may have removed all of these records."""
+    """Whether the log has at least one empty offset for each missing ordinal, at the position where their records
+    belong. If so, a cleaner may have removed all of these records."""
     leader_epoch: int = -1
     """For `lost`: the target's leader epoch in which these records were last in the log. A record from a later epoch is
     newer."""
@@ -58,8 +58,8 @@ class Reading(msgspec.Struct, frozen=True):
     next_ordinal: int
     """One more than the last ordinal in the log."""
     holes: tuple[tuple[int, int], ...]
-    """Ordinals (first, last) that are missing in the log, that no hole in the ledger explains, and that no log cleaner
-    removed."""
+    """Ordinals (first, last) that are missing from the log, that no hole in the ledger explains, and that no log
+    cleaner removed."""
     facts: tuple[LaneFact, ...]
     """Facts about batches that are at other offsets than in the ledger."""
     doubled: tuple[int, int, int] | None
@@ -71,6 +71,6 @@ class Reading(msgspec.Struct, frozen=True):
     """The first ordinal of a hole that, unexpectedly, is not empty: the log contains batches with ordinals of the hole,
     although the records of the hole were to be copied under later ordinals."""
     missing: tuple[Missing, ...] = ()
-    """Ordinals that are missing in a compacted log. It is not known yet whether they are holes."""
+    """Ordinals that are missing from a compacted log. It is not known yet whether they are holes."""
     behind: int = 0
     """The target offset after the last of the lane's own batches."""

@@ -18,6 +18,7 @@ that record or not. Otherwise the key would return to an older value of the sour
 again.
 """
 
+from bisect import bisect_right, insort
 from collections.abc import Hashable, Iterator
 from typing import NamedTuple
 
@@ -110,6 +111,9 @@ class SupersededJudge:
     def __init__(self, asked: AskSuperseded) -> None:
         self._asked = asked
         self._wanted: dict[Hashable, list[Expected]] = {}
+        self._replaced: dict[Hashable, list[Expected]] = {}
+        """Missing records for which the target log has a newer one, by ordinal in ascending order. An older record may
+        follow the newer one."""
         self._superseded: set[int] = set()
         self._gone: set[int] = set()
 
@@ -143,9 +147,15 @@ class SupersededJudge:
 
         A record of the lane with the same ordinal and the same timestamp is the missing record itself. The log may have
         displaced ordinals again, if a replica whose log an election had discarded is the leader now.
+
+        A record of the lane with a lower ordinal may follow a newer one, if it arrived late. It is then the last value
+        of the key, so a missing record is not superseded.
         """
+        if sequence >= 0 and key in self._replaced:
+            self._restore(key, sequence)
         newest = -1
-        for missing, ordinal, source_offset, its_time_ms in self._wanted.get(key, ()):
+        for each in self._wanted.get(key, ()):
+            missing, ordinal, source_offset, its_time_ms = each
             newer = offset >= missing.above
             if missing.kind == "lost":
                 newer = newer or leader_epoch > missing.leader_epoch >= 0
@@ -156,6 +166,8 @@ class SupersededJudge:
             is_itself = its_ordinal == ordinal and time_ms == its_time_ms
             if is_itself or (newer and its_ordinal >= ordinal):
                 self._superseded.add(ordinal)
+                if not is_itself:
+                    insort(self._replaced.setdefault(key, []), each, key=_ordinal)
                 newest = max(newest, source_offset)
         if newest >= 0:
             self.see_appended(key, newest)
@@ -172,6 +184,16 @@ class SupersededJudge:
             self._wanted[key] = left
         else:
             del self._wanted[key]
+
+    def _restore(self, key: Hashable, sequence: int) -> None:
+        """Expect those missing records of a key again that are newer than the lane's record with this sequence."""
+        replaced = self._replaced[key]
+        newer = bisect_right(replaced, nearest(sequence, replaced[-1].ordinal), key=_ordinal)
+        self._superseded.difference_update(each.ordinal for each in replaced[newer:])
+        self._wanted.setdefault(key, []).extend(replaced[newer:])
+        del replaced[newer:]
+        if not replaced:
+            del self._replaced[key]
 
     def _follows(self, missing: Missing) -> bool:
         """Return whether missing records of this kind are superseded if newer records of the source are."""
@@ -194,6 +216,10 @@ class SupersededJudge:
                 left = ranges(ordinal for ordinal in ordinals if ordinal not in settled)
                 again += [(start, end - 1) for start, end in left]
         return SupersededAnswer(self._asked.question, 0, tuple(again), until)
+
+
+def _ordinal(each: Expected) -> int:
+    return each.ordinal
 
 
 def in_parts(asked: AskSuperseded) -> Iterator[AskSuperseded]:

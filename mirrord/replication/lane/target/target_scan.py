@@ -20,7 +20,7 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
     first batch should begin.
 
     Ordinals may be absent before a batch. They are reported as `missing` if a log cleaner may have removed their
-    records. Otherwise they are reported as a hole.
+    records. Otherwise, they are reported as a hole.
     """
     record = lane.record
     mended = record.holes if record is not None else ()
@@ -53,9 +53,10 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
 
 def _has_room(lane: Lane, runs: Runs, log: Log, gap: Interval, pieces: Sequence[tuple[int, int]]) -> bool:
     """Return whether a cleaner may have removed all records of these ordinals (first, last), which are missing at the
-    target offsets [start, end) of `gap`. There must be enough empty offsets. The offsets must also be empty at which
-    the ledger has acknowledged records, and the record after these must be in its place. Otherwise, the log has lost
-    the records, and other clients' records that were at their offsets may have been removed since."""
+    target offsets [start, end) of `gap`. There must be enough empty offsets. In addition, the offsets at which the
+    ledger has acknowledged records must be empty, and the record after these must be at its recorded offset. Otherwise,
+    the log has lost the records, and other clients' records that were at their offsets may have been removed since
+    then."""
     start, end = gap
     if log.bare(start, end)[0] < sum(last - first + 1 for first, last in pieces):
         return False
@@ -73,8 +74,8 @@ def _has_room(lane: Lane, runs: Runs, log: Log, gap: Interval, pieces: Sequence[
 def placed(
     lane: Lane, runs: Runs, ordinal: int, target_offset: int, count: int = 1, *, is_first: bool = True
 ) -> tuple[TargetRun, ...]:
-    """Add to `runs` that `count` consecutive ordinals are at consecutive target offsets. The first of these ordinals is
-    `ordinal`, and its target offset is `target_offset`.
+    """Record in `runs` that `count` consecutive ordinals are at consecutive target offsets. The first of these ordinals
+    is `ordinal`, and its target offset is `target_offset`.
 
     Return the fact that records this mapping, or an empty tuple if the ledger already has it. There is one exception:
     if `is_first` is true and other facts have not taken effect yet, the fact is always returned, because those facts
@@ -145,8 +146,8 @@ def first_offset_of(lane: Lane, position: ResumePosition) -> int:
 
 def begins_at(lane: Lane, own: Sequence[OwnBatch]) -> None:
     """Note the lowest target offset at which the records from `later_from` onward were found. These records are
-    compared with the source later, when the lane's former holder can no longer write. If a lower offset was noted
-    before, it is kept."""
+    compared with the source later, when the lane's former holder can no longer write. If a lower offset has already
+    been noted, that offset is kept."""
     if lane.comparison.later_from is None:
         return
     first = lane.comparison.later_from.ordinal
@@ -172,11 +173,12 @@ def ordinal_before(lane: Lane, target_offset: int) -> int:
 
 
 def _counted_up_to(lane: Lane, target_offset: int, *, in_run_of: int) -> int:
-    """Return the ordinal at a target offset if the run in which the offset `in_run_of` is continued up to there.
+    """Return the ordinal at a target offset, assuming that the run that contains the offset `in_run_of` continues up to
+    the target offset.
 
     The result is at most the first ordinal of the next run, because the offsets between the records of a run and the
-    next run belong to other writers. It is at least the first ordinal of the first run: runs of records below the log
-    start are pruned.
+    next run belong to other writers. The result is at least the first ordinal of the first run, because runs of records
+    below the log start are pruned.
     """
     runs = lane.record.target_runs if lane.record is not None else Runs()
     at = runs.floor(in_run_of, 0, len(runs))
@@ -190,7 +192,7 @@ def _before_displaced(lane: Lane, ordinal: int) -> int:
     """Return `ordinal`. If the ordinals directly below it are displaced, return the first of these displaced ordinals
     instead.
 
-    Displaced ordinals are missing in the target log, and their offsets belong to other records. The runs alone do not
+    Displaced ordinals are missing from the target log, and their offsets belong to other records. The runs alone do not
     show this, because a run maps all of its ordinals to consecutive offsets.
     """
     displaced = displaced_of(lane.record)
@@ -207,10 +209,10 @@ def _before_displaced(lane: Lane, ordinal: int) -> int:
 
 
 def displaced_of(record: LaneRecord | None) -> tuple[Displaced, ...]:
-    """Return the displaced ordinals in the ledger whose source offsets it still has.
+    """Return the displaced ordinals in the ledger whose source offsets the ledger still has.
 
-    The first run at the target does not count: if it displaced these ordinals, it may be the first one that was ever
-    recorded.
+    The first target run does not serve as the lower bound: if it displaced these ordinals, it may be the first run that
+    was ever recorded.
     """
     if record is None or not record.displaced:
         return ()
@@ -219,7 +221,7 @@ def displaced_of(record: LaneRecord | None) -> tuple[Displaced, ...]:
 
 
 def _after_hole(lane: Lane, ordinal: int) -> int:
-    """Return `ordinal`, or the first ordinal after the hole if a hole contains `ordinal`.
+    """Return `ordinal`, or, if a hole contains `ordinal`, the first ordinal after that hole.
 
     Callers derive `ordinal` from a target offset. They assume that the run that begins before the offset continues up
     to it. If the result is in a hole, the assumption is wrong, and the record at the offset belongs to another writer.

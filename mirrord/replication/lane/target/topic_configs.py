@@ -5,7 +5,7 @@ import msgspec
 
 
 class AskConfigs(msgspec.Struct, frozen=True):
-    """Read the configs of the target topic that decide which records it accepts."""
+    """Read the configs of the target topic that determine which records it accepts."""
 
     question: int
     sync: bool
@@ -22,5 +22,5 @@ class ConfigsAnswer(msgspec.Struct, frozen=True):
     trouble: str = ""
     """Why the configs may still differ from those of the source."""
     may_pass: bool = False
-    """Whether the reason in `trouble` may be temporary: the cluster may answer again, or an operator may grant a
+    """Whether the problem in `trouble` may be temporary: the cluster may answer again, or an operator may grant a
     permission."""

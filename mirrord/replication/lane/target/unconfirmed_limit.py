@@ -18,14 +18,14 @@ fewer."""
 
 
 def is_over(lane: Lane) -> bool:
-    """Return whether the lane must not copy more before its resume position advances."""
+    """Return whether the lane must not copy further records until its resume position advances."""
     if lane.log.unread_from is None and lane.comparison.later_from is None:
         return False
     return lane.acked - resume_position(lane).ordinal >= MOST
 
 
 def line(lane: Lane) -> str:
-    """Return why the lane does not copy, in one line for the operator. Return an empty string if it may copy."""
+    """Return why the lane is not copying, in one line for the operator. Return an empty string if the lane may copy."""
     if not is_over(lane):
         return ""
     known = resume_position(lane).ordinal

@@ -1,0 +1,45 @@
+"""Has lost records looked up again after the offset map was rebuilt.
+
+If the target log has newer records of the same keys, a plan omits lost records. A rebuilt map does not show the plan:
+it continues in the order of the source, and the lane would also copy the omitted records.
+"""
+
+from collections.abc import Sequence
+
+from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source.copied_pieces import highest_copied
+from mirrord.replication.lane.state import Lane, LostBelow
+from mirrord.replication.lane.target.missing_ordinals import epochs_lost_earlier
+from mirrord.replication.lane.target.scan_result import Missing
+
+
+def note_plan(lane: Lane, missing: Sequence[Missing]) -> None:
+    """Note which records the target log has lost, because a plan for them will omit some. If an earlier plan is not
+    carried out yet, what was noted about it is kept."""
+    record, lost, known = lane.record, lane.log.lost_ordinals, lane.log.lost_below
+    if record is None or not lost:
+        return
+    if known is not None and (record.source_runs.offset_of(lane.acked) or 0) < known.offset:
+        return
+    target_epochs = (each.leader_epoch for each in missing if each.kind == "lost" and each.last >= lost[0][0])
+    highest, target_epoch = highest_copied(record, lost[0][0], lost[-1][1] + 1), max(target_epochs, default=-1)
+    lane.log.lost_below = None
+    if highest is not None and target_epoch >= 0:
+        offset, ordinal = highest
+        epochs = epochs_lost_earlier(lane) or record.epochs
+        lane.log.lost_below = LostBelow(offset + 1, target_epoch, source_epochs.epoch_at(epochs, ordinal))
+
+
+def look_up_again(lane: Lane) -> None:
+    """Have the next resume look up the lost records that a rebuilt offset map does not contain."""
+    record, known, first = lane.record, lane.log.lost_below, lane.resume_ordinal
+    lane.log.lost_below, lane.history.acknowledged_epochs = None, ()
+    position = record.source_runs.offset_of(first) if record is not None else None
+    if record is None or known is None or position is None or position >= known.offset:
+        return
+    highest = highest_copied(record, first, first + known.offset - position, known.offset)
+    if highest is None:
+        return
+    lane.acknowledged = ((highest[1] + 1, known.target_epoch),)
+    lane.history.acknowledged_epochs = ((first, known.source_epoch),)
+    lane.log.must_read_log = True
