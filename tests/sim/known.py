@@ -33,9 +33,17 @@ class Known:
         """Number → the same for the holder that appended it last."""
 
     def begin(self, holder: str, reached: int, planned_until: int) -> None:
-        """Another holder begins with a resume position, and with what is still to be copied again up to an ordinal."""
+        """Another holder begins with a resume position, and with what is still to be copied again up to an ordinal.
+
+        If the former holder could not know a record below this position, the position covers only the last append of
+        the record. That append may have been found in the log, without an acknowledgement (`took`)."""
+        former = next(reversed(self.below_position), "")
+        below = {number for number, (_, ordinal) in self.takers.items() if ordinal < reached}
+        for number in below & self.unknowing.keys():
+            if not self.knows(former, number):
+                self.taken[number] = self.unknowing[number]
         self.planned_until = planned_until
-        self.below_position[holder] = {number for number, (_, ordinal) in self.takers.items() if ordinal < reached}
+        self.below_position[holder] = below
 
     def knows(self, holder: str, number: int) -> bool:
         """Return whether the holder can know that the record was in the target: the record was first acknowledged to

@@ -49,6 +49,29 @@ def test_a_batch_is_judged_by_what_its_sender_knew(
     assert appends(known) is could_know
 
 
+def test_a_holder_knows_a_record_only_from_the_append_that_its_position_covers(known: Known) -> None:
+    """An election removed the record before r2 could know it. What r2 appended was not acknowledged, but read in the
+    log, and the position that r2 saved covers only that append. It followed the foreign record."""
+    known.begin("r2", 5, -1)
+    known.arrived(request("r2", 8, 5), FOREIGN, is_cut=True)
+    known.begin("r3", 9, -1)
+    known.looked_up["r3"] = FOREIGN + 1
+    known.arrived(request("r3", 8, 5), FOREIGN + 1, is_cut=True)
+    assert not known.is_over(5, [FOREIGN])
+    assert known.is_over(5, [FOREIGN + 1])
+
+
+def test_a_late_batch_of_a_holder_that_could_not_know_a_record_hides_nothing_from_the_next_ones(known: Known) -> None:
+    """The position of r3 covers the first append, and so does that of r4, although r2 appended the record again."""
+    known.begin("r2", 5, -1)
+    known.begin("r3", 9, -1)
+    known.arrived(request("r2", 8, 5), FOREIGN, is_cut=True)
+    known.begin("r4", 9, -1)
+    known.looked_up["r4"] = FOREIGN
+    known.arrived(request("r4", 8, 5), FOREIGN, is_cut=True)
+    assert known.is_over(5, [FOREIGN])
+
+
 @pytest.mark.parametrize(("reached", "could_know"), [(5, False), (9, True)])
 def test_a_planned_record_is_judged_by_what_the_planner_knew(known: Known, reached: int, *, could_know: bool) -> None:
     """r2 plans to copy record 5 again as ordinal 12, and ends. Then r3 appends it according to the plan. The resume

@@ -104,6 +104,7 @@ ONCE_FAILED = (
     (9264452567, "compacted copy, unclean, beside others"),
     (1003097308593, "compacted copy, beside others, old records + unclean, beside others"),
     (8305784446, "compacted copy, beside others, old records + source truncated twice"),
+    (950639449206, "compacted copy, unclean, beside others + handed over, unclean"),
     (54790464083, "compacted copy, beside others, old records + unclean, beside others"),
     (102876385504, "compacted copy, unclean, beside others + retention of old records"),
     (447722557689, "compacted copy, unclean, beside others + sought, unclean"),
