@@ -236,6 +236,7 @@ class Copying:
     ]
 )
 @example([*[("copy", 1, 1)] * 4, ("rebuild", 2, 1), ("back_with_hole", 1, 1)])  # the log loses one of two copies
+@example([("copy", 5, 1), ("lose", 1, 1), ("copy", 3, 1), ("back_with_hole", 3, 1), ("supersede", 1, 3)])
 def test_each_record_is_copied_once(operations: list[tuple[str, int, int]]) -> None:
     copying = Copying()
     for name, count, more in operations:
