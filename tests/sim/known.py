@@ -1,7 +1,11 @@
 """What the holder of the lane can know about the records in a compacted target."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from mirrord.ledger.facts.core import HoleFound, Progress
+from mirrord.ledger.state import LaneState
+from mirrord.replication.lane.source.source_epochs import mended_until
+from mirrord.replication.lane.target import position_rewind
 from tests.sim import toy
 from tests.sim.host import Request
 from tests.sim.target import Stored
@@ -29,16 +33,30 @@ class Known:
         """Holder → number of other writers' records there at its last lookup."""
         self.appended: dict[int, int] = {}
         """Number → number of other writers' records in the target when it was appended last."""
+        self.ordinals: dict[int, int] = {}
+        """Number → the ordinal under which it was appended last."""
         self.limits: dict[int, int] = {}
         """Number → the same for the holder that appended it last."""
 
-    def begin(self, holder: str, reached: int, planned_until: int) -> None:
+    def take_over(self, holder: str, begun: Progress | None, lane: LaneState | None) -> None:
+        """Another holder begins with this progress record."""
+        reached = position_rewind.valid_position(begun, lane)[1] if begun is not None else 0
+        planned_until = mended_until(lane, reached) if lane is not None else -1
+        self.begin(holder, reached, planned_until, lane.holes if lane is not None else ())
+
+    def begin(self, holder: str, reached: int, planned_until: int, holes: Sequence[HoleFound] = ()) -> None:
         """Another holder begins with a resume position, and with what is still to be copied again up to an ordinal.
 
         If the former holder could not know a record below this position, the position covers only the last append of
-        the record. That append may have been found in the log, without an acknowledgement (`took`)."""
+        the record. That append may have been found in the log, without an acknowledgement (`took`). If its ordinal is
+        in a hole, nothing shows that the record was in the target: the ledger says only that the target lacks it."""
         former = next(reversed(self.below_position), "")
         below = {number for number, (_, ordinal) in self.takers.items() if ordinal < reached}
+        in_holes = {number for number in below if _is_within(holes, self.takers[number][1])}
+        for number in in_holes:
+            again = self.ordinals.get(number, NEVER)
+            if not self.knows(former, number) and (again >= reached or _is_within(holes, again)):
+                below.remove(number)
         for number in below & self.unknowing.keys():
             if not self.knows(former, number):
                 self.taken[number] = self.unknowing[number]
@@ -65,8 +83,8 @@ class Known:
         # What a former holder has planned is appended without another lookup, so what that holder knew counts.
         by_plan = is_planned and request.host.name not in self.looked_up
         holder = self.planner if by_plan else request.host.name
-        for _, number in toy.records(request.data):
-            self.appended[number] = foreign
+        for at, (_, number) in enumerate(toy.records(request.data)):
+            self.appended[number], self.ordinals[number] = foreign, request.batch.first + at
             # Between the lookup and the append others may write, and brokers have no conditional append.
             self.limits[number] = self.looked_up.get(request.host.name, former)
             if not is_cut:
@@ -97,3 +115,8 @@ class Known:
                 if not self.knows(request.host.name, number):
                     self.taken[number] = foreign
                     self.takers[number] = (request.host.name, request.batch.first + at)
+
+
+def _is_within(holes: Sequence[HoleFound], ordinal: int) -> bool:
+    """Return whether the record of this ordinal is to be copied again under another one."""
+    return any(not hole.is_open and hole.first <= ordinal <= hole.last for hole in holes)

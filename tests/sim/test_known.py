@@ -5,8 +5,9 @@ from typing import cast
 
 import pytest
 
+from mirrord.ledger.facts.core import HoleFound
 from tests.sim import toy
-from tests.sim.host import Request
+from tests.sim.host import LANE, Request
 from tests.sim.known import Known
 from tests.sim.target import Stored
 
@@ -89,3 +90,28 @@ def test_a_planned_record_is_judged_by_what_its_sender_knew_if_the_sender_has_lo
     known.look_up("r3", [Stored(0, 1, -1, -1, -1, 0, (-FOREIGN,), 1)])
     known.arrived(request("r3", 12, 5), FOREIGN, is_cut=True)
     assert known.is_over(5, [FOREIGN])
+
+
+HOLE = HoleFound(LANE, 2, 8, 8, 12, 13)
+"""Ordinal 8 is missing, and its record is to be copied again as ordinal 12."""
+
+
+@pytest.mark.parametrize(("reached", "could_know"), [(5, False), (9, True)])
+def test_a_position_does_not_cover_a_record_of_a_hole(known: Known, reached: int, *, could_know: bool) -> None:
+    """r2 found a hole where record 5 was missing. If the position with which r2 began was below the record, nothing
+    showed r2 that the target had had it, and nothing in the ledger shows this to r3 either."""
+    known.begin("r2", reached, -1)
+    known.begin("r3", 12, 13, [HOLE])
+    known.look_up("r3", [Stored(0, 1, -1, -1, -1, 0, (-FOREIGN,), 1)])
+    known.arrived(request("r3", 12, 5), FOREIGN, is_cut=True)
+    assert known.is_over(5, [FOREIGN]) is could_know
+
+
+def test_a_position_covers_a_record_of_a_hole_that_was_copied_again(known: Known) -> None:
+    known.begin("r2", 5, -1)
+    known.arrived(request("r2", 12, 5), FOREIGN, is_cut=True)
+    known.begin("r3", 13, 13, [HOLE])
+    known.looked_up["r3"] = FOREIGN + 1
+    known.arrived(request("r3", 13, 5), FOREIGN + 1, is_cut=True)
+    assert not known.is_over(5, [FOREIGN])
+    assert known.is_over(5, [FOREIGN + 1])

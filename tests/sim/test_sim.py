@@ -122,6 +122,7 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (918054170265, "compacted copy, unclean, beside others", "at-least-once", False),
     (738846466023, "handed over, unclean + compacted copy, old records", "sequence", True),
     (1068987679232, "compacted copy, unclean, beside others", "sequence", True),
+    (740173755852, "compacted copy, unclean, beside others + handed over, unclean", "sequence", True),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""
 
