@@ -31,6 +31,9 @@ class Known:
         """The last holder that looked records up."""
         self.looked_up: dict[str, int] = {}
         """Holder → number of other writers' records there at its last lookup."""
+        self.left_out: dict[int, int] = {}
+        """Number of a record that a plan left out, and that was not appended since → number of other writers' records
+        that the lookup could see."""
         self.appended: dict[int, int] = {}
         """Number → number of other writers' records in the target when it was appended last."""
         self.ordinals: dict[int, int] = {}
@@ -76,6 +79,12 @@ class Known:
         numbers = (-number for stored in committed for number in stored.numbers if number < 0)
         self.looked_up[holder] = max(numbers, default=0)
 
+    def leave_out(self, numbers: Iterable[int | None]) -> None:
+        """A plan leaves these records out, because the last lookup found newer ones."""
+        for number in numbers:
+            if number is not None:
+                self.left_out[number] = self.looked_up.get(self.planner, 0)
+
     def arrived(self, request: Request, foreign: int, *, is_cut: bool) -> None:
         """A batch was appended, or had been before. `is_cut`: to a log that an election has truncated."""
         is_planned = request.batch.first < self.planned_until
@@ -85,6 +94,7 @@ class Known:
         holder = self.planner if by_plan else request.host.name
         for at, (_, number) in enumerate(toy.records(request.data)):
             self.appended[number], self.ordinals[number] = foreign, request.batch.first + at
+            self.left_out.pop(number, None)
             # Between the lookup and the append others may write, and brokers have no conditional append.
             self.limits[number] = self.looked_up.get(request.host.name, former)
             if not is_cut:
@@ -98,6 +108,7 @@ class Known:
         numbers = {number for _, number in toy.records(data)}
         for number in numbers:
             self.appended[number], self.limits[number] = foreign, 0
+            self.left_out.pop(number, None)
         return numbers
 
     def is_over(self, number: int, theirs: Iterable[int]) -> bool:

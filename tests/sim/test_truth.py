@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.sim.newer_records import was_theirs
 from tests.sim.scheduler import shape_named
 from tests.sim.target import FakeTarget, Stored
 from tests.sim.truth import Violation, check_order_of_keys
@@ -74,6 +75,24 @@ def test_a_record_may_follow_a_newer_one_that_the_former_leader_hid() -> None:
         check_order_of_keys(world)
     world.target.hid.add(min(world.source.offset_of) + 1)
     check_order_of_keys(world)
+
+
+@pytest.mark.parametrize(
+    ("seen", "lost", "may_be_missing"),
+    [(1, {-1}, True), (0, {-1}, False), (1, set(), False)],
+    ids=["lost", "not seen by the lookup", "not lost"],
+)
+def test_a_key_may_be_missing_if_a_foreign_record_because_of_which_a_plan_left_it_out_was_lost(
+    seen: int, lost: set[int], *, may_be_missing: bool
+) -> None:
+    """An election removed the copied record, a foreign one of its key was written, and the next election removed it."""
+    world = overwritten()
+    number = min(world.source.offset_of)
+    world.target.lost = lost | {number}
+    assert not was_theirs(world, number)
+    world.known.planner, world.known.looked_up["r1"] = "r1", seen
+    world.known.leave_out([number])
+    assert was_theirs(world, number) is may_be_missing
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,8 @@ class World:
                 self.gaps.take(fact, 0)
             if binds and isinstance(fact, VerdictGiven):
                 self.named.update(*(range(each.start, each.end) for each in fact.verdicts if each.reason == "doubled"))
+                left_out = [each for each in fact.verdicts if each.reason == "compacted"]
+                self.known.leave_out(self.source.at(at) for each in left_out for at in range(each.start, each.end))
             if binds and isinstance(fact, SourceRun):
                 for reason, offsets in (("expired", self.lost), ("rejected", self.rejected)):
                     offsets.update(*(range(each.start, each.end) for each in fact.verdicts if each.reason == reason))
