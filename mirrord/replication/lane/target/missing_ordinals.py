@@ -172,15 +172,19 @@ def _planned_apart(first: int, last: int, known: int) -> list[tuple[int, int]]:
 def _newer_from(lane: Lane, found: Reading, ordinal: int) -> int:
     """Return the lowest target offset at which a record of the same key counts as newer than the lost records. The
     first lost record has the ordinal `ordinal`."""
+    shared = lane.log.shared
     is_planned = lane.resume_position.leader_epoch >= 0 and ordinal >= known_until(lane)
     if is_planned and lane.log.looked_up_to >= 0:
         # Everything that was written after the last lookup is newer, even if other planned records follow it.
-        return min(lane.log.looked_up_to, lane.log.shared) if lane.log.shared >= 0 else lane.log.looked_up_to
-    runs = lane.record.target_runs if lane.record is not None else None
-    known = runs.offset_of(ordinal) if runs is not None else None
+        return min(lane.log.looked_up_to, shared) if shared >= 0 else lane.log.looked_up_to
     if is_planned:
-        known = lane.resume_position.target_offset  # its old place was lost; it was to be appended here
-    above = lane.log.shared if lane.log.shared >= 0 else found.behind if known is None else known
+        # Its old place was lost; it was to be appended at the resume position.
+        above = shared if shared >= 0 else lane.resume_position.target_offset
+    else:
+        runs = lane.record.target_runs if lane.record is not None else None
+        known = runs.offset_of(ordinal) if runs is not None else None
+        # The resume position may be held back. Records of the same epoch before the lost record's place are older.
+        above = max(shared, known or 0) if shared >= 0 else found.behind if known is None else known
     # The lost records were after the last own batch. If another client has written a record before that batch since the
     # loss, the record has a later epoch.
     return max(above, found.behind) if lane.resume_position.leader_epoch >= 0 else above

@@ -158,6 +158,16 @@ def test_what_others_write_while_a_plan_is_carried_out_is_newer_than_the_rest_of
     assert offsets(play, 5, 8) == [5, 6, 9, 10]
 
 
+def test_what_others_wrote_before_a_lost_record_is_older_although_the_resume_position_is_held_back() -> None:
+    """STALE VALUE. The record at target offset 7 has the key of source offset 5. The log of the next leader has lost
+    ordinal 5, which followed. No resume position above ordinal 5 was saved, because a comparison was pending."""
+    play = first_of_plan_copied()
+    play.tell(TargetMoved(4))
+    effects = read(play, play.ask_target(8, epoch=4), (3, 8), own=(OwnBatch(1, 5, 0, 0, 1),), others=((0, 1), (6, 8)))
+    told(play, play.tell(judged(one(effects, AskSuperseded), {5: b"key"}, (7, b"key", 3, -1))))
+    assert offsets(play, 5, 8) == [5, 6, 8, 9]
+
+
 @pytest.mark.parametrize("refused", [5, 3])
 def test_lost_records_are_copied_again_in_the_order_of_the_source(refused: int) -> None:
     """STALE VALUE. Ordinals 0 and `refused` were holes: source offset 0 was copied again as ordinal 6, and the record
