@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from mirrord.ledger.facts.core import HoleFound, Progress
+from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.state import LaneState
 from mirrord.replication.lane.source.source_epochs import mended_until
 from mirrord.replication.lane.target import position_rewind
@@ -45,20 +45,21 @@ class Known:
         """Another holder begins with this progress record."""
         reached = position_rewind.valid_position(begun, lane)[1] if begun is not None else 0
         planned_until = mended_until(lane, reached) if lane is not None else -1
-        self.begin(holder, reached, planned_until, lane.holes if lane is not None else ())
+        self.begin(holder, reached, planned_until, _lacking(lane) if lane is not None else ())
 
-    def begin(self, holder: str, reached: int, planned_until: int, holes: Sequence[HoleFound] = ()) -> None:
+    def begin(self, holder: str, reached: int, planned_until: int, lacking: Sequence[tuple[int, int]] = ()) -> None:
         """Another holder begins with a resume position, and with what is still to be copied again up to an ordinal.
+        `lacking` are ordinals (first, last) that the target lacks according to the ledger.
 
         If the former holder could not know a record below this position, the position covers only the last append of
-        the record. That append may have been found in the log, without an acknowledgement (`took`). If its ordinal is
-        in a hole, nothing shows that the record was in the target: the ledger says only that the target lacks it."""
+        the record. That append may have been found in the log, without an acknowledgement (`took`). If the target lacks
+        the ordinal of that append as well, nothing shows that it ever had the record."""
         former = next(reversed(self.below_position), "")
         below = {number for number, (_, ordinal) in self.takers.items() if ordinal < reached}
-        in_holes = {number for number in below if _is_within(holes, self.takers[number][1])}
-        for number in in_holes:
+        lost = {number for number in below if _is_within(lacking, self.takers[number][1])}
+        for number in lost:
             again = self.ordinals.get(number, NEVER)
-            if not self.knows(former, number) and (again >= reached or _is_within(holes, again)):
+            if not self.knows(former, number) and (again >= reached or _is_within(lacking, again)):
                 below.remove(number)
         for number in below & self.unknowing.keys():
             if not self.knows(former, number):
@@ -128,6 +129,11 @@ class Known:
                     self.takers[number] = (request.host.name, request.batch.first + at)
 
 
-def _is_within(holes: Sequence[HoleFound], ordinal: int) -> bool:
-    """Return whether the record of this ordinal is to be copied again under another one."""
-    return any(not hole.is_open and hole.first <= ordinal <= hole.last for hole in holes)
+def _lacking(lane: LaneState) -> list[tuple[int, int]]:
+    """Return the ordinals of holes whose records are to be copied again, and displaced ordinals."""
+    holes = (each for each in lane.holes if not each.is_open)
+    return [(each.first, each.last) for each in (*holes, *lane.displaced)]
+
+
+def _is_within(ranges: Iterable[tuple[int, int]], ordinal: int) -> bool:
+    return any(first <= ordinal <= last for first, last in ranges)

@@ -111,6 +111,7 @@ ONCE_FAILED = (
     (43298873106, "compacted copy, unclean, beside others + sought, unclean"),
     (521770178543, "compacted copy, unclean, beside others + handed over, unclean"),
     (80441445037, "compacted copy, unclean + unclean, beside others, handed over"),
+    (212302946547, "compacted copy, unclean, beside others + handed over, unclean"),
     (758030489033, "compacted copy, unclean, beside others + handed over, unclean"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
