@@ -179,7 +179,7 @@ def between_two_holes() -> Faulty:
 
 
 def test_the_rest_of_a_plan_does_not_read_all_runs_up_to_a_later_hole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log goes back to a point between them, from which on the runs are in the order of the source."""
+    """The log goes back to a point between them, from which on the runs are in source order."""
     play, read = between_two_holes(), read_runs(monkeypatch)
     assert rest(play.record, 10 + COUNT) is None
     assert len(read) < 100

@@ -81,7 +81,7 @@ def test_a_new_record_of_the_source_is_not_taken_for_the_acknowledged_one_of_its
 
 def test_nothing_is_left_out_of_a_topic_that_is_no_longer_compacted() -> None:
     """LOSS. The topic was compacted once, so that its log has an empty offset. All records that an election removed are
-    copied again (`keeps_all`). Before they are, yet another leader lacks epoch 3: the look-up must keep all again."""
+    copied again (`keeps_all`). Before they are, yet another leader lacks epoch 3: the lookup must keep all again."""
     play, _ = went_back_to_five(others=CLEANED, compacts=False)
     play.tell(TargetMoved(4))
     effects = read(play, play.ask_target(7, epoch=4), (1, 6), others=CLEANED, compacts=False)

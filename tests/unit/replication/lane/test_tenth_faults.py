@@ -1,4 +1,4 @@
-"""Regressions of the ninth round of fixes: displaced ordinals below the first target run, look-ups without a loss, and
+"""Regressions of the ninth round of fixes: displaced ordinals below the first target run, lookups without a loss, and
 displaced ordinals that are none."""
 
 from mirrord.ledger.facts.core import Displaced, TargetRun

@@ -121,7 +121,7 @@ def test_what_the_source_has_lost_since_the_look_up_is_looked_up_again(play: Pla
 
 
 def test_a_position_above_the_source_end_is_not_looked_up_again_if_the_source_has_the_last_record(play: Play) -> None:
-    """Source offsets 7 to 15 were skipped. The source still has the records of ordinals 0 to 6, so another look-up
+    """Source offsets 7 to 15 were skipped. The source still has the records of ordinals 0 to 6, so another lookup
     would end at the same ordinal."""
     play.fold(SourceRun(LANE, 2, (Run(7, 16),)))
     check = compares(play)

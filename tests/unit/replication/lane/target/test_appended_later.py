@@ -91,7 +91,7 @@ def test_that_is_still_known_after_a_further_election(*, is_recorded: bool) -> N
 
 
 def interrupted(play: Faulty) -> Effects:
-    """The look-up fails, because the leader changes."""
+    """The lookup fails, because the leader changes."""
     wake = one(play.tell(SupersededAnswer(play.lane.asked, 6)), Wake)
     play.now = wake.at
     play.tell(Woken(wake.question))

@@ -18,7 +18,7 @@ SAVED = Progress(LANE, 1, 1, 12, 12, 5, 12, 20, 1, 1, False, "copying", epochs_t
 
 
 def resumed(play: Faulty, until: int = -1) -> Effects:
-    """A holder without a resume position finds a log of 12 offsets without a record. According to the look-up, ordinals
+    """A holder without a resume position finds a log of 12 offsets without a record. According to the lookup, ordinals
     below `until` were appended."""
     asked = one(read(play, play.ask_target(12, epoch=5), (5, 12), own=(), others=()), AskSuperseded)
     assert [(each.kind, each.first, each.last) for each in asked.missing] == [("last", 0, 11)]
