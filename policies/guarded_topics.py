@@ -59,7 +59,7 @@ class GuardedNaming:
         self._hops: dict[str, tuple[Alias, ...]] = {}
 
     def target_topic(self, source_topic: str) -> str:
-        """Return the topic's name at the target. Raises PolicyFault if the policy fails."""
+        """Return the topic's name on the target. Raises PolicyFault if the policy fails."""
         if is_heartbeats(source_topic, self._separator):
             return self._heartbeats.target_topic(source_topic)
         known = self._targets.get(source_topic)
@@ -68,7 +68,7 @@ class GuardedNaming:
         return known
 
     def source_topic(self, target_topic: str) -> str | None:
-        """Return the topic's name at the source, or None if the topic does not belong to this flow. Raises PolicyFault
+        """Return the topic's name on the source, or None if the topic does not belong to this flow. Raises PolicyFault
         if the policy fails."""
         if is_heartbeats(target_topic, self._separator):
             return self._heartbeats.source_topic(target_topic)

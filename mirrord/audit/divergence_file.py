@@ -1,4 +1,4 @@
-"""The Parquet file of `mirrord divergence --out`: the records that exist only at the source or only at the target."""
+"""The Parquet file of `mirrord divergence --out`: the records that exist only on the source or only on the target."""
 
 import importlib
 from pathlib import Path

@@ -360,7 +360,7 @@ class _Lane:
         """Return whether the copies have the timestamps of the source. Raises Unplaced if only some of them do."""
         timed = self._found.producers[producer].timed
         if len(timed) > 1:
-            raise Unplaced("only some of the records at the target have the timestamps of the source")
+            raise Unplaced("only some of the records on the target have the timestamps of the source")
         return True in timed
 
     async def _matched(self, placed: Placed, producer: tuple[int, int]) -> Placed | None:

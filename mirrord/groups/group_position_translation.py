@@ -1,4 +1,4 @@
-"""Translates a group's position at the source into its position at the target, and vice versa. The translation uses the
+"""Translates a group's position on the source into its position on the target, and vice versa. The translation uses the
 offset maps in the ledger."""
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ class Lanes:
 
 
 class SourcePosition(NamedTuple):
-    """A position at the source that must be translated, and the id of its topic if that id is known."""
+    """A position on the source that must be translated, and the id of its topic if that id is known."""
 
     offset: int
     topic_id: str | None = None
@@ -106,7 +106,7 @@ class Atlas:
         return {(lane.target_topic, lane.partition): place for place, lane in self._lanes.items()}
 
     def mapped(self, place: TopicAndPartition, position: SourcePosition) -> Mapped:
-        """Return the position at the target that matches a position in this source partition."""
+        """Return the position on the target that matches a position in this source partition."""
         lane = self._lanes.get(place)
         if lane is None:
             return Mapped(None, 0, NOT_COPIED)
@@ -129,7 +129,7 @@ class Atlas:
         """Return the position in this source partition that matches an offset in its target partition.
 
         Only records below the resume position count as copied. The target partition may hold records from other writers
-        above the resume position. If these records counted as copied, a group would skip records at the source.
+        above the resume position. If these records counted as copied, a group would skip records on the source.
         """
         lane = self._lanes.get(place)
         if lane is None:

@@ -26,7 +26,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     flow: str
     topic: str
-    """Name of the topic at the source, or at the target if `reverse` is set."""
+    """Name of the topic on the source, or on the target if `reverse` is set."""
     partition: int
     offset: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] | None = None
     """The offset that the reader would read next."""

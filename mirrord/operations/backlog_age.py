@@ -53,7 +53,7 @@ async def backlog_findings(
             f"copied yet: until they are, {len(old)} lane{'s' if len(old) > 1 else ''} will be "
             "unprotected, and a takeover "
             "waits for lease_ttl + request_timeout",
-            do="nothing, or a longer producer.id.expiration.ms at the target's brokers while the backlog is copied",
+            do="nothing, or a longer producer.id.expiration.ms on the target's brokers while the backlog is copied",
         )
     ]
 

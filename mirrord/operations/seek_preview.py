@@ -65,7 +65,7 @@ class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
         ]
         if self.expired:
             steps.append(
-                f"[{self.position}, {self.position + self.expired}) is deleted at the source: recorded as expired"
+                f"[{self.position}, {self.position + self.expired}) is deleted on the source: recorded as expired"
             )
         skipped = self.to - self.position - self.expired
         if skipped:

@@ -164,7 +164,7 @@ class Discovery:
         return DiscoveryPreview(source, target, self._plan(source, target))
 
     async def refresh(self, bind: Bind | None = None, note: Note | None = None) -> Discovered:
-        """Read the topics of both clusters, create missing topics and partitions at the target, and read the target
+        """Read the topics of both clusters, create missing topics and partitions on the target, and read the target
         again.
 
         `bind` records names in the ledger that deviate from the flow's naming. A topic with such a name is not created

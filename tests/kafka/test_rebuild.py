@@ -181,7 +181,7 @@ def test_a_ledger_that_is_deleted_while_the_daemon_runs(lab_pair: LabPair, tmp_p
 
 
 def begins_nothing(path: Path, target: Cluster, copies: list[str]) -> None:
-    """A daemon that finds no ledger does not copy again what is at the target."""
+    """A daemon that finds no ledger does not copy again what is on the target."""
     before = all_ends(target, *copies)
     with Daemon(path) as daemon:
 

@@ -374,7 +374,7 @@ def _keys(world: World) -> None:
             raise Violation(
                 f"key {key} is missing, its newest record is at source offset {world.source.offset_of[number]}"
             )
-        # What the source has lost since stays at the target, and the ledger says so. So does what it has cleaned.
+        # What the source has lost since stays on the target, and the ledger says so. So does what it has cleaned.
         if last > 0 and last != number and last not in world.source.cut | world.source.unwanted:
             stale, wanted = world.source.offset_of[last], world.source.offset_of[number]
             raise Violation(f"key {key} is stale: it has the value of source offset {stale}, not of {wanted}")

@@ -1,4 +1,4 @@
-"""`mirrord divergence`: shows the records that exist only at the source or only at the target. An operator uses it
+"""`mirrord divergence`: shows the records that exist only on the source or only on the target. An operator uses it
 after a failover, to prepare the return to the source cluster."""
 
 import argparse
@@ -50,7 +50,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read both logs, and print the ranges that exist only at the source or only at the target. Raises ConfigError or
+    """Read both logs, and print the ranges that exist only on the source or only on the target. Raises ConfigError or
     EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
     check_topics(arguments)

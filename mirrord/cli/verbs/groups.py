@@ -1,5 +1,5 @@
-"""`mirrord groups`: shows the positions of consumer groups at the source and at the target, and their lag. With
-`--reverse`, it shows where the target's consumer groups would resume at the source."""
+"""`mirrord groups`: shows the positions of consumer groups on the source and on the target, and their lag. With
+`--reverse`, it shows where the target's consumer groups would resume on the source."""
 
 import argparse
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ on the source, but only for groups that have no members there, and never beyond 
 code 3: after --write, not all groups are in step.
 
   mirrord groups conf.toml --reverse              # show only
-  mirrord groups conf.toml --reverse --write      # then start the consumers at the source"""
+  mirrord groups conf.toml --reverse --write      # then start the consumers on the source"""
 _STYLES = {
     "in step": "green",
     "waits": "yellow",
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the positions of the consumer groups. Raises ConfigError. Raises EnvironmentFault if no flow's groups can
     be read."""
     if (arguments.write or arguments.force) and not arguments.reverse:
-        raise ConfigError("--write and --force need --reverse: the daemon itself commits at the target")
+        raise ConfigError("--write and --force need --reverse: the daemon itself commits on the target")
     config = load_conf(arguments)
     if arguments.flow is not None:
         config = msgspec.structs.replace(config, flows=(config.flow(arguments.flow),))

@@ -144,7 +144,7 @@ def _table(found: Sequence[FlowRebuilt], lines: Sequence[LaneLine]) -> Renderabl
 def _remark(line: LaneLine) -> str:
     parts = [line.why]
     if line.expired:
-        parts.append(f"{count(line.expired)} more are deleted at the source")
+        parts.append(f"{count(line.expired)} more are deleted on the source")
     if line.left_out:
         parts.append(f"{count(line.left_out)} were not copied, the reason is lost")
     if line.again:

@@ -133,7 +133,7 @@ CLASSES: dict[str, JavaClass] = {
     ),
     "forwarding.admin.class": JavaClass(
         ("org.apache.kafka.clients.admin.ForwardingAdmin",),
-        "topics that are created beforehand: mirrord uses those that it finds at the target",
+        "topics that are created beforehand: mirrord uses those that it finds on the target",
     ),
     "transforms": JavaClass((), _NO_CODE),
     "predicates": JavaClass((), _NO_CODE),
@@ -144,7 +144,7 @@ CLASSES: dict[str, JavaClass] = {
 
 _CONNECT = "there are no Connect workers; replicators are placed by [replicators] and [runtime]"
 _LANES = "each partition is copied by itself; there are no tasks"
-_STATE = "there are no Connect topics; the state is in the ledger at the target"
+_STATE = "there are no Connect topics; the state is in the ledger on the target"
 _REST = "daemons find each other through the ledger; the one address is [http] listen"
 _METRICS = "metrics are Prometheus's, at /metrics of [http] listen"
 _ONCE = "records arrive exactly once always, and without transactions"
@@ -216,7 +216,7 @@ REASONS: dict[str, str] = {
         _BYTE_COPY,
     ),
     "interceptor.classes": "no Java code sees the records",
-    "allow.auto.create.topics": "mirrord never creates topics at the source",
+    "allow.auto.create.topics": "mirrord never creates topics on the source",
     **dict.fromkeys(
         (
             "group.id",

@@ -86,7 +86,7 @@ class Need(msgspec.Struct, frozen=True):
 
 
 class LeftByMm2(NamedTuple):
-    """The topic and the consumer group at the target that MirrorMaker 2 used if it ever copied the topics of this
+    """The topic and the consumer group on the target that MirrorMaker 2 used if it ever copied the topics of this
     flow."""
 
     offsets_topic: str
@@ -106,7 +106,7 @@ def needed_rights(
 ) -> list[Need]:
     """Return all permissions that the flow needs for these topics, without duplicates.
 
-    - `target` holds the topics that exist at the target.
+    - `target` holds the topics that exist on the target.
     - `hidden` names source topics that were copied before and are not visible now.
     - `left` is given if the target holds records of a partition that mirrord has not copied before. MirrorMaker 2 may
       have copied these records (`mirrord.replication.lane.mm2_position`).
@@ -348,12 +348,12 @@ def _of_groups(flow: FlowConfig) -> Iterator[Need]:
     yield from _topic(flow.source, "__consumer_offsets", ("READ", "note", at_once))
     there: tuple[Operation, str] = ("READ", "to commit for groups")
     if flow.groups.mode == "off":
-        there = ("DESCRIBE", "to see the positions of groups at the target")
+        there = ("DESCRIBE", "to see the positions of groups on the target")
     for name in _groups(flow):
         yield Need(Right(flow.source, "group", name, "DESCRIBE"), "warning", "to read what groups have committed")
         yield Need(Right(flow.target, "group", name, there[0]), "warning", there[1])
         if flow.groups.reverse:
-            purpose = "to keep groups at the source in sync with the target (groups.reverse)"
+            purpose = "to keep groups on the source in sync with the target (groups.reverse)"
             yield Need(Right(flow.source, "group", name, "READ"), "warning", purpose)
     if flow.groups.reverse:
         yield from _topic(flow.target, "__consumer_offsets", ("READ", "note", at_once))
@@ -376,7 +376,7 @@ def _legacy(flow: FlowConfig, left: LeftByMm2 | None) -> Iterator[Need]:
 
 def _written(flow: FlowConfig, topic: WrittenTopic, target: Collection[str]) -> Iterator[Need]:
     purpose = f"to write {topic.what}"
-    # Only the copied topics of the source are known here, so it is not known whether this topic exists at the source.
+    # Only the copied topics of the source are known here, so it is not known whether this topic exists on the source.
     if topic.cluster == flow.source or topic.name not in target:
         yield from _topic(topic.cluster, topic.name, ("CREATE", "warning", f"{purpose}, if the topic does not exist"))
     yield from _topic(topic.cluster, topic.name, ("WRITE", "warning", purpose))

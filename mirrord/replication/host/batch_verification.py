@@ -33,9 +33,9 @@ _OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 
 
 class BatchVerification:
-    """One comparison of a lane's batches at the target with the records of the source.
+    """One comparison of a lane's batches on the target with the records of the source.
 
-    This comparison does not report an ordinal that is missing from all batches at the target. The lane itself detects
+    This comparison does not report an ordinal that is missing from all batches on the target. The lane itself detects
     that records are missing.
     """
 

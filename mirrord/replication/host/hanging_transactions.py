@@ -1,4 +1,4 @@
-"""Detects transactions at the source that never end. Such a transaction keeps the last stable offset of its partition
+"""Detects transactions on the source that never end. Such a transaction keeps the last stable offset of its partition
 from advancing.
 
 If a producer dies, the transaction coordinator aborts the open transaction after `transaction.timeout.ms`. However, if

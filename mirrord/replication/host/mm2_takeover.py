@@ -100,7 +100,7 @@ class Mm2Takeover:
             return NO_LEGACY
         said = word.positions.get(TopicPartition(source.topic, source.partition))
         if word.workers:
-            what = f"{word.workers} workers of MirrorMaker 2 still copy (group {self._group} at the target): stop them"
+            what = f"{word.workers} workers of MirrorMaker 2 still copy (group {self._group} on the target): stop them"
             return Legacy(None, what)
         if self._flow.from_mm2.takeover == "trust":
             return NO_LEGACY if said is None else Legacy(CopyInherited(lane, 0, said, said, end, 0, "trusted"))

@@ -86,7 +86,7 @@ def setting_steps(flow: FlowConfig, plans: Mapping[str, SettingsPlan]) -> Iterat
 
 
 def acl_steps(flow: FlowConfig, plan: AclsPlan) -> Iterator[PlanStep]:
-    """Yield a step for each ACL that would be created or deleted at the target."""
+    """Yield a step for each ACL that would be created or deleted on the target."""
     for rule in plan.add:
         yield PlanStep(
             flow=flow.name, cluster=flow.target, action="create", kind="acl", name=rule.name, detail=f"{rule}"

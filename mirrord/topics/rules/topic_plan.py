@@ -52,7 +52,7 @@ class GrowTopic(msgspec.Struct, frozen=True):
 
 
 class TopicsPlan(msgspec.Struct, frozen=True):
-    """The topics and partitions to create at the target, and the lanes for the partitions that already exist there."""
+    """The topics and partitions to create on the target, and the lanes for the partitions that already exist there."""
 
     lanes: tuple[PlannedLane, ...] = ()
     """The lanes whose source partition and target partition exist, ordered by source topic and partition."""

@@ -160,7 +160,7 @@ async def test_members_that_are_known_are_not_even_tried() -> None:
     world.commit("a", 10)
     await world.rounds.round()
     assert world.target.commits == []
-    assert world.status("a").why == "the group is PreparingRebalance at the target, and is left alone"
+    assert world.status("a").why == "the group is PreparingRebalance on the target, and is left alone"
 
 
 async def test_what_is_refused_is_reported_and_what_is_only_late_is_tried_again() -> None:
@@ -214,7 +214,7 @@ async def test_a_rewind_is_followed_once() -> None:
         world.commit("a", offset)
         await world.rounds.round()
     assert world.status("a").target_offset == 35
-    # From here on another client commits: an old one at the target, which states no epoch.
+    # From here on another client commits: an old one on the target, which states no epoch.
     world.target.groups["a"]["eu.orders", 0] = CommittedOffset(60, -1, "")
     world.rounds.want_all()
     await world.rounds.round()

@@ -205,7 +205,7 @@ async def test_rights_are_given_and_taken_away_and_those_of_others_stay() -> Non
         assert target.rules == {by_hand, at_copy(READ)}
         assert ledger.state.acls == frozenset()
         assert sync.remarks[0].startswith(
-            "2 ACLs on target topics are neither mirrord's nor at the source, so they stay, such as "
+            "2 ACLs on target topics are neither mirrord's nor on the source, so they stay, such as "
         )
         await sync.round(COPIES, ledger.state, ledger.recorder)
         assert len(ledger.facts(AclsPlanned, AclsSynced)) == 3

@@ -1,4 +1,4 @@
-"""Transactions at the source that no producer ends: when a lane reports one, and how."""
+"""Transactions on the source that no producer ends: when a lane reports one, and how."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Losses at the source among the copied records that no fetch from the position would show: the lane asks, or knows."""
+"""Losses on the source among the copied records that no fetch from the position would show: the lane asks, or knows."""
 
 import pytest
 

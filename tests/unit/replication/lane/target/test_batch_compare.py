@@ -1,4 +1,4 @@
-"""What counts as a difference between a lane's batch at the target and its source, and what does not."""
+"""What counts as a difference between a lane's batch on the target and its source, and what does not."""
 
 import pytest
 
