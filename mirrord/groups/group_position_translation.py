@@ -14,7 +14,7 @@ from mirrord.model.archived_runs import ArchiveLost
 from mirrord.model.names import LaneId
 
 NOT_COPIED = "the topic is not copied"
-NOT_BACK = "the flow back does not copy this partition yet (groups.both_ways)"
+NOT_BACK = "the flow in the opposite direction does not copy this partition yet (groups.both_ways)"
 NOT_YET = frozenset({NOTHING, NOT_BACK})
 """Reasons why a position cannot be translated yet. A later translation may succeed."""
 
@@ -111,7 +111,7 @@ class Atlas:
         if lane is None:
             return Mapped(None, 0, NOT_COPIED)
         if position.topic_id not in {None, lane.key.source_topic_id}:
-            return Mapped(None, 0, f"it was committed for another topic {place[0]} than the one that is copied")
+            return Mapped(None, 0, f"it was committed for a different topic {place[0]} from the one that is copied")
         progress = self._progress_by_lane.get(lane.key.id)
         try:
             translation = self._map(lane, progress).to_target(position.offset)
@@ -170,12 +170,12 @@ def line_of(translation: Translation) -> str:
         case "before_map" if translation.reason == "inherited":
             return "MirrorMaker 2 copied the record there, and its target offset was not recorded"
         case "before_map":
-            return "it is before everything in the map"
+            return "it is before the beginning of the map"
         case "not_copied":
             return (
-                f"there is no copied record at it ({translation.reason})"
+                f"there is no copied record at this position ({translation.reason})"
                 if translation.reason
-                else "there is no record at it"
+                else "there is no record at this position"
             )
         case "unknown":
             return translation.reason

@@ -201,7 +201,7 @@ class GroupBack:
                 continue
             why = "the source does not report where its partition ends"
             if end >= 0:
-                why = f"the source ends at {end}, before it"
+                why = f"the source ends at {end}, before this position"
             else:
                 self.without_log_ends.add(each.group)
             self._replace(each, state="unknown", why=why)

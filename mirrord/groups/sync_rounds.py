@@ -137,7 +137,7 @@ class GroupRounds:
         try:
             atlas, planned = await self._plan(groups)
             if (planned or (self._back is not None and self._back.has_writes)) and not self._may_write():
-                raise EnvironmentFault("the lease does not allow commits now")
+                raise EnvironmentFault("the lease currently does not allow commits")
             if planned:
                 await self._commit(planned, atlas)
             if self._back is not None:

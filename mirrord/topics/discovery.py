@@ -246,7 +246,7 @@ class Discovery:
             return await self._settings_of([step.source.name for step in steps]), {}
         except EnvironmentFault as fault:
             # A target topic without the configs of its source topic could lose records, so it is not created.
-            line = "the target topic {} is not created yet, because its configs are not known: {}"
+            line = "the target topic {} has not been created yet, because its configs are not known: {}"
             return {}, {step.source.name: line.format(step.target_topic, fault) for step in steps}
 
     async def _create(

@@ -115,7 +115,7 @@ async def test_a_share_group_of_the_same_name_at_the_target(lab_pair: LabPair) -
             async with following(flow) as follower:
                 await asyncio.to_thread(commit, flow.source, group, topic, {0: 40})
                 status = await follower.until(lambda each: each.state == "refused", group)
-                assert status.why == "there is a share group of this name on the target, which has no such positions"
+                assert status.why == "there is a share group with this name on the target, which has no such positions"
         async with following(flow) as follower:
             # Without members it remains a share group.
             status = await follower.until(lambda each: each.state == "refused", group)
@@ -173,7 +173,7 @@ async def test_a_group_waits_for_its_data(lab_pair: LabPair) -> None:
             await asyncio.to_thread(commit, flow.source, group, topic, {0: 130})
             status = await follower.until(lambda each: each.state == "waits", group)
             assert status.target_offset == 100
-            assert status.why == "30 source offsets before it are not copied yet"
+            assert status.why == "30 source offsets before it have not been copied yet"
             await flow.copying("left")
             assert (await follower.in_step(group, 130)).target_offset == 130
 

@@ -154,7 +154,7 @@ def test_a_ledger_that_is_deleted_while_the_daemon_runs(lab_pair: LabPair, tmp_p
         daemon.until_copied(all_ends(source, topic))
         admin = AdminClient(client_settings(target))
         admin.delete_topics([f"mirrord.{flow}.ledger"])[f"mirrord.{flow}.ledger"].result(SECONDS)
-        line = f"the ledger topic mirrord.{flow}.ledger was deleted: facts are lost; `mirrord rebuild`"
+        line = f"the ledger topic mirrord.{flow}.ledger was deleted: facts have been lost; `mirrord rebuild`"
         daemon.until(lambda: daemon.flow().note.startswith(line))
         fill(source, topic, 1, 50, first=100)
         document = status(path)

@@ -63,9 +63,8 @@ def test_continuing_after_mirrormaker_2(pair: LabPair, tmp_path: Path) -> None:
             await_copied(maker, source, target, pairs[name], extra)
         busy = mirrord("start", file, "--dry-run", "--json")
         assert busy.returncode == 3
-        assert (
-            "1 workers of MirrorMaker 2 still copy (group eu-mm2 on the target)" in json.loads(busy.stdout)[0]["note"]
-        )
+        note = json.loads(busy.stdout)[0]["note"]
+        assert "1 workers of MirrorMaker 2 are still copying (group eu-mm2 on the target)" in note
         maker.kill()  # what it copied last is not saved
     there = {name: ends(source, name) for name in names}
     for name in names:

@@ -82,7 +82,7 @@ def standing(placed: Placed, others: Sequence[Other], log_start: int, *, filtere
             "not known which records of the source those were"
         )
     if not holes and not is_in_order(found):
-        raise Unplaced("its records are in another order on the target than on the source")
+        raise Unplaced("its records are in a different order on the target than on the source")
     covered = sorted((piece.offset, piece.offset + piece.length) for piece in found)
     begin, top = covered[0][0], max(end for _, end in covered)
     before = begin

@@ -80,7 +80,7 @@ def _table(found: Sequence[Diverging], *, are_all: bool) -> RenderableType:
     if not found:
         return "nothing exists on one side only"
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for name in ("flow", "only at the", "partition", "why"):
+    for name in ("flow", "only on the", "partition", "why"):
         table.add_column(name)
     for name in ("records", "from", "to"):
         table.add_column(name, justify="right")

@@ -29,7 +29,7 @@ the target).
 The answer comes from the running daemon. If no daemon is running, it comes from both clusters, or only from the target
 if the source does not respond. Nothing is changed.
 
---reverse shows the opposite direction, for the return after a failover: where groups that have consumed on the target
+--reverse shows the opposite direction, for a failback: where groups that have consumed on the target
 would resume on the source. In this case, ahead means that the source is further ahead. --write commits these positions
 on the source, but only for groups that have no members there, and never beyond the records that the source has. Exit
 code 3: after --write, not all groups are in step.

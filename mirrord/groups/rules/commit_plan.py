@@ -264,7 +264,8 @@ def _left_to_target(newest: OffsetValue, offset: int, present: CommittedOffset, 
     is_seen = pair is not None and pair.seen
     if past.two_way and by_consumer and not past.is_own and not is_seen:
         return Hold(
-            "unsure", ("no client is known to have read on on the source: the position may be the target's old one")
+            "unsure",
+            "no client is known to have continued reading on the source: the position may be the target's old one",
         )
     return None
 
@@ -298,4 +299,4 @@ def _not_back(course: Course, present: CommittedOffset, past: Past, mode: Groups
 
 def waiting_line(mapped: Mapped) -> str:
     """Return why a group's position on the target does not yet match its position on the source."""
-    return mapped.why or f"{mapped.missing} source offsets before it are not copied yet"
+    return mapped.why or f"{mapped.missing} source offsets before it have not been copied yet"

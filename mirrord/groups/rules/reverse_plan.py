@@ -106,7 +106,9 @@ def plan_back(
     wanted = CommittedOffset(offset, NO_EPOCH, newest.metadata)
     if present is None:
         if not is_own and not asked.once:
-            return Hold("expired", "the source no longer has it, and no client is known to have read on on the target")
+            return Hold(
+                "expired", "the source no longer has it, and no client is known to have continued reading on the target"
+            )
         return Write(wanted, "the source has no position", waits)
     if offset == present.offset:
         return Hold("waits", unexplained_line(mapped)) if waits else Hold("in step")
@@ -135,7 +137,8 @@ def _not_on(
             return Hold("in step")
     if not is_seen and not is_own:
         return Hold(
-            "unsure", ("no client is known to have read on on the target: the position may be the source's old one")
+            "unsure",
+            "no client is known to have continued reading on the target: the position may be the source's old one",
         )
     return None
 
@@ -143,12 +146,12 @@ def _not_on(
 def _not_back(newest: CommittedOffset, present: CommittedOffset, pair: PositionPair | None) -> Hold | None:
     """Return why the source is not moved back to the target's position. Return None if it is moved back."""
     if pair is None or not pair.seen or present.offset != pair.source:
-        return Hold("ahead", "the source is further, and the target is not known to have gone back")
+        return Hold("ahead", "the source is further ahead, and the target is not known to have gone back")
     if newest.offset < pair.target:
         return None
     if newest.offset > pair.target:
-        return Hold("ahead", "the source is further, and the target did not go back")
-    return Hold("in step") if pair.back else Hold("ahead", "the source is further, and no side has moved")
+        return Hold("ahead", "the source is further ahead, and the target did not go back")
+    return Hold("in step") if pair.back else Hold("ahead", "the source is further ahead, and no side has moved")
 
 
 def unexplained_line(mapped: Mapped) -> str:

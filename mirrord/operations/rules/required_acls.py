@@ -190,7 +190,7 @@ def _source(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:
             (
                 "DESCRIBE_CONFIGS",
                 "warning" if flow.sync.configs else "note",
-                "to see configs that the target must keep up with",
+                "to see the configs that are synced to the target",
             ),
         )
 
@@ -250,20 +250,20 @@ def _own_topics(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
             name,
             ("READ", "error", "to know what was done"),
             ("WRITE", "error", "to record what is done"),
-            ("DESCRIBE_CONFIGS", "note", "to check that its configs lose nothing"),
+            ("DESCRIBE_CONFIGS", "note", "to check that its configs do not lose facts"),
             ("ALTER_CONFIGS", "note", "to correct such configs"),
         )
     yield from _topic(
         flow.target, ledger_topic(flow.name), ("DELETE", "error", ("to trim entries that snapshots contain"))
     )
-    probe = "to probe what exactly once relies on"
+    probe = "to probe what exactly-once copying relies on"
     yield from _topic(
         flow.target,
         probe_topic(flow.name),
         ("CREATE", "warning", probe),
         ("READ", "warning", probe),
         ("WRITE", "warning", probe),
-        ("DELETE", "note", "to delete the topic of the probe again"),
+        ("DELETE", "note", "to delete the probe topic afterwards"),
     )
     yield from _dead_letters(flow, target)
     yield from _repairs(flow, target)
@@ -370,7 +370,7 @@ def _legacy(flow: FlowConfig, left: LeftByMm2 | None) -> Iterator[Need]:
     waits = 'partitions whose target holds records wait without it, unless from_mm2.takeover is "off"'
     purpose = f"to continue where MirrorMaker 2 left off, if it has copied here before: {waits}"
     yield from _topic(flow.target, left.offsets_topic, ("READ", "warning", purpose))
-    purpose = "to see that MirrorMaker 2 no longer copies, if it has copied here before"
+    purpose = "to see that MirrorMaker 2 is no longer copying, if it has copied here before"
     yield Need(Right(flow.target, "group", left.group, "DESCRIBE"), "warning", purpose)
 
 

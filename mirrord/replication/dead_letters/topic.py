@@ -197,7 +197,9 @@ class DeadLetters:
     def _check(self, source: LogReader, place: LetterPlace) -> None:
         key = LaneKey.parse(place.lane)
         if source.topics[place.topic].topic_id != key.source_topic_id:
-            raise NotParked(f"{place.topic} was created again at {self._flow.source}, and its former records are gone")
+            raise NotParked(
+                f"{place.topic} was created again on {self._flow.source}, and its former records no longer exist"
+            )
 
     async def _lacks(self, place: LetterPlace, end: int, there: There) -> int:
         """Return the first source offset from `place` to `end` (exclusive) whose record is not in `there`, or -1 if no
@@ -226,7 +228,9 @@ class DeadLetters:
         named = TopicPartition(place.topic, place.partition)
         first, _ = await source.bounds(named, committed=False)
         if place.offset < first:
-            raise NotParked(f"{named} begins at source offset {first}: the records before are deleted on the source")
+            raise NotParked(
+                f"{named} begins at source offset {first}: the records before it have been deleted on the source"
+            )
         positions: list[int] = []
         offsets: list[int] = []
         async with aclosing(_records(source, named, place.offset, end, committed=self._is_committed)) as pieces:

@@ -138,7 +138,7 @@ class BatchVerification:
         finding = same_records(pairs, copies, changed, timed=timed)
         # No other process can have written the record: a lane with policies waits until a former holder can no longer
         # write (`mirrord.replication.lane.resuming`).
-        doubt = f"the transform now returns another record for it: {finding.note}"
+        doubt = f"the transform now returns a different record for it: {finding.note}"
         return BatchFinding("unverifiable", doubt) if finding.outcome == "different" else finding
 
     def _is_same_history(self, ordinal: int, offset: int, originals: list[ReadBatch]) -> bool:

@@ -59,7 +59,7 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
 def filled(lane: Lane, now: float, found: target_scan.Reading) -> Effects:
     """Handle batches that were found in a hole after the target log had lost its newest records. The lane had planned
     to copy the records of these batches again under later ordinals."""
-    note = "records stand in a hole, and were to follow under later ordinals"
+    note = "records are in a hole, and were to follow under later ordinals"
     # Records that the log lost below the hole are part of the difference as well: once the facts about these batches
     # have taken effect, the runs no longer show that loss.
     first = min([found.void, *(first for first, _ in found.holes), *(each.first for each in found.missing)])

@@ -143,7 +143,8 @@ def plan_topics(
         elif there.partitions > topic.partitions:
             remarks[topic.name] = (
                 f"the target topic {name} has {there.partitions} partitions, the source topic {topic.name} has "
-                f"{topic.partitions}: keys that a producer spreads over the target's partitions are in others"
+                f"{topic.partitions}: a producer that distributes keys over the target's partitions would use "
+                "different ones"
             )
         lanes += [
             PlannedLane(topic.name, LaneKey(topic.topic_id, partition, there.topic_id), name)
@@ -203,7 +204,7 @@ def _former_names(former: Iterable[tuple[TopicId, str]]) -> dict[TopicId, list[s
     return names
 
 
-_RENAMED = "it was copied into {} before, which gets no more records: its target topic is {} now"
+_RENAMED = "it was copied into {} before, which gets no more records: its target topic is now {}"
 
 _DELETED = (
     'the target topic {} was deleted, and on_deleted_copy = "halt" does not create it again: create it, and it is '

@@ -92,7 +92,7 @@ def test_flows_come_and_go() -> None:
 @pytest.mark.parametrize(
     ("values", "part"),
     [
-        ({"instance": "another"}, "instance: it is read when a daemon starts"),
+        ({"instance": "another"}, "instance: it is read only when a daemon starts"),
         ({"runtime": RuntimeConfig(lease_ttl_ms=9_000)}, "runtime:"),
         ({"logs": LogsConfig(directory="elsewhere")}, "logs:"),
         (

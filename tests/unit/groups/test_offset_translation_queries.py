@@ -71,8 +71,8 @@ async def ask(known: Chart, offset: int, *, reverse: bool = False) -> Answer:
         (15, "not_copied", 105, "no record at the offset was copied (control), this is the next one"),
         (18, "exact", 110, "the same record"),
         (3, "before_map", 100, "the copy begins there"),
-        (30, "at_end", 113, "nothing after the offset is copied yet"),
-        (130, "at_end", 113, "and 30 source offsets before it are not processed yet"),
+        (30, "at_end", 113, "nothing after the offset has been copied yet"),
+        (130, "at_end", 113, "and 30 source offsets before it have not been processed yet"),
     ],
 )
 async def test_from_the_source_to_the_target(offset: int, kind: str, there: int, words: str) -> None:
@@ -89,7 +89,7 @@ async def test_from_the_source_to_the_target(offset: int, kind: str, there: int,
         (105, "exact", 16, "the same record"),
         (108, "not_copied", 18, "mirrord did not write the record at the offset"),
         (3, "before_map", 10, "the copy begins there"),
-        (113, "at_end", 21, "nothing after the offset is copied yet"),
+        (113, "at_end", 21, "nothing after the offset has been copied yet"),
     ],
 )
 async def test_from_the_target_back(offset: int, kind: str, there: int, words: str) -> None:

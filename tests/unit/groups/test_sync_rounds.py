@@ -108,7 +108,7 @@ async def test_it_waits_for_data_and_continues_when_that_comes() -> None:
     assert world.target.groups["a"]["eu.orders", 0].offset == 25
     assert (world.status("a").state, world.status("a").why) == (
         "waits",
-        "30 source offsets before it are not copied yet",
+        "30 source offsets before it have not been copied yet",
     )
     assert not world.rounds.due
     world.copied = 60
@@ -160,7 +160,7 @@ async def test_members_that_are_known_are_not_even_tried() -> None:
     world.commit("a", 10)
     await world.rounds.round()
     assert world.target.commits == []
-    assert world.status("a").why == "the group is PreparingRebalance on the target, and is left alone"
+    assert world.status("a").why == "the group is PreparingRebalance on the target, and is left unchanged"
 
 
 async def test_what_is_refused_is_reported_and_what_is_only_late_is_tried_again() -> None:
@@ -193,7 +193,7 @@ async def test_nothing_is_written_without_the_lease() -> None:
     world = World()
     world.may_write = False
     world.commit("a", 10)
-    with pytest.raises(EnvironmentFault, match="the lease does not allow"):
+    with pytest.raises(EnvironmentFault, match="the lease currently does not allow"):
         await world.rounds.round()
     assert world.target.groups == {}
     assert world.rounds.due

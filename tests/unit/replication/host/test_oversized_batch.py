@@ -77,7 +77,7 @@ async def test_only_the_partition_with_the_batch_stands(monkeypatch: pytest.Monk
     assert [tap.apart for tap in taps] == [False, False, False, True, False, False]
     assert note(taps[0]) == ""
     assert note(taps[3]) == (
-        "the batch at offset 5 of eu is too large to be fetched, and it is tried again every 30 s: "
+        "the batch at offset 5 of eu is too large to be fetched, and the fetch is retried every 30 s: "
         "a frame of 150000000 bytes, where 134217728 are allowed"
     )
     # The others share requests again, and it is not requested meanwhile.

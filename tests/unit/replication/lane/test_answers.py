@@ -157,7 +157,7 @@ def test_what_a_produce_error_leads_to(error: int) -> None:
         return
     assert lane.phase in (Phase.WAITING, Phase.RESUMING)
     if outcome is not Produced.REFUSED:
-        assert describe(lane, SourceBounds(4, 0.0, 0), 2).note.endswith(f"it tries again: {ErrorCode.name_of(error)}")
+        assert describe(lane, SourceBounds(4, 0.0, 0), 2).note.endswith(f"is retried: {ErrorCode.name_of(error)}")
     if outcome is Produced.UNKNOWN:
         assert lane.late_writes.until == 10.0 + lane.limits.request_timeout_s
     if outcome is Produced.DENIED:
@@ -333,6 +333,6 @@ def test_a_lane_says_that_it_waits_for_replicas() -> None:
         (wake,) = step(lane, 60.0, VisibleAnswer(lane.asked, 0, 0, 0))
         assert isinstance(wake, Wake)
         note = describe(lane, SourceBounds(4, 0.0, 0), 2).note
-        assert note == "target offsets [0, 2) are on fewer replicas than it must be: it waits for those"
+        assert note == "target offsets [0, 2) are on fewer replicas than required: the lane is waiting for these"
         step(lane, 60.0, Woken(lane.asked))
     assert not any(isinstance(each, Wake) for each in step(lane, 60.0, VisibleAnswer(lane.asked, 0, 2, 0)))

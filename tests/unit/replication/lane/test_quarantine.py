@@ -174,7 +174,7 @@ def test_what_cannot_be_parked_waits_and_is_reported_once_and_tried_again() -> N
     assert isinstance(entry, Quarantined)
     assert isinstance(halted, LaneHalted)
     assert (entry.skip, entry.letters) == (False, -1)
-    assert halted.line.endswith("it cannot be parked now, so it is not left out: it is full")
+    assert halted.line.endswith("it currently cannot be parked, so it is not skipped: it is full")
     pauses: list[float] = []
     for at in range(1, 8):
         (wake,) = [each for each in effects if isinstance(each, Wake)]
@@ -220,7 +220,7 @@ def test_what_the_source_does_not_give_is_not_parked_so_it_waits() -> None:
     assert isinstance(entry, Quarantined)
     assert isinstance(halted, LaneHalted)
     assert not entry.skip
-    assert "nobody has what could be parked of this" in halted.line
+    assert "and these cannot be parked" in halted.line
 
 
 def test_by_policy_it_is_left_out_at_once_where_nothing_is_to_be_parked() -> None:
@@ -342,12 +342,12 @@ def test_which_entry_an_order_means() -> None:
     decided: Quarantine = (Parked(5, 6, 10, "refused", ADA),)
     assert rule("skip", order(5), "orders-0", {LANE: decided}, ADA, ENDS).fact is None
     assert "cannot be tried again" in refusal(5, decided, "replay")
-    assert refusal(7, WAITS) == "orders-0 does not wait at source offset 7: it waits at source offsets [5, 6)"
-    assert refusal(7, ()) == "orders-0 does not wait at source offset 7: it does not wait for a decision"
+    assert refusal(7, WAITS) == "orders-0 is not waiting at source offset 7: it is waiting at source offsets [5, 6)"
+    assert refusal(7, ()) == "orders-0 is not waiting at source offset 7: it is not waiting for a decision"
     allowed = "allowed: 6, where the entry of orders-0 ends"
     assert refusal(5, WAITS, until=5) == f"--until: found 5; {allowed}, to 9, where the source ends"
     assert refusal(5, WAITS, until=10) == f"--until: found 10; {allowed}, to 9, where the source ends"
-    for end, why in ((-1, "where the source ends is not known now"), (6, "the source ends there, too")):
+    for end, why in ((-1, "where the source ends is currently not known"), (6, "the source ends there, too")):
         with pytest.raises(ConfigError) as raised:
             rule("skip", order(5, 7), "orders-0", {LANE: WAITS}, ADA, {LANE: end})
         assert str(raised.value) == f"--until: found 7; {allowed}; {why}"
@@ -359,11 +359,11 @@ def test_a_record_that_is_still_sent_again_waits_for_no_decision_yet() -> None:
         with pytest.raises(ConfigError) as raised:
             rule("skip", order, "orders-0", {}, ADA, ENDS, note)
         assert str(raised.value) == (
-            "orders-0 does not wait at source offset 5: it does not wait for a decision, "
+            "orders-0 is not waiting at source offset 5: it is not waiting for a decision, "
             f"it is still being retried{why}; try again in a few seconds"
         )
     # If it waits for a decision elsewhere, that is what counts.
-    with pytest.raises(ConfigError, match=r"it waits at source offsets \[5, 6\)$"):
+    with pytest.raises(ConfigError, match=r"it is waiting at source offsets \[5, 6\)$"):
         rule("skip", Order(verb="skip", name="orders-0", offset=7, by="a@b"), "orders-0", {LANE: WAITS}, ADA, ENDS, "")
 
 

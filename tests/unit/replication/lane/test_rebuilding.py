@@ -154,7 +154,7 @@ def test_the_map_is_corrected_and_what_is_missing_follows(play: Play) -> None:
             LANE,
             2,
             (Verdict(10, 14, "unexplained"), Verdict(14, 15, "doubled"), Verdict(15, 17, "unexplained")),
-            "ordinals 10 to 15 were written from another view of the source: 1 records stand twice, 2 follow",
+            "ordinals 10 to 15 were written from a different view of the source: 1 records are stored twice, 2 follow",
         ),
         MapRebuilt(LANE, 2, 10, 15, 18),
         LaneResumed(LANE, 2),
@@ -346,7 +346,7 @@ def test_an_ordinal_that_stands_twice_is_not_guessed_about(play: Play) -> None:
     own = (OwnBatch(10, 3, 10, 0), OwnBatch(13, 3, 11, 0))
     play.tell(RebuildAnswer(answer.question, 0, own, answer.located))
     assert play.lane.phase is Phase.HALTED
-    assert "ordinal 11 stands a second time at target offset 13" in play.lane.halt.line
+    assert "ordinal 11 is in the target a second time, at offset 13" in play.lane.halt.line
 
 
 @pytest.mark.parametrize(("jumps", "equal_until", "last_epoch"), [(False, 13, 5), (True, 13, 3), (False, 12, 3)])

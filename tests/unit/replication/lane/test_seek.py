@@ -89,7 +89,7 @@ def test_a_lane_with_nothing_in_flight_continues_there() -> None:
     (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
     assert fetch.position == 7
     (line,) = [each.line for each in effects if isinstance(each, Lost)]
-    assert line.startswith("orders-0: source offsets [0, 7) are left out by ada@host at ")
+    assert line.startswith("orders-0: source offsets [0, 7) are skipped by ada@host at ")
 
 
 def test_what_is_in_flight_is_waited_for() -> None:
@@ -222,7 +222,7 @@ def test_what_a_daemon_decides() -> None:
 
     with pytest.raises(ConfigError, match="has not begun yet"):
         decided("orders-0", view)
-    with pytest.raises(ConfigError, match="is not copied now"):
+    with pytest.raises(ConfigError, match="is currently not copied"):
         decided("old-0", view)
     found = decided("orders-0", view._replace(standings={LANE: Standing(4)}))
     assert found.facts == (LaneSought(LANE, 4, 9, 2, ADA),)
@@ -277,8 +277,8 @@ def test_the_plan_comes_before_the_order(
     assert seek(conf, *options, "--dry-run") == 3
     planned = capsys.readouterr().out
     assert known.taken == []
-    assert f"[150, {to}) is skipped: {to - 150} offsets" in planned
-    assert "follows after target offset 160 of eu.orders-0" in planned
+    assert f"[150, {to}) will be skipped: {to - 150} offsets" in planned
+    assert "will follow after target offset 160 of eu.orders-0" in planned
     assert seek(conf, *options) == 0
     assert capsys.readouterr().out.startswith(planned)
     ((_, given, _),) = known.taken
@@ -326,4 +326,4 @@ def test_without_a_daemon_nothing_is_changed(known: Daemons, conf: str, capsys: 
     assert seek(conf, "--to", "150") == 0
     assert "is already at source offset 150" in capsys.readouterr().out
     assert seek(conf, "--to", "200") == 1
-    assert "nothing is changed: no daemon runs these flows" in capsys.readouterr().err
+    assert "nothing was changed: no daemon is running these flows" in capsys.readouterr().err
