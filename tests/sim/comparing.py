@@ -89,7 +89,7 @@ def compared(world: "World", record: Any, question: AskCheck) -> CheckAnswer:
     behind = next((each for each in world.source.log if each.base < question.position <= each.last + 1), None)
     epoch = -1 if behind is None else behind.epoch
     end = world.source.end if world.source.end < question.position else -1
-    told = (
+    answer = (
         question.question,
         error,
         question.first,
@@ -101,7 +101,7 @@ def compared(world: "World", record: Any, question: AskCheck) -> CheckAnswer:
         ranges(gone),
         equal_until,
     )
-    return CheckAnswer(*told)  # type: ignore[arg-type]
+    return CheckAnswer(*answer)  # type: ignore[arg-type]
 
 
 def relocated(world: "World", record: Any, question: AskRebuild) -> RebuildAnswer:

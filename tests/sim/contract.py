@@ -182,14 +182,14 @@ def altered(data: bytes, *, attributes: int = 0, claimed: int = 0, base: int = 0
     """The same records with another header, whose checksum is right."""
     header = Header(*HEADER.unpack_from(data))
     batch = bytearray(data)
-    told = header._replace(
+    changed = header._replace(
         base_offset=base,
         attributes=header.attributes | attributes,
         last_offset_delta=header.last_offset_delta + claimed,
         crc=0,
     )
-    HEADER.pack_into(batch, 0, *told)
-    HEADER.pack_into(batch, 0, *told._replace(crc=google_crc32c.value(bytes(batch[HEAD_OFFSET:]))))
+    HEADER.pack_into(batch, 0, *changed)
+    HEADER.pack_into(batch, 0, *changed._replace(crc=google_crc32c.value(bytes(batch[HEAD_OFFSET:]))))
     return bytes(batch)
 
 
@@ -212,9 +212,9 @@ class BrokerContract:
         sent = await partition.fill(Batch(await partition.producer(), 0), 7)
         await partition.reconnect()
         for at, batch in reversed(list(enumerate(sent))):
-            told = Answered(0, at * COUNT) if at >= len(sent) - REMEMBERED else Answered(OUT_OF_ORDER, -1)
-            assert await partition.produce(batch) == told
-            assert await partition.produce(replace(batch, content=1)) == told, "the content is not compared"
+            expected = Answered(0, at * COUNT) if at >= len(sent) - REMEMBERED else Answered(OUT_OF_ORDER, -1)
+            assert await partition.produce(batch) == expected
+            assert await partition.produce(replace(batch, content=1)) == expected, "the content is not compared"
         assert [(stored.base, stored.sequence) for stored in await partition.read()] == [
             (at * COUNT, batch.sequence) for at, batch in enumerate(sent)
         ]
@@ -428,8 +428,8 @@ class LeadershipContract:
             await partition.elect()
             assert await partition.last_sequence(producer) == 69
             for at, batch in enumerate(sent):
-                told = Answered(0, at * COUNT) if at >= len(sent) - REMEMBERED else Answered(OUT_OF_ORDER, -1)
-                assert await partition.produce(batch) == told
+                expected = Answered(0, at * COUNT) if at >= len(sent) - REMEMBERED else Answered(OUT_OF_ORDER, -1)
+                assert await partition.produce(batch) == expected
             assert await partition.produce(sent[-1].next()) == Answered(0, 70)
         assert young.leader != former
         assert await young.leader_epoch() > epoch
@@ -446,8 +446,8 @@ class LeadershipContract:
         try:
             late = await partition.begin(partition.build(last.next(content=1, count=4)), deposed)
             await partition.elect()
-            told = await partition.visible()
-            assert told in {End(ErrorCode.OFFSET_NOT_AVAILABLE, -1), End(0, 20)}, "never less than was acknowledged"
+            visible = await partition.visible()
+            assert visible in {End(ErrorCode.OFFSET_NOT_AVAILABLE, -1), End(0, 20)}, "never less than was acknowledged"
             taken = await partition.begin(partition.build(last.next(content=2)))
         finally:
             await partition.resume(deposed)
