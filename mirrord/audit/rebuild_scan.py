@@ -450,16 +450,12 @@ def _backwards(units: Sequence[_Unit]) -> Iterator[list[_Unit]]:
 def _without_copies(made: LaneRebuilt, found: _Target, rules: Rules, *, is_empty: bool) -> LaneRebuilt:
     """Return the outcome for a lane if the target holds none of the records that the source still holds."""
     if found.end > 0 and found.start > 0 and not is_empty:
-        why = (
-            "the target has deleted some records, and the source holds none of the others: "
-            "all may already have been copied"
-        )
+        why = "the target has deleted some records, and the source lacks the others: all may already have been copied"
         return msgspec.structs.replace(made, why=why)
     if rules.begins_late and (found.end > 0 or not is_empty):
         why = "none of it has been copied, and its start was lost with the ledger (start is not the earliest)"
         return msgspec.structs.replace(made, why=why)
-    why = "none of the records that the source holds have been copied"
-    return msgspec.structs.replace(made, outcome="new", why=why)
+    return msgspec.structs.replace(made, outcome="new", why="none of the source's records have been copied")
 
 
 def _key(batch: ReadBatch, *, is_copy: bool) -> Hashable:

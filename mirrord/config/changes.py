@@ -155,7 +155,7 @@ def _lines(path: str, old: object, new: object) -> Iterator[str]:
 def _items(old: Sequence[object], new: Sequence[object]) -> str:
     gone = [f"- {_text(item)}" for item in old if item not in new]
     come = [f"+ {_text(item)}" for item in new if item not in old]
-    return ", ".join([*gone, *come]) or "another order"
+    return ", ".join([*gone, *come]) or "a different order"
 
 
 def _text(value: object) -> str:

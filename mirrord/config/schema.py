@@ -361,11 +361,7 @@ class HttpConfig(msgspec.Struct, frozen=True):
 
     listen: Annotated[
         HostPort | None,
-        Key(
-            ADDRESS,
-            "Address on which the server listens.",
-            unset=f"`127.0.0.1:{DEFAULT_PORT}`, or the next free port",
-        ),
+        Key(ADDRESS, "Address that the server listens on.", unset=f"`127.0.0.1:{DEFAULT_PORT}`, or the next free port"),
     ] = None
     advertised: Annotated[
         HostPort | None,

@@ -111,7 +111,7 @@ class Atlas:
         if lane is None:
             return Mapped(None, 0, NOT_COPIED)
         if position.topic_id not in {None, lane.key.source_topic_id}:
-            return Mapped(None, 0, f"it was committed for a different topic {place[0]} from the one that is copied")
+            return Mapped(None, 0, f"it was committed for a different topic {place[0]}, not for the one that is copied")
         progress = self._progress_by_lane.get(lane.key.id)
         try:
             translation = self._map(lane, progress).to_target(position.offset)

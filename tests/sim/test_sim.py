@@ -166,7 +166,7 @@ def test_stories_of_a_theme(seed: int, theme: str) -> None:
 
 
 @pytest.mark.parametrize("theme", sorted(THEMES))
-def test_stories_where_the_targets_memory_counts_for_nothing(seed: int, theme: str) -> None:
+def test_stories_in_which_the_target_has_no_producer_state(seed: int, theme: str) -> None:
     chance = chance_of(seed, theme, " at least once")
     for _ in range(STORIES // 200):
         play(chance.randrange(1 << 40), theme, "at-least-once")

@@ -143,8 +143,7 @@ def plan_topics(
         elif there.partitions > topic.partitions:
             remarks[topic.name] = (
                 f"the target topic {name} has {there.partitions} partitions, the source topic {topic.name} has "
-                f"{topic.partitions}: a producer that distributes keys over the target's partitions would use "
-                "different ones"
+                f"{topic.partitions}: for the same key, a producer to the target may choose a different partition"
             )
         lanes += [
             PlannedLane(topic.name, LaneKey(topic.topic_id, partition, there.topic_id), name)

@@ -35,7 +35,7 @@ def test_nothing_changes() -> None:
     [
         ({"topics": ("orders", "refunds")}, "topics: - payments, + refunds"),
         ({"exclude": (".*tmp",)}, "exclude: + .*tmp"),
-        ({"topics": ("payments", "orders")}, "topics: another order"),
+        ({"topics": ("payments", "orders")}, "topics: a different order"),
         ({"refresh_ms": 1000}, "refresh_ms: 5000 -> 1000"),
         ({"groups": msgspec.structs.replace(FLOW.groups, mode="off")}, "groups.mode: follow -> off"),
         ({"sync": msgspec.structs.replace(FLOW.sync, acls="off")}, "sync.acls: read-only -> off"),

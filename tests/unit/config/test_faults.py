@@ -49,7 +49,7 @@ def flow(**keys: str) -> str:
         ("separator", '"/"', 'flows[0].separator: found "/"; allowed: up to 16 letters, digits, ".", "_" and "-"'),
         ("start", '"begin"', 'flows[0].start: found "begin"; allowed: "earliest", "latest", an RFC 3339 time'),
         ("start", "2026-01-31T12:00:00", "(with its zone)"),
-        ("start_of", '"latest"', "flows[0].start_of: found a text; allowed: a table"),
+        ("start_of", '"latest"', "flows[0].start_of: found a string; allowed: a table"),
         ("start_of", '{ "*" = "latest" }', 'flows[0].start_of: found the key "*"; allowed: a regular expression'),
         (
             "start_of",
@@ -67,7 +67,7 @@ def flow(**keys: str) -> str:
         ("rpo", "30", 'flows[0].rpo: found 30; allowed: a duration such as "500ms"'),
         ("rpo", '"10ms"', 'flows[0].rpo: found "10ms"; allowed: from "1s" to "30d"'),
         ("replication_factor", "0", '"source" or "broker" or a whole number from 1 to 32767'),
-        ("groups", '"follow"', "flows[0].groups: found a text; allowed: a table"),
+        ("groups", '"follow"', "flows[0].groups: found a string; allowed: a table"),
         ("groups", '{ mode = "folow" }', 'flows[0].groups.mode: found "folow"; allowed: "follow", "forward-only" or'),
         ("groups", '{ match = ["("] }', "flows[0].groups.match[0]: found"),
         ("sync", '{ acls = "read-write" }', 'found "read-write"; allowed: "read-only", "exact" or "off"'),
@@ -115,7 +115,7 @@ def test_faults_of_a_flow(key: str, value: str, line: str) -> None:
         ("[ray]\ndashboard = 1", "ray.dashboard: found 1; allowed: true or false"),
         ('[http]\nlisten = "8182"', 'http.listen: found "8182"; allowed: host:port'),
         ('[http]\ntoken = "hunter2"', "http.token: found ***; allowed: a reference"),
-        ("[logs]\ndir = 1", "logs.dir: found 1; allowed: a text"),
+        ("[logs]\ndir = 1", "logs.dir: found 1; allowed: a string"),
         ("[htpp]", 'conf.toml:11: htpp: unknown key; did you mean "http"?'),
     ],
 )
@@ -176,7 +176,7 @@ def test_faults_of_the_daemon(table: str, line: str) -> None:
             'security.unsigned: has no effect with mechanism "PLAIN"; "OAUTHBEARER" uses it',
         ),
         ("security = { check_hostname = false }", "security.check_hostname: has no effect with protocol"),
-        ('security = "PLAIN me hunter2"', "clusters.eu.security: found a text; allowed: a table"),
+        ('security = "PLAIN me hunter2"', "clusters.eu.security: found a string; allowed: a table"),
         (
             'security = { password = "hunter2" }',
             'clusters.eu.security.password: found ***; allowed: a reference: "env:NAME"',

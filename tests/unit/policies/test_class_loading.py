@@ -186,9 +186,9 @@ def test_other_policies_that_answer_wrongly(key: str, settings: dict[str, object
         (f'{CONF}[flows.select_settings]\nteam = "x"\n', "there is no select that takes them"),
         (f'{CONF}[flows.sync.filter_settings]\nteam = "x"\n', "there is no filter_configs that takes them"),
         (f"{CONF}naming_settings = 3\n", "found 3; allowed: a table of strings, numbers, true or false, and lists"),
-        (f"{CONF}naming_settings = {{ a = inf }}\n", "allowed: a table of texts"),
+        (f"{CONF}naming_settings = {{ a = inf }}\n", "allowed: a table of strings"),
         (f'{CONF}naming_settings = {{ "a b" = 1 }}\n', "the keys are names of arguments"),
-        (f"{CONF}naming_settings = {{ a = 2026-01-31 }}\n", "allowed: a table of texts"),
+        (f"{CONF}naming_settings = {{ a = 2026-01-31 }}\n", "allowed: a table of strings"),
     ],
 )
 def test_other_faults_of_keys(text: str, line: str) -> None:

@@ -92,7 +92,7 @@ def same_records(
         if copy is None or original is None:
             missing = ordinal if missing < 0 else missing
         elif fault := _difference(copy, original, timed=timed):
-            return BatchFinding("different", f"ordinal {ordinal} (source offset {offset}) has a different {fault}")
+            return BatchFinding("different", f"ordinal {ordinal} (source offset {offset}) differs in its {fault}")
         else:
             equal_until = ordinal + 1
     if missing >= 0:

@@ -108,7 +108,7 @@ async def test_an_opened_connection_carries_requests() -> None:
         reader = await connection.call(METADATA, b"x", 13)
         assert bytes(reader.buffer[reader.position : reader.end]) == b"echo"
         connection.close()
-        with pytest.raises(ConnectionLost, match="is lost: closed by this side"):
+        with pytest.raises(ConnectionLost, match="was lost: closed by this side"):
             await connection.call(METADATA, b"x", 13)
 
 

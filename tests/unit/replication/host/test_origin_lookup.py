@@ -108,7 +108,7 @@ async def test_every_ledger_on_the_cluster_counts(world: World) -> None:
     assert world.opened == ["asia-eu", "elsewhere", "us-eu"]
 
 
-async def test_what_was_written_before_the_question_is_in_the_answer(world: World) -> None:
+async def test_batches_written_before_the_question_are_in_the_answer(world: World) -> None:
     """Also by a flow that was unknown: its ledger is there before its first record."""
     hosted = FakeHosted()
     assert (await world.ask(hosted)).writers == ()

@@ -67,7 +67,7 @@ async def wanting(rig: Rig, *taps: PartitionFetch, position: int = 5) -> None:
     await settle()
 
 
-async def test_only_the_partition_with_the_batch_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_the_partition_with_the_batch_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig()
     broker, taps = Broker(rig, 3), [rig.tap(partition) for partition in range(6)]
     await wanting(rig, *taps)
@@ -104,7 +104,7 @@ async def test_it_is_tried_again_alone_until_it_can_be_read(monkeypatch: pytest.
     assert (tap.apart, tap.too_large) == (False, "")
 
 
-async def test_what_is_at_its_end_returns_to_the_others() -> None:
+async def test_a_partition_without_a_backlog_returns_to_the_shared_request() -> None:
     rig = Rig()
     taps = [rig.tap(partition) for partition in range(2)]
     await wanting(rig, *taps)

@@ -81,7 +81,7 @@ def test_displaced_ordinals_are_recorded_if_the_cleaner_has_removed_all_others_r
     assert [(each.first, each.last, each.leader_epoch) for each in play.record.displaced] == [(2, 4, 1)]
 
 
-def test_what_the_cleaner_removed_next_to_a_hole_is_not_displaced() -> None:
+def test_cleaned_records_next_to_a_hole_are_not_displaced() -> None:
     """NEEDLESS FACTS. Ordinals 2 and 3 are a hole, mended as 12 and 13. The cleaner has removed ordinal 4 at 2."""
     play = opened(*BEGUN)
     play.fold(TargetRun(LANE, 1, 4, 2, 1), HoleFound(LANE, 1, 2, 3, 12, 14))

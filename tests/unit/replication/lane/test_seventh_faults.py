@@ -124,7 +124,7 @@ def test_records_that_were_acknowledged_again_count_as_of_that_epoch_in_the_roun
     assert epochs[1][0] == epochs[0][0]
 
 
-def test_what_the_log_of_the_resume_position_held_is_not_taken_for_displaced_in_it() -> None:
+def test_ordinals_that_the_log_of_the_resume_position_held_are_not_mistaken_for_displaced_ones() -> None:
     """LOSS. Ordinals 0 to 9 were acknowledged in epoch 1. The leader of epoch 3 has 0 and 1, and then a late batch of
     ordinals 5 to 11 at offset 2. Others' record, from epoch 3, supersedes ordinals 2 to 4. The ledger has the new place
     of ordinal 5, but while the source cannot be read for the comparison, the resume position stays that of epoch 1.

@@ -113,7 +113,7 @@ def test_a_resume_position_that_was_saved_before_that_does_not_replace_the_fact(
     assert recorded(play.tell(batch(fetch, 4))) == ((7, 4),)
 
 
-def test_what_the_source_has_lost_since_the_look_up_is_looked_up_again(play: Play) -> None:
+def test_records_that_the_source_has_lost_since_the_lookup_are_looked_up_again(play: Play) -> None:
     check = compares(play)
     effects = play.tell(CheckAnswer(check.question, 0, 0, 6, "equal", source_end=3))
     assert [type(effect) for effect in effects] == [StopFetch, Wake]

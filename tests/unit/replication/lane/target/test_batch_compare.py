@@ -80,7 +80,7 @@ def test_records_that_agree() -> None:
     ],
 )
 def test_a_difference_names_the_ordinal(other: DecodedRecord, what: str) -> None:
-    assert compare(other, RECORD) == BatchFinding("different", f"ordinal 41 (source offset 503) has another {what}")
+    assert compare(other, RECORD) == BatchFinding("different", f"ordinal 41 (source offset 503) differs in its {what}")
 
 
 def test_times_do_not_count_where_the_target_sets_its_own() -> None:
@@ -88,13 +88,15 @@ def test_times_do_not_count_where_the_target_sets_its_own() -> None:
 
 
 @pytest.mark.parametrize(("copy", "original"), [(None, RECORD), (RECORD, None), (None, None)])
-def test_what_is_gone_on_one_side_is_no_difference(copy: DecodedRecord | None, original: DecodedRecord | None) -> None:
+def test_a_record_that_is_missing_on_one_side_is_not_a_difference(
+    copy: DecodedRecord | None, original: DecodedRecord | None
+) -> None:
     finding = compare(copy, original)
     assert finding.outcome == "unverifiable"
     assert finding.gone == (((41, 42),) if copy is not None else ())
 
 
-def test_what_the_source_never_had_is_not_gone() -> None:
+def test_a_record_that_the_source_never_had_is_not_gone() -> None:
     finding = same_records(PAIRS, {40: RECORD, 41: RECORD}, {500: RECORD}, timed=True, source_end=503)
     assert (finding.outcome, finding.gone) == ("unverifiable", ())
 

@@ -52,7 +52,7 @@ def test_an_epoch_that_only_others_used_does_not_hide_the_earlier_one(play: Faul
     assert (play.lane.phase, play.lane.next_ordinal, play.lane.position) == (Phase.COPYING, 8, 10)
 
 
-def test_what_the_log_proved_to_have_is_known_at_the_next_election(play: Faulty) -> None:
+def test_an_epoch_end_that_a_log_confirmed_is_known_at_the_next_election(play: Faulty) -> None:
     """The log of epoch 6 has none of the lane's batches, and the next leader does not know epoch 6."""
     play.bind_all(cleaned(play, 9, {1: 8}))
     play.tell(TargetMoved(7))
@@ -63,7 +63,7 @@ def test_what_the_log_proved_to_have_is_known_at_the_next_election(play: Faulty)
     assert (play.lane.phase, play.lane.next_ordinal, play.lane.position) == (Phase.COPYING, 8, 10)
 
 
-def test_what_follows_the_end_of_the_epoch_is_lost(play: Faulty) -> None:
+def test_records_after_the_end_of_the_epoch_are_lost(play: Faulty) -> None:
     asked = one(cleaned(play, 9, {1: 4}), AskSuperseded)
     assert [(each.kind, each.first, each.last, each.above) for each in asked.missing] == [("lost", 4, 7, 4)]
 
