@@ -221,10 +221,10 @@ def broken_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         patched.setattr(KafkaLog, "append", fails)
         with pytest.raises(LedgerUnavailable):
             asyncio.run(run())
-    assert "facts are lost" in str(view(path))
+    assert "facts have been lost" in str(view(path))
     shown = mirrord("status", path)
     assert shown.returncode == 0, shown.stderr
-    assert "facts are lost" in shown.stdout
+    assert "facts have been lost" in shown.stdout
 
 
 def distinguished(path: Path, folder: Path, mixed: str, transactions: str, appended: str) -> None:

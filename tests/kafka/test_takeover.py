@@ -29,7 +29,7 @@ def dry_run(file: Path) -> list[dict[str, Any]]:
     """Once all partitions would begin: for some seconds the killed workers still count as alive."""
     deadline = time.monotonic() + SECONDS
     while (ended := mirrord("start", file, "--dry-run", "--json")).returncode != 0:
-        assert "still copy" in ended.stdout, ended
+        assert "are still copying" in ended.stdout, ended
         assert time.monotonic() < deadline, ended
     return json.loads(ended.stdout)
 

@@ -113,7 +113,7 @@ class Partition(ABC):
 
     @abstractmethod
     async def reconnect(self) -> None:
-        """Leave all connections behind."""
+        """Abandon all connections."""
 
     @abstractmethod
     async def tick(self, producer: int) -> None:

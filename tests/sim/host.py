@@ -59,7 +59,7 @@ LANE = LaneKey(TopicId("S" * 22), 0, TopicId("T" * 22)).id
 TTL_S, REQUEST_S = 6.0, 8.0
 NETWORK, LOADING = 13, 14
 NEWS = (TargetMoved, TargetFar, Fenced, Drain, Released)
-"""Inputs that answer nothing: each is valid on its own, however often it is repeated."""
+"""Inputs that are not answers: each is valid on its own, however often it is repeated."""
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Shape:
     slow_replication: bool = False
     slow_wire: bool = False
     foreign: bool = False
-    """Another client writes into the target partition too."""
+    """Another client writes to the target partition as well."""
     truncation: bool = False
     """The source loses records by unclean elections."""
     retention: bool = False
@@ -127,7 +127,7 @@ class Request:
     deadline: float
     connection: int
     held: bool = False
-    """It does not arrive before another replicator has sent something too."""
+    """It does not arrive until another replicator has sent something as well."""
 
 
 def word_for_the_next(world: "World") -> Progress | None:
@@ -158,11 +158,11 @@ class Host:
     """Ledger offset → tag of own entries that are still to be read back."""
     timers: list[tuple[float, int]] = field(default_factory=list)
     sent: deque[Request] = field(default_factory=deque)
-    """Requests without an answer on the present connection."""
+    """Unanswered requests on the current connection."""
     answers: deque[tuple[Request, int, int, int]] = field(default_factory=deque)
     """(request, error, base offset, epoch in which it was accepted)"""
     heard: deque[Input] = field(default_factory=lambda: deque[Input](maxlen=6))
-    """Answers that may come once more."""
+    """Answers that may arrive again."""
     entries: int = 0
     """How many entries it has written to the ledger."""
 
@@ -313,5 +313,5 @@ def _left_out(lane: Lane) -> set[int]:
 
 
 def high_watermark_can_fall(world: "World") -> bool:
-    """The high watermark itself went back, so a claim that was true may no longer be."""
+    """The high watermark itself may fall, so a claim that was true may no longer be true."""
     return world.shape.unclean or "bounce" in world.shape.faults

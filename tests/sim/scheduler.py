@@ -139,7 +139,7 @@ YOUNG = {
     *(theme for theme, shape in THEMES.items() if shape.handed or shape.seeks or shape.far or shape.together),
 }  # fmt: skip
 BY_CHANCE = sorted(THEMES.keys() - YOUNG)
-"""Themes of random stories. Younger themes are played only by name: seeds that once failed keep their stories."""
+"""Themes of random stories. Newer themes are played only by name, so that seeds that once failed keep their stories."""
 
 
 BESIDE = " + "
@@ -147,7 +147,7 @@ BESIDE = " + "
 
 
 def shape_named(name: str) -> Shape:
-    """The world of a theme, or of two at once: it has everything unusual of both, and the frequent faults of both."""
+    """The world of a theme or of two themes: it has the unusual settings and the frequent faults of both."""
     one, _, other = name.partition(BESIDE)
     if not other:
         return THEMES[one]

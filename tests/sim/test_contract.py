@@ -145,7 +145,7 @@ class FakePartition(Partition):
 
 
 class FakeCluster(Target):
-    """A target in which every topic is a cluster of its own."""
+    """A target in which every topic is a separate cluster."""
 
     def __init__(self) -> None:
         self._partitions: list[FakePartition] = []

@@ -50,7 +50,7 @@ def test_a_mesh_that_has_settled_stays_settled(seed: int, clusters: int) -> None
 
 
 def never(_origins: Origins, _header: object) -> BatchOrigin:
-    """Takes every batch for a record of its own cluster."""
+    """Treats every batch as a record of its own cluster."""
     return BatchOrigin.NATIVE
 
 

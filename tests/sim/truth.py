@@ -76,7 +76,7 @@ def _may_come_back(world: World) -> bool:
 
 
 def _came_back(world: World) -> bool:
-    """The log holds other records than the ledger says, because it was truncated before."""
+    """The log holds records other than those in the ledger, because it was truncated before."""
     if not _may_come_back(world):
         return False
     runs = world.truth.lanes[LANE].source_runs
@@ -86,7 +86,7 @@ def _came_back(world: World) -> bool:
 
 
 def _is_left_open(world: World, ordinal: int, number: int) -> bool:
-    """The ledger says that the record of this ordinal is unknown; rightly so, for the source has lost it."""
+    """The ledger correctly says that the record of this ordinal is unknown: the source has lost it."""
     is_void = any(hole.first <= ordinal <= hole.last for hole in world.truth.lanes[LANE].holes)
     return is_void and world.source.at(world.source.offset_of[number]) != number
 
@@ -110,7 +110,7 @@ def _not_looked_for(world: World) -> dict[int, int]:
 
 def _taken_by_late_bytes(world: World) -> set[int]:
     """Source offsets whose ordinals belong to other records, which came so late that no rule can keep them out. A
-    comparison cannot tell: what a policy makes of a record may change."""
+    comparison does not show this, because a policy may change the same record in different ways."""
     if not world.shape.policies or not world.excused:
         return set()
     runs = world.truth.lanes[LANE].source_runs
@@ -120,7 +120,7 @@ def _taken_by_late_bytes(world: World) -> set[int]:
 
 
 def _lost_as_well(world: World) -> set[int]:
-    """Numbers of records that came late, and that the source has lost, as it has what the ledger names instead."""
+    """Numbers of records that came late and that the source has lost, like those that the ledger names instead."""
     record = world.truth.lanes[LANE]
     if not record.truncations:
         return set()
@@ -454,7 +454,7 @@ def _may_halt(world: World, record: LaneState) -> bool:
 
 
 def _truncated(world: World, arrived: set[int]) -> None:
-    """What was copied and then lost by the source is recorded, from the first such offset on."""
+    """Records that were copied and then lost by the source are recorded, from the first such offset on."""
     truncated = world.truncated
     # What comes after the last possible moment, and that the source has lost since, cannot be compared any more.
     known = (arrived & world.source.cut) - _left_open(world) - _lost_as_well(world) - world.excused

@@ -110,9 +110,9 @@ class World:
         self.given: set[int] = set()
         self.trail: list[str] = []
         self.limbo: list[Request] = []
-        """Requests that no one waits for and that may still arrive: of dead connections, or a second time."""
+        """Requests that no one is waiting for and that may still arrive: from dead connections, or a second time."""
         self.stray: list[Entry] = []
-        """Entries of the ledger that may still arrive: given up by their writer, or a second time."""
+        """Ledger entries that may still arrive: because their writer gave them up, or for a second time."""
         self.excused: set[int] = set()
         """Numbers of records that arrived so late that no rule can keep them out; the lane has to find them."""
         self.late: set[int] = set()
@@ -272,7 +272,7 @@ class World:
         return self.target.committed(request.broker, base + request.batch.count, epoch)
 
     def _deposed(self, broker: int, epoch: int) -> bool:
-        """The broker no longer leads in the epoch in which it took a batch: it answers so, whatever became of it."""
+        """The broker no longer leads in the epoch in which it took a batch: it answers with an error."""
         return not self.target.brokers[broker].leads or self.target.brokers[broker].epoch != epoch
 
     def do(self, choice: tuple[str, Any]) -> None:
@@ -305,7 +305,7 @@ class World:
             request.host.answers.append((request, error, base, self.target.brokers[request.broker].epoch))
 
     def forsake(self, request: Request) -> None:
-        """A request that does not arrive; in some worlds it only does not arrive yet."""
+        """A request does not arrive or, in some worlds, arrives later."""
         self.wire.remove(request)
         if self.shape.late:
             self.limbo.append(request)
@@ -314,7 +314,7 @@ class World:
         self.arrive_late()
 
     def arrive_late(self) -> None:
-        """Bytes of a connection that died long ago reach the broker after all."""
+        """Bytes of a connection that died long ago reach the broker nevertheless."""
         if not self.limbo:
             return
         # The most revealing moment is between a resume and its first produce request.

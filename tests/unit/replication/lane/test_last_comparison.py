@@ -90,7 +90,7 @@ def test_the_ordinal_after_everything_in_the_log_is_no_longer_open(play: Play) -
 
 
 def test_records_copied_since_are_neither_compared_again_nor_doubted(play: Play) -> None:
-    """Otherwise the next holder compares all of it, and if the source has deleted it meanwhile the lane halts."""
+    """Otherwise the next holder compares all records, and if the source has since deleted them, the lane halts."""
     compared(play, later(play))
     progress = replace(MARK, grant=2, ordinal=5_000, target_offset=5_000, source_offset=5_001)
     effects = take(play, progress, "third", left_cleanly=True)

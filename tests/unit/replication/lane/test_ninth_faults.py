@@ -301,7 +301,7 @@ def test_holes_that_touch_explain_a_gap_together() -> None:
 
 
 def test_displaced_ordinals_are_copied_again_if_the_topic_is_no_longer_compacted() -> None:
-    """LOSS. As in the test far below the end, but the topic's `cleanup.policy` is `delete` by now, and the log has no
+    """LOSS. As in the test far below the end, but the topic's `cleanup.policy` is now `delete`, and the log has no
     empty offsets."""
     play = opened(
         BEGUN[0],

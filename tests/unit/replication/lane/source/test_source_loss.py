@@ -151,7 +151,7 @@ def test_the_source_is_asked_for_all_that_was_read_with_the_epoch_that_it_had() 
 
 
 def test_records_that_were_read_and_skipped_count_after_a_leap() -> None:
-    """Offsets 6 and 7 are markers. If the source has lost them, there may be records at these offsets by now."""
+    """Offsets 6 and 7 are markers. If the source has lost them, there may now be records at these offsets."""
     lane, _, fetch = idle()
     marker = CONTROL | TRANSACTIONAL
     effects = step(lane, 0.0, chunk(fetch, data((6, 1, 3, marker), (7, 1, 3, marker))))

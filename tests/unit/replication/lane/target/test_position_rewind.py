@@ -173,8 +173,8 @@ def test_skipping_a_record_of_a_plan_moves_the_later_ones(play: Play) -> None:
 
 
 @pytest.mark.parametrize(("state", "ordinal"), [("copying", 1_000), ("drained", 1_000), ("resuming", 6)])
-def test_a_program_from_before_may_have_copied_since(play: Play, state: str, ordinal: int) -> None:
-    """It knew nothing of the new runs. It has read the target log since, which has deleted everything by now:
+def test_an_older_program_may_have_copied_since(play: Play, state: str, ordinal: int) -> None:
+    """The older program did not know the new runs. It has since read the target log, which has deleted everything:
     everything after its resume position would be copied a second time."""
     play.fold(SourceRun(LANE, 2, (Run(6, 10),), rewound=ANEW), LaneTaken(LANE, 3, "older"))
     progress = replace(progress_of(3, 1_000, 0), state=state)

@@ -78,7 +78,7 @@ def test_a_position_is_revoked_although_the_first_append_failed(play: Faulty) ->
 
 
 def test_the_runs_of_the_former_holder_still_apply() -> None:
-    """The source has no records at offsets 5 and 6. If the ledger lost the run behind them, later ordinals would belong
+    """The source has no records at offsets 5 and 6. If the ledger lost the run after them, later ordinals would belong
     to other records for the next holder."""
     play = opened(*BEGUN, SourceRun(LANE, 1, (Run(5, 7),)))
     play.take(None, cleanly=False)
