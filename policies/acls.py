@@ -101,7 +101,7 @@ class Exact:
             return None
         mapped = names.target_prefix(prefix)
         if mapped is None:
-            return Untold("the flow's naming knows no prefix that fits the copies alone")
+            return Untold("the flow's naming has no prefix that matches only the copies")
         if not mapped:
             return rule
         return msgspec.structs.replace(rule, pattern="PREFIXED", name=mapped)

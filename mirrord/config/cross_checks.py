@@ -43,7 +43,7 @@ def check_flows(
             continue
         for former in flows[:index]:
             if former.name == flow.name:
-                yield index, f'two flows are named "{flow.name}"; give one of them another name = "..."'
+                yield index, f'two flows are named "{flow.name}"; give one of them a different name = "..."'
             meet = _same_target_names(former, flow) and not _exchange(flows, former.source, flow.source)
             if meet and (topic := common_topic(former, flow)) is not None:
                 yield index, _one_name(former, flow, topic)

@@ -179,7 +179,7 @@ def _lane(state: FlowState, question: Question) -> LaneState:
         raise ConfigError(f"{question.topic} is a topic of the {side}: use `translate` {other} --reverse")
     like = closest_name(question.topic, [name(lane, reverse=question.reverse) for lane in lanes])
     hint = f'; did you mean "{like}"?' if like else ""
-    raise ConfigError(f'the ledger of {question.flow} knows no topic "{question.topic}"{hint}')
+    raise ConfigError(f'the ledger of {question.flow} has no topic "{question.topic}"{hint}')
 
 
 async def _offset(config: Config, flow: FlowConfig, here: Place, question: Question) -> tuple[int, int | None]:

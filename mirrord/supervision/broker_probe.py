@@ -152,7 +152,7 @@ class _Probe:
             finally:
                 await self._delete(admin)
         if found.disturbed:
-            raise NotProbed(f"another client writes into the topic {self._topic}")
+            raise NotProbed(f"another client is writing to the topic {self._topic}")
         return TargetProbed(cluster_id, version, not found.failures, found.failures, found.remarks)
 
     # Connections and the probe's topic.

@@ -55,7 +55,7 @@ def rule(
     reason = f"it is waiting at source offsets {where}" if waits else "it is not waiting for a decision"
     if not waits and retrying is not None:
         why = f" ({retrying})" if retrying else ""
-        reason = f"{reason}, it is still being retried{why}; try again in a few seconds"
+        reason = f"{reason}, but is still being retried{why}; try again in a few seconds"
     raise ConfigError(f"{name} is not waiting at source offset {offset}: {reason}")
 
 
@@ -64,5 +64,5 @@ def _allowed(entry_end: int, source_end: int, name: str) -> str:
     partition. Records that have not been written yet cannot be skipped."""
     if source_end > entry_end:
         return f"{entry_end}, where the entry of {name} ends, to {source_end}, where the source ends"
-    why = "the source ends there, too" if source_end >= 0 else "where the source ends is currently not known"
+    why = "the source also ends there" if source_end >= 0 else "where the source ends is currently not known"
     return f"{entry_end}, where the entry of {name} ends; {why}"

@@ -34,7 +34,7 @@ def topic_hazards(
         if line.state == "fault":
             yield Finding(
                 severity="error", flow=flow.name, where=where, what=line.why,
-                do="exclude it in one of the flows, or give one of them another naming"
+                do="exclude it in one of the flows, or give one of them a different naming"
                 if line.target
                 else "exclude it, or fix the policy",
             )  # fmt: skip
@@ -44,7 +44,7 @@ def topic_hazards(
                     severity="warning", flow=flow.name, where=where,
                     what=f"it is not copied, because its name says that it came from {flow.target}; but {flow.target} "
                     "has no such topic, so it is probably a local topic",
-                    do=f'rename it, or use naming = "identity" or another separator than "{flow.separator}"',
+                    do=f'rename it, or use naming = "identity" or a separator other than "{flow.separator}"',
                 )  # fmt: skip
         elif line.target and flow.naming == "prefix":
             if (hops := names.hops(line.source)) and not known.issuperset(hops):

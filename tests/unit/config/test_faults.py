@@ -234,7 +234,7 @@ def test_a_syntax_error_says_where() -> None:
 
 def test_two_flows_of_one_name() -> None:
     report = faults(CLUSTERS + FLOW + flow(topics='["payments"]'))
-    assert 'conf.toml:11: flows[1]: two flows are named "eu-us"; give one of them another name = "..."' in report
+    assert 'conf.toml:11: flows[1]: two flows are named "eu-us"; give one of them a different name = "..."' in report
 
 
 def test_identity_flows_into_one_topic() -> None:

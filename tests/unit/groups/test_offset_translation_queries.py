@@ -137,7 +137,7 @@ async def test_a_map_to_be_rebuilt_answers_nothing_after_the_difference() -> Non
 @pytest.mark.parametrize(
     ("topic", "partition", "words"),
     [
-        ("order", 0, 'knows no topic "order"; did you mean "orders"'),
+        ("order", 0, 'has no topic "order"; did you mean "orders"'),
         ("orders", 7, "partition 7 of orders is not copied; these are: 0, 1"),
         ("eu.orders", 0, "is a topic of the target: use `translate` with --reverse"),
     ],

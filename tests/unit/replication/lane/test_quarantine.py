@@ -347,7 +347,7 @@ def test_which_entry_an_order_means() -> None:
     allowed = "allowed: 6, where the entry of orders-0 ends"
     assert refusal(5, WAITS, until=5) == f"--until: found 5; {allowed}, to 9, where the source ends"
     assert refusal(5, WAITS, until=10) == f"--until: found 10; {allowed}, to 9, where the source ends"
-    for end, why in ((-1, "where the source ends is currently not known"), (6, "the source ends there, too")):
+    for end, why in ((-1, "where the source ends is currently not known"), (6, "the source also ends there")):
         with pytest.raises(ConfigError) as raised:
             rule("skip", order(5, 7), "orders-0", {LANE: WAITS}, ADA, {LANE: end})
         assert str(raised.value) == f"--until: found 7; {allowed}; {why}"
@@ -360,7 +360,7 @@ def test_a_record_that_is_still_sent_again_waits_for_no_decision_yet() -> None:
             rule("skip", order, "orders-0", {}, ADA, ENDS, note)
         assert str(raised.value) == (
             "orders-0 is not waiting at source offset 5: it is not waiting for a decision, "
-            f"it is still being retried{why}; try again in a few seconds"
+            f"but is still being retried{why}; try again in a few seconds"
         )
     # If it waits for a decision elsewhere, that is what counts.
     with pytest.raises(ConfigError, match=r"it is waiting at source offsets \[5, 6\)$"):

@@ -192,7 +192,7 @@ def test_orders_give_themselves_again() -> None:
 
 def test_an_operator_who_decides_on_a_record_learns_that_it_is_still_being_retried() -> None:
     here = view()._replace(retrying={TopicPartition("orders", 0): "RECORD_TOO_LARGE; it is sent again"})
-    with pytest.raises(ConfigError, match=r"it is still being retried \(RECORD_TOO_LARGE; it is sent again\); try"):
+    with pytest.raises(ConfigError, match=r"but is still being retried \(RECORD_TOO_LARGE; it is sent again\); try"):
         outcome(Order(verb="skip", name="orders-0", offset=5, by="ada@host"), here)
     with pytest.raises(ConfigError, match=r"it is not waiting for a decision$"):
         outcome(Order(verb="replay", name="orders-1", offset=5, by="ada@host"), here)
