@@ -79,14 +79,6 @@ def mended_until(record: LaneRecord, ordinal: int) -> int:
     return ordinal if before is not None and before.until == ordinal else -1
 
 
-def epoch_source(record: LaneRecord, ordinal: int) -> int:
-    """Return the ordinal whose recorded epoch is that of the source record directly before the record of this ordinal.
-    The result is either this ordinal or the previous one. The epoch that is recorded for this ordinal cannot always be
-    used: it may be that of a record that was never copied and that the source has lost."""
-    is_explicit = any(ordinal == first for first, _ in record.truncations) or ordinal <= mended_until(record, ordinal)
-    return ordinal if is_explicit else ordinal - 1
-
-
 def is_truncated(record: LaneRecord, ordinal: int, offset: int) -> bool:
     """Return whether the source has lost the record that was copied from this offset under this ordinal."""
     return any(ordinal < first and offset >= start for first, start in record.truncations)

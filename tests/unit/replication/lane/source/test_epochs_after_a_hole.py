@@ -1,9 +1,16 @@
 """The source epochs at a resume: after a hole, their order is that of source offsets, not that of ordinals."""
 
-from mirrord.ledger.facts.core import HoleFound, SourceRun
+import pytest
+
+from mirrord.ledger.facts.core import HoleFound, SourceRun, TargetRun, Verdict
 from mirrord.model.runs import Run
+from mirrord.replication.lane.signals import FetchFrom
 from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.target.superseded_records import AskSuperseded
+from tests.unit.replication.lane.test_eighth_faults import judged, read
+from tests.unit.replication.lane.test_fourth_faults import retake
 from tests.unit.replication.lane.test_rebuilding import LANE, Play
+from tests.unit.replication.lane.test_second_faults import one, opened
 
 
 def resumed(epochs: tuple[tuple[int, int], ...], runs: tuple[Run, ...], hole: HoleFound, ordinal: int, at: int) -> Play:
@@ -35,3 +42,19 @@ def test_an_epoch_of_which_nothing_was_copied_is_not_assumed() -> None:
     hole = HoleFound(LANE, 1, 11, 11, 12, 12)
     runs, epochs = (Run(0, 0), Run(12, 12)), ((0, 0), (12, 1))
     assert resumed(epochs, runs, hole, 12, 12).lane.epoch == 0
+
+
+@pytest.mark.parametrize(("start", "epoch"), [(13, 1), (9, 0)])
+def test_after_records_that_are_not_copied_again_the_epoch_in_the_gap_applies(start: int, epoch: int) -> None:
+    """FALSE TRUNCATION. Ordinals 6 to 8 are lost, and other writers have newer records of their keys. Ordinal 9 is
+    source offset 13, after a marker and records of an aborted transaction. The source's epoch 1 began at the marker, so
+    epoch 0 ends before offset 13. If there is no gap (`start` is 9), ordinal 9 may be a record that the source lost."""
+    play = opened(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 0),)), TargetRun(LANE, 1, 0, 1, 1))
+    verdicts = (Verdict(9, 10, "control"), Verdict(10, 13, "aborted")) if start == 13 else ()
+    play.fold(SourceRun(LANE, 1, (Run(9, start),), verdicts, ((9, 1),)))
+    retake(play, 9, 10, start, epoch=1)
+    asked = one(read(play, play.ask_target(11, epoch=3), (1, 7), own=(), others=((7, 11),)), AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 6, 8)]
+    effects = play.tell(judged(asked, dict.fromkeys((6, 7, 8), b"key"), (7, b"key", 3, -1)))
+    fetch = one(play.bind_all(effects), FetchFrom)
+    assert (fetch.position, fetch.last_epoch) == (start, epoch)
