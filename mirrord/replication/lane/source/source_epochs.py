@@ -346,7 +346,8 @@ def _by_offset(record: LaneRecord, epochs: Epochs, end: int) -> list[tuple[int, 
         # The records in between were not copied and may belong to the later epoch.
         former = highest_copied(record, begin, end, offset)
         start = offset if former is None else former[0] + 1
-        is_at_end = start == offset == following  # no record of this epoch was copied
+        # No record of this epoch was copied. If no other record was copied either, the epoch is used all the same.
+        is_at_end = former is not None and start == offset == following
         if not is_at_end and (not found or found[-1][1] != epoch):
             found.append((start, epoch))
     return found
