@@ -111,6 +111,7 @@ ONCE_FAILED = (
     (43298873106, "compacted copy, unclean, beside others + sought, unclean"),
     (521770178543, "compacted copy, unclean, beside others + handed over, unclean"),
     (341650529887, "compacted copy, unclean, beside others + handed over, unclean"),
+    (161920635200, "compacted copy, unclean, beside others + retention of old records"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (

@@ -205,6 +205,9 @@ class TargetLog:
     appended_later: tuple[int, int, int] = (-1, -1, -1)
     """(first, end, leader epoch): the ordinals [first, end) were acknowledged after the last resume, and appended in
     this leader epoch or a later one. (-1, -1, -1) if no such ordinals are known."""
+    earlier: tuple[tuple[int, int], ...] = ()
+    """Ordinals [first, end) of batches that were appended before an earlier read of the log, which did not show them
+    (`evidence.note_earlier`)."""
     look_back: int = 0
     """Number of offsets below the target's end in which the lane searches for the last of its own batches."""
 
