@@ -154,7 +154,8 @@ def _expect(world: "World", epochs: Epochs, judge: SupersededJudge, missing: Mis
             judge.gone(missing, ordinal, by_retention=False)
     elif number is not None and batch is not None:
         if not is_of_later_epoch(epochs, ordinal, batch.epoch):
-            judge.expect(missing, ordinal, offset, world.target.key(number), batch.newest_ms)
+            key = world.target.key(number)
+            judge.expect(missing, ordinal, offset, key, batch.newest_ms, source_epoch=batch.epoch)
     elif offset < world.source.end:
         judge.gone(missing, ordinal, by_retention=offset < world.source.start)
 

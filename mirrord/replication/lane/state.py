@@ -195,6 +195,8 @@ class TargetLog:
     """The lost records of a plan that omits some of them. None if there is no such plan."""
     last_by_look_up: bool = False
     """Whether only a lookup in this round shows that the last ordinals were in the target log."""
+    look_up_epoch: int = -1
+    """The leader epoch of the source record of the last one of these ordinals, as read by the lookup, or -1."""
     went_back: WentBack | None = None
     """Set after the target log has lost records, until the ledger records which of them are copied again."""
     forgotten: Forgotten | None = None

@@ -226,11 +226,13 @@ def recall(lane: Lane) -> None:
     - The epoch in the ledger.
     - The epoch of the resume position, if the holder that saved this position recorded every later change of epoch in
       the ledger. If the ledger has no change, the epoch is still the same.
+    - The epoch of the last record that a lookup found superseded, if this is the record before the position. The source
+      may have replaced it with another record since then.
     - The epoch that any other comparison read from the source. This epoch comes last, because the source may have
       replaced the copied records with others.
 
-    An epoch that only a comparison has read is neither in the ledger nor in a progress record. It is therefore recorded
-    with the next record, even if that record has the same epoch.
+    An epoch that only a comparison or a lookup has read is neither in the ledger nor in a progress record. It is
+    therefore recorded with the next record, even if that record has the same epoch.
     """
     record = lane.record
     epochs = record.epochs if record is not None else ()
@@ -248,10 +250,13 @@ def recall(lane: Lane) -> None:
     is_unknown = (
         lane.epoch < 0 and last_copied(lane) is None
     )  # otherwise the source is asked (`truncation.confirm_source`)
-    counts = is_unknown or (lane.history.found_equal and lane.history.found_epoch[1] >= 0)
-    if counts and lane.history.found_epoch[0] == lane.position and lane.epoch != lane.history.found_epoch[1]:
-        lane.epoch = lane.history.found_epoch[1]
-        lane.seen.begin(*lane.history.found_epoch)
+    found = lane.history.found_epoch
+    if lane.log.last_by_look_up and lane.log.look_up_epoch >= 0 and record is not None:
+        found = (lane.position, lane.log.look_up_epoch) if follows(record, lane.resume_ordinal) else found
+    counts = is_unknown or (lane.history.found_equal and found[1] >= 0)
+    if counts and found[0] == lane.position and lane.epoch != found[1]:
+        lane.epoch = found[1]
+        lane.seen.begin(*found)
         is_saved = False
     known = recorded_at(epochs, lane.resume_ordinal)
     lane.history.recorded_epoch = lane.epoch if known == UNRECORDED and is_saved else known
