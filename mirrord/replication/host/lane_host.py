@@ -367,8 +367,8 @@ class LaneHost:
             in_front = await in_front_of(self._source_stretches, self._source_asks, hosted.source, effect.position)
             source = await bounds(self._source_asks, hosted.source)
             found = await BatchVerification(*sides, record, effect, changing).run(source)
-            result = (effect.first, effect.last, found.outcome, found.note, *in_front, found.gone, found.equal_until)
-            return CheckAnswer(effect.question, 0, *result)
+            result = (effect.first, effect.last, found.outcome, found.note, *in_front)
+            return CheckAnswer(effect.question, 0, *result, found.gone, found.equal_until, found.replaced)
 
         failed = partial(CheckAnswer, effect.question, first=effect.first, last=effect.last, outcome="unverifiable")
         self._begin(read_and_tell(hosted, effect.question, check, failed))

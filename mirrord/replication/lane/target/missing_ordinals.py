@@ -29,7 +29,7 @@ from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.state import Lane, WentBack
 from mirrord.replication.lane.target import displaced_ordinals, epoch_ends
 from mirrord.replication.lane.target.acknowledged_records import Forgotten
-from mirrord.replication.lane.target.evidence import is_plan_unrecorded, known_until, next_by_entry
+from mirrord.replication.lane.target.evidence import is_plan_unrecorded, known_until, next_by_entry, note_earlier
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 from mirrord.replication.lane.target.superseded_records import (
     MOST_LAST,
@@ -49,6 +49,7 @@ def read(lane: Lane, answer: ScanAnswer) -> Log:
     lane.log.cleaned = is_bare or bool(answer.compacts)
     _note_appended_later(lane, answer.own)
     epoch_ends.note_batches(lane, answer.own)
+    note_earlier(lane, answer.own)
     return log
 
 
@@ -334,7 +335,7 @@ def forget(lane: Lane) -> None:
     lane.log.forgotten = lane.log.forgotten if lane.intents else None
     lane.log.shared, lane.log.scan, lane.log.lost_ordinals, lane.log.copied_again = NOT_ASKED, None, (), None
     lane.log.epoch_end = -1
-    lane.log.last_by_look_up = False
+    lane.log.last_by_look_up, lane.log.earlier = False, ()
     _note_acknowledged(lane)
 
 

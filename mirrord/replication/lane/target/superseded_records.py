@@ -73,6 +73,8 @@ class SupersededAnswer(msgspec.Struct, frozen=True):
     kind `last` are not included."""
     until: int = -1
     """Ordinals of the kind `last` below this one were appended, and then removed by the cleaner."""
+    until_epoch: int = -1
+    """Leader epoch of the source record of the last one of these ordinals when it was looked up, or -1."""
     trouble: str = ""
     """Why it cannot be determined which records to copy again, in one line for the operator."""
 
@@ -116,6 +118,8 @@ class SupersededJudge:
         follow the newer one."""
         self._superseded: set[int] = set()
         self._gone: set[int] = set()
+        self._last_epochs: dict[int, int] = {}
+        """The leader epochs of the source records of the kind `last`, by ordinal."""
 
     def lowest_left(self) -> int:
         """Return the lowest source offset of the missing records that have not been superseded so far. Ignore records
@@ -123,8 +127,13 @@ class SupersededJudge:
         left = (each for expected in self._wanted.values() for each in expected if self._follows(each.missing))
         return min((each.offset for each in left), default=NEVER)
 
-    def expect(self, missing: Missing, ordinal: int, offset: int, key: Hashable, time_ms: int) -> None:
-        """Add a missing record that the source still has. `offset` is its source offset."""
+    def expect(
+        self, missing: Missing, ordinal: int, offset: int, key: Hashable, time_ms: int, *, source_epoch: int = -1
+    ) -> None:
+        """Add a missing record that the source still has. `offset` is its source offset, and `source_epoch` its leader
+        epoch there."""
+        if missing.kind == "last":
+            self._last_epochs[ordinal] = source_epoch
         if key is None:
             return  # a record without a key is never superseded
         self._wanted.setdefault(key, []).append(Expected(missing, ordinal, offset, time_ms))
@@ -215,7 +224,7 @@ class SupersededJudge:
             else:
                 left = ranges(ordinal for ordinal in ordinals if ordinal not in settled)
                 again += [(start, end - 1) for start, end in left]
-        return SupersededAnswer(self._asked.question, 0, tuple(again), until)
+        return SupersededAnswer(self._asked.question, 0, tuple(again), until, self._last_epochs.get(until - 1, -1))
 
 
 def _ordinal(each: Expected) -> int:

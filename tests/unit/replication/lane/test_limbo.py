@@ -199,6 +199,19 @@ def test_an_ordinal_that_cannot_belong_to_another_record_is_trusted() -> None:
     assert not found_open(4, (2, 4))  # the record in question is there still, and equal
 
 
+@pytest.mark.parametrize(
+    ("earlier", "replaced", "is_open"),
+    [((), (4, 6), False), ((2, 4), (4, 6), False), ((5, 9), (4, 6), True), ((0, 9), (2, 4), False)],
+)
+def test_what_the_source_lost_in_an_election_is_believed_unless_the_batch_is_older_than_the_map(
+    earlier: tuple[int, int], replaced: tuple[int, int], *, is_open: bool
+) -> None:
+    lane, record, _ = idle()
+    record.regiven = 4
+    lane.log.earlier = (earlier,) if earlier else ()
+    assert settles(lane, CheckAnswer(1, 0, 2, 5, "unverifiable", replaced=(replaced,))) is not is_open
+
+
 def test_records_compared_in_this_round_are_not_doubted_again() -> None:
     """The ledger does not have the first comparison yet, and the source deletes the records before the second one."""
     lane, record, _ = idle()

@@ -98,7 +98,15 @@ def test_a_record_that_is_missing_on_one_side_is_not_a_difference(
 
 def test_a_record_that_the_source_never_had_is_not_gone() -> None:
     finding = same_records(PAIRS, {40: RECORD, 41: RECORD}, {500: RECORD}, timed=True, source_end=503)
-    assert (finding.outcome, finding.gone) == ("unverifiable", ())
+    assert (finding.outcome, finding.gone, finding.replaced) == ("unverifiable", (), ((41, 42),))
+
+
+def test_another_record_at_a_reused_offset_is_no_difference() -> None:
+    originals = {500: RECORD, 503: RECORD._replace(key=None)}
+    finding = same_records(PAIRS, {40: RECORD, 41: RECORD}, originals, timed=True, reused={40, 41})
+    assert (finding.outcome, finding.gone, finding.replaced) == ("unverifiable", (), ((41, 42),))
+    assert finding.equal_until == 41
+    assert together([EQUAL, finding]).replaced == ((41, 42),)
 
 
 def test_a_record_that_a_cleaner_removed_is_not_compared() -> None:

@@ -61,7 +61,7 @@ def test_an_older_resume_position_does_not_count_for_what_was_never_copied(play:
     effects = play.tell(SupersededAnswer(asked.question, 0))
     (append,) = [effect for effect in effects if isinstance(effect, Append)]
     (run,) = [fact for fact in append.facts if isinstance(fact, SourceRun)]
-    assert (run.runs, run.rewound) == ((Run(6, 10),), Rewound(6, 6, 10, 3))
+    assert (run.runs, run.rewound) == ((Run(6, 10),), Rewound(6, 6, 10, 3, ((1, 6),)))
     play.bind(effects)
     play.begin("third")
     assert play.lane.resume_position == ResumePosition(6, 10, 3)
