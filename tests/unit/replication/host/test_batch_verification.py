@@ -52,7 +52,7 @@ async def test_the_very_same_records_in_a_later_epoch_are_equal() -> None:
 async def test_only_a_record_of_the_recorded_epoch_differs() -> None:
     assert (await compared("xbcde", ((0, 4),))).outcome == "different"
     finding = await compared("xbcdy", ((0, 3), (4, 4)))
-    assert (finding.outcome, finding.note) == ("different", "ordinal 4 (source offset 14) has another key")
+    assert (finding.outcome, finding.note) == ("different", "ordinal 4 (source offset 14) differs in its key")
 
 
 async def test_records_that_the_source_has_lost_according_to_the_ledger_are_not_compared() -> None:
