@@ -26,11 +26,12 @@ START_S = 60.0
 APPLY_S = 15.0
 POLL_S = 0.2
 SWEEP_S = 60.0
-"""How often old log files are removed from the folder of a Ray cluster that this process started."""
+"""Interval, in seconds, at which old log files are removed from the folder of a Ray cluster that this process
+started."""
 LOOK_S = 2.0
 SILENT_S = 30.0
 """`LOOK_S` is the interval between checks of the supervisor's event loop. `SILENT_S` is how long the loop may be
-unresponsive."""
+unresponsive. Both are in seconds."""
 
 log = structlog.get_logger()
 
@@ -48,7 +49,7 @@ class RayDaemon:
         self._stop_before = float("inf")
         self._looked = self._heard = float("inf")
         self._unsure = ""
-        """Why the last call for the supervisor's address failed."""
+        """Why the last attempt to get the supervisor's address failed."""
 
     @property
     def dashboard(self) -> str:
@@ -60,7 +61,7 @@ class RayDaemon:
         supervisor does not start.
 
         If the predecessor's supervisor runs on the same Ray cluster, both supervisors run there until the predecessor
-        ends.
+        has stopped.
         """
         self._ray.connect()  # must run on the main thread (see `connect`); no other task is running yet
         name = options.supervisor_name(self._config.instance)

@@ -31,7 +31,7 @@ class Claims:
     """The owners of target topics, for all flows of one daemon or of one configuration."""
 
     def __init__(self, flows: Sequence[FlowConfig] = ()) -> None:
-        """Start without claims. `flows` are all flows of the configuration, including those that other daemons run."""
+        """Start without claims. `flows` are all flows in the configuration, including those that other daemons run."""
         self.know(flows)
         self._planned: dict[tuple[ClusterId, str], tuple[str, str]] = {}
         """The flow and the source topic of each planned target topic. The key is the cluster id and the name of the
@@ -42,7 +42,7 @@ class Claims:
         self._news = asyncio.Event()
 
     def know(self, flows: Sequence[FlowConfig]) -> None:
-        """Set all flows of the configuration, including those that other daemons run."""
+        """Set the list of all flows in the configuration, including those that other daemons run."""
         self._flows = {flow.name: flow for flow in flows}
 
     def expect(self, flow: FlowConfig) -> None:

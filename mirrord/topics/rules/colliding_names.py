@@ -1,5 +1,5 @@
-"""Finds collisions of topic names. Kafka refuses a topic if its name differs from the name of another topic only in "."
-and "_"."""
+"""Finds collisions of topic names. Kafka refuses to create a topic if its name differs from an existing topic's name
+only in the use of "." and "_"."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Plans a flow's lanes and the target topics that the flow needs. Only partitions that exist at both the source and the
+"""Plans a flow's lanes and the target topics that the flow needs. Only partitions that exist on both the source and the
 target get a lane.
 
 If one topic cannot be copied, other topics are not affected. Lanes are identified by topic ids. If a topic is deleted
@@ -68,19 +68,20 @@ class TopicsPlan(msgspec.Struct, frozen=True):
     faults: Mapping[str, str] = {}
     """Source topics that cannot be copied, with the reasons."""
     unanswered: Mapping[str, str] = {}
-    """Further source topics that cannot be copied, with the reasons. These reasons may arise at any time, even after a
-    start, so these topics do not prevent a start.
+    """Further source topics that cannot be copied, with the reasons. Such a reason may arise at any time, even after
+    the flow has started, so these topics do not prevent a start.
 
     There are three possible reasons: a user's policy returns no valid result, the target topic was deleted, or the name
     of a separate target topic is not in the ledger yet.
     """
     remarks: Mapping[str, str] = {}
-    """Lines for operators about topics that are copied, but need attention, by source topic. For example, the target
+    """By source topic: a line for operators about a topic that is copied but needs attention. For example, the target
     topic has more partitions than the source topic."""
 
     def without_unbound(self) -> "TopicsPlan":
-        """Return this plan without the creation of topics whose names must be written to the ledger first
-        (`unbound`)."""
+        """Return this plan without the steps that create topics whose names must first be written to the ledger
+        (`unbound`).
+        """
         if not self.unbound:
             return self
         waiting = {each.source_topic: _UNBOUND.format(each.target_topic) for each in self.unbound}
