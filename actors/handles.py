@@ -205,7 +205,7 @@ class ActorCalls:
         self._ended = ended
 
     async def greet(self) -> Greeting:
-        """Return the actor's identity. From this call on, the actor takes its orders from this process."""
+        """Return the actor's identity. From this call on, the actor accepts orders only from this process."""
         answer = await call(self._actor.greet.remote(self._orders), CALL_S)
         try:
             return _greeting.decode(answer)

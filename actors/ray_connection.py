@@ -69,7 +69,7 @@ class RayConnection:
         self.dashboard = f"http://{url}" if url else ""
 
     def close(self) -> None:
-        """Disconnect from Ray, and end Ray if mirrord started it.
+        """Disconnect from Ray, and stop Ray if mirrord started it.
 
         The janitor is not notified, because it must not begin until this process has ended. Until then, this process
         has some of Ray's files open, and the janitor kills every process that has such files open, even one that is
@@ -80,7 +80,7 @@ class RayConnection:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def sweep(self) -> None:
-        """Remove the files of Ray workers that exited long ago. Do nothing if mirrord did not start Ray."""
+        """Remove the old log files of Ray workers that have exited. Do nothing if mirrord did not start Ray."""
         if self._folder is not None:
             sweep(self._folder)
 

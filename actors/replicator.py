@@ -61,7 +61,7 @@ class ReplicatorActor(WorkerActor):
         return msgspec.msgpack.encode(Greeting(program(), self._setup, self._encoded_report()))
 
     async def prepare(self, lanes: bytes, orders: str) -> None:
-        """Connect to the brokers of these lanes, which may be assigned to this replicator later."""
+        """Connect to the brokers of these lanes. The lanes may be assigned to this replicator later."""
         self._check(orders)
         await self._replicator.prepare(msgspec.msgpack.decode(lanes, type=list[LaneAssignment]))
 
@@ -100,7 +100,7 @@ class ReplicatorActor(WorkerActor):
     async def _end_orphaned(self) -> None:
         """Wait until Ray's node manager has exited, and then close this replicator and end its process.
 
-        Without the node manager, no other process can reach this one. The lanes move to other replicators when the
+        Without the node manager, no other process can reach this process. The lanes move to other replicators when the
         supervisor considers the node lost. Until then, this replicator keeps copying. The lanes are therefore
         interrupted for no longer than in a planned move.
         """

@@ -82,8 +82,9 @@ class SupervisorActor:
         return self._supervisor.status().encode()
 
     async def apply(self, config: bytes) -> bytes:
-        """Switch to a new version of the daemon's own configuration file. Return the changes, as `ConfigChanges` in
-        msgpack."""
+        """Apply a new version of the daemon's own configuration file. Return the changes, as `ConfigChanges` in
+        msgpack.
+        """
         wanted = msgspec.msgpack.decode(config, type=Config)
         return msgspec.msgpack.encode(await self._supervisor.apply(wanted, own_file=True, dry_run=False))
 

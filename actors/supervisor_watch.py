@@ -1,4 +1,5 @@
-"""The part of a daemon on Ray that runs in the foreground process. It starts, watches and ends the supervisor actor."""
+"""The part of a Ray-based daemon that runs in the foreground process. It starts, watches and stops the supervisor
+actor."""
 
 import asyncio
 import uuid
@@ -37,7 +38,7 @@ log = structlog.get_logger()
 
 
 class RayDaemon:
-    """Starts, watches and ends the supervisor actor of one daemon."""
+    """Starts, watches and stops the supervisor actor of one daemon."""
 
     def __init__(self, config: Config, log_directory: str) -> None:
         self._config = config
@@ -115,9 +116,10 @@ class RayDaemon:
             return  # another signal repeats the request, and `wait` detects the end of the supervisor
 
     async def wait(self) -> None:
-        """Wait until the supervisor has drained all flows, then end it and disconnect from Ray. If `stop` has been
+        """Wait until the supervisor has drained all flows, then stop it and disconnect from Ray. If `stop` has been
         called, wait at most `STOP_S` + `CLOSE_S` seconds after that call. Raises EnvironmentFault if the supervisor
-        dies before it has drained the flows."""
+        dies before it has drained the flows.
+        """
         self._looked = self._heard = asyncio.get_running_loop().time()
         swept = 0.0
         try:

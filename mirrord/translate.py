@@ -36,8 +36,8 @@ def translate_all(conf: Config | str | Path, questions: Iterable[Question]) -> l
     """Return the answers in the order of the questions. The ledger of each flow is read once.
 
     Raises ConfigError if the configuration is invalid, or if the flow, topic or partition is unknown. Raises
-    EnvironmentFault if the target does not answer. A question with a time in the source log also needs the source, so
-    it raises EnvironmentFault if the source does not answer.
+    EnvironmentFault if the target does not answer. If a question contains a time in the source log, EnvironmentFault is
+    also raised if the source does not answer.
     """
     config = conf if isinstance(conf, Config) else load_file(str(conf)).config
     return asyncio.run(_translate_all(config, list(questions)))

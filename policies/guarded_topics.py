@@ -45,8 +45,9 @@ class _Asked:
 
 
 class GuardedNaming:
-    """A `policies.naming.Naming` that calls a user's policy and checks the results. As with every naming, heartbeats
-    topics get the source's alias as a prefix."""
+    """A `policies.naming.Naming` that calls a user's policy and checks the results. As under every naming policy,
+    heartbeats topics get the source's alias as a prefix.
+    """
 
     def __init__(
         self, label: str, policy: NamingPolicy, source: Alias, separator: str, internal_separator: str

@@ -1,8 +1,8 @@
 """Syncs the topic configs, ACLs and topic deletions of a flow. Also writes the heartbeats, checkpoints and offset syncs
 that MirrorMaker 2's clients read.
 
-If one of these operations fails, the fault is reported, and the operation is retried. A fault stops neither the other
-operations nor the copying.
+If one of these operations fails, the fault is reported, and the operation is retried. A fault in one operation stops
+neither the other operations nor the copying.
 """
 
 import asyncio

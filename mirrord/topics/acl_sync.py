@@ -1,5 +1,5 @@
-"""Syncs the ACLs on a flow's target topics with the source. With `sync.acls = "exact"`, the ACLs on consumer groups are
-synced, too.
+"""Syncs the ACLs on a flow's target topics with those on the source topics. With `sync.acls = "exact"`, the ACLs on
+consumer groups are synced, too.
 
 An ACL is recorded in the ledger before it is created. Otherwise, if mirrord crashed after creating an ACL but before
 recording it, mirrord would not know that it had created the ACL and would never remove it.

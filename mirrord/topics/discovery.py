@@ -1,8 +1,9 @@
 """Determines which lanes a flow should have. To do so, it reads the topics of both clusters, creates missing target
 topics, and adds missing partitions.
 
-A fault with one topic is reported for that topic and does not affect other topics. A broker that has just started may
-not list all topics yet. Therefore, a topic counts as deleted only if two consecutive responses do not list it.
+A fault that concerns one topic is reported for that topic and does not affect other topics. A broker that has just
+started may not list all topics yet. Therefore, a topic counts as deleted only if two consecutive responses do not list
+it.
 
 Even after a broker has confirmed the creation of a topic, it may not list the topic yet. If many topics are created at
 once, it takes several seconds before all of them are listed. Each topic gets its lanes once it is listed. Until then,
@@ -239,8 +240,9 @@ class Discovery:
         return msgspec.structs.replace(plan, unanswered={**plan.unanswered, **unsure}) if unsure else plan
 
     async def _settings(self, steps: Sequence[CreateTopic]) -> tuple[Mapping[str, Mapping[str, str]], dict[str, str]]:
-        """Return two mappings by source topic: the configs of the new target topics, and faults. If the configs cannot
-        be read, the first mapping is empty, and the second contains the reason for each source topic."""
+        """Return two mappings by source topic: the configs of the new target topics, and the faults. If the configs
+        cannot be read, the first mapping is empty, and the second contains the reason for each source topic.
+        """
         if not steps or self._settings_of is None:
             return {}, {}
         try:
@@ -253,8 +255,9 @@ class Discovery:
     async def _create(
         self, steps: Sequence[CreateTopic], brokers: int, settings: Mapping[str, Mapping[str, str]]
     ) -> dict[str, str]:
-        """Create these target topics. Return the reasons why the target has refused to create topics, by source
-        topic."""
+        """Create these target topics. Return, by source topic, the reasons why the target has refused to create target
+        topics.
+        """
         rule = self._flow.replication_factor
         shapes = {
             step.target_topic: TopicShape(

@@ -38,7 +38,7 @@ class FlowHandover:
     """The handover of one flow to the new daemon."""
 
     def __init__(self, engine: Engine, prefix: str, clock: Clock) -> None:
-        """Create a handover that has no successor yet. The names of the flow's replicators begin with `prefix`."""
+        """Initialize the handover without a successor. The names of the flow's replicators begin with `prefix`."""
         self.successor: Successor | None = None
         """The new daemon, once it has announced that it will take the flow."""
         self.is_handed = False
@@ -63,7 +63,9 @@ class FlowHandover:
         return self.is_handed and name.startswith(self._prefix)
 
     def went_to(self, holder: Holder | None) -> bool:
-        """Return whether `holder`, which has taken the flow, is the daemon that announced itself for the handover."""
+        """Return whether `holder`, which has taken the flow, is the daemon that announced that it would take over the
+        flow.
+        """
         return holder is not None and self.successor is not None and holder.http == self.successor.http
 
     async def stand_aside(self, store: LedgerStore, stopping: asyncio.Event) -> bool:
@@ -103,7 +105,7 @@ class FlowHandover:
         """Read the ledger to its end, and return whether the new daemon has still not renewed its lease.
 
         While this process was suspended, the new daemon may have written renewals that this process has not read yet.
-        If the ledger cannot be read, the result is False, because renewals could not have been seen.
+        If the ledger cannot be read, the result is False, because the new daemon may have renewed its lease unnoticed.
         """
         before = seen()
         try:
@@ -129,7 +131,7 @@ class Handover:
     def __init__(
         self, engine: Engine, flows: Mapping[str, Handing], dismissed: Callable[[], None], clock: Clock
     ) -> None:
-        """Create the object without a successor. `dismissed` is called to stop this daemon."""
+        """Initialize without a successor. `dismissed` is called to stop this daemon."""
         self.replaced_by: Successor | None = None
         """The daemon that has taken over all flows; None until then."""
         self._heir: Successor | None = None

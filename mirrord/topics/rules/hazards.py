@@ -61,8 +61,8 @@ def topic_hazards(
 
 def is_named_like_copy(flow: FlowConfig, topic: str, target: Container[str]) -> bool:
     """Return whether a source topic only seems to be a copy of a topic on the target cluster. With the naming `prefix`,
-    this is the case if its name consists of the target's alias, the separator and a name that no topic on the target
-    cluster has.
+    this is the case if the source topic's name consists of the target's alias, the separator and a name that no topic
+    on the target cluster has.
     """
     before = flow.target + flow.separator
     return flow.naming == "prefix" and topic.startswith(before) and topic.removeprefix(before) not in target

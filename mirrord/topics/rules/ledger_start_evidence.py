@@ -1,5 +1,5 @@
-"""Determines what the ledger says about a source partition before a lane for it begins. `partition_start` uses this
-evidence to decide where the lane begins.
+"""Determines what the ledger says about a source partition before the partition's lane begins. `partition_start` uses
+this evidence to decide where the lane begins.
 
 For example, this module determines whether a topic was deleted and created again. If a source topic was recreated, no
 record of the new topic has been copied yet. If a target topic was recreated, its records are copied again, provided

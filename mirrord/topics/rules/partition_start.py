@@ -26,14 +26,16 @@ order as these names. The first rule that applies decides."""
 
 
 class FixedStart(NamedTuple):
-    """The offset to which the configured `start` was resolved for a partition, together with this value of `start`."""
+    """The offset to which the configured `start` was resolved for a partition, and the value of `start` at that
+    time.
+    """
 
     start: StartPoint
     offset: int
 
 
 class LedgerEvidence(NamedTuple):
-    """What the ledger says about a source partition before a lane for this partition begins."""
+    """What the ledger says about a source partition before the partition's lane begins."""
 
     source_recreated: bool = False
     """Whether the flow has copied a former source topic with the same name."""
@@ -115,7 +117,7 @@ def partition_start(start: StartPoint, ledger: LedgerEvidence, target: TargetEvi
       applies only to partitions that existed then. This rule does not apply if the target contains copies that are not
       in the ledger (`has_lost_copies`).
     - MirrorMaker 2 has copied other partitions of the topic: start at the first offset, because this partition was
-      added after MirrorMaker 2 began.
+      added after MirrorMaker 2 began to copy the topic.
     - `start` was resolved when the topic was first selected, and has not been changed since: start at the resolved
       offset. If the source's log now ends before that offset, start at the log end.
     - In all other cases: start at the offset to which `start` resolves now.

@@ -20,8 +20,8 @@ from policies.naming import SEPARATOR, is_heartbeats
 
 
 class CopyNames(msgspec.Struct, frozen=True):
-    """The names that one flow's ledger has assigned to separate target topics, and what is needed to choose further
-    names.
+    """The names that one flow's ledger has assigned to separate target topics, and the information needed to choose
+    further names.
     """
 
     bound: Mapping[TopicId, CopyNamed] = {}

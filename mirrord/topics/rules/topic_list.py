@@ -60,7 +60,7 @@ def topic_lines(topics: Iterable[Topic], plan: TopicsPlan, selection: Selection,
 
 
 def with_orders(line: TopicLine, orders: Orders) -> TopicLine:
-    """Return the line with a note if an operator has paused the flow, the topic or some of its partitions."""
+    """Return the line, with a note added if an operator has paused the flow, the topic or some of its partitions."""
     if not line.target:
         return line
     pause = orders.pause_of(line.source, -1)

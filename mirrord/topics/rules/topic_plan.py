@@ -161,7 +161,7 @@ def _other_copies(
     former: Mapping[tuple[TopicId, str], Collection[TopicId]],
     former_names: Mapping[TopicId, Iterable[str]],
 ) -> list[str]:
-    """Return the names of other existing target topics into which the source topic has been copied."""
+    """Return the names of existing target topics, other than `name`, into which the source topic has been copied."""
     return [
         other
         for other in former_names.get(topic.topic_id, ())
@@ -173,7 +173,7 @@ def _named(
     topics: Sequence[Topic], target_name: Callable[[str], str], copy_names: CopyNames, others: Iterable[str]
 ) -> tuple[dict[str, str], list[CopyNamed], dict[str, str]]:
     """Return three results: the name of each source topic's target topic, the facts about names that have just been
-    chosen for separate target topics, and the reasons why other source topics have no target name.
+    chosen for separate target topics, and the reasons why the remaining source topics have no target name.
 
     `others` are the names of target topics that exist or that belong to other flows.
     """
