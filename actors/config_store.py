@@ -1,9 +1,9 @@
 """Stores a daemon's latest configuration in Ray's internal key-value store.
 
-When Ray restarts a supervisor process, the new process receives the arguments of the first one. Therefore it reads the
-current configuration from this store, which outlives both processes. Before the daemon applies a new configuration, it
-writes that configuration to the store. The stored configuration holds references to secrets, never the secrets
-themselves.
+When Ray restarts a supervisor process, the new process receives the arguments with which the first one was created.
+Therefore, it reads the current configuration from this store, which outlives both processes. Before the daemon applies
+a new configuration, it writes that configuration to the store. The stored configuration holds references to secrets,
+never the secrets themselves.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ def kept_config(daemon: str) -> Config | None:
 
 
 async def keep_config(daemon: str, config: Config) -> None:
-    """Store this configuration of the daemon, and replace the previous one."""
+    """Store this configuration for the daemon, replacing the previous one."""
     try:
         await asyncio.to_thread(_store._internal_kv_put, _key(daemon), msgspec.msgpack.encode(config))
     except (RayError, RuntimeError) as error:
@@ -43,7 +43,7 @@ async def keep_config(daemon: str, config: Config) -> None:
 
 
 async def forget_config(daemon: str) -> None:
-    """Delete the stored configuration of a daemon that has ended."""
+    """Delete the stored configuration of a daemon that has stopped."""
     try:
         await asyncio.to_thread(_store._internal_kv_del, _key(daemon))
     except (RayError, RuntimeError) as error:

@@ -29,8 +29,8 @@ from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.supervision.fleet.engine import ReplicatorDead, ReplicatorUnsure
 
 START_S = 30.0
-"""Timeout, in seconds, for the start of an actor. Its process usually starts within a second or two, but may take much
-longer on a busy machine."""
+"""Timeout, in seconds, for starting an actor. The actor's process usually starts within a second or two, but this may
+take much longer on a busy machine."""
 WATCH_PAUSE_S = 0.2
 
 Calls = TypeVar("Calls", bound=ActorCalls)
@@ -62,7 +62,7 @@ class RayEngine:
         return self._nodes.cores
 
     async def follow_nodes(self) -> None:
-        """Track nodes that join and leave, until cancelled."""
+        """Track the nodes that join or leave the Ray cluster, until cancelled."""
         await self._nodes.follow()
 
     async def end_others(self, flows: Collection[str]) -> None:
@@ -79,7 +79,7 @@ class RayEngine:
         return sorted(name for name in await names() if name.startswith(prefix) and name not in self._running)
 
     def running(self, prefix: str) -> list[ReplicatorCalls]:
-        """Return the replicators that take their orders from this process and whose names begin with `prefix`."""
+        """Return the replicators that this process controls and whose names begin with `prefix`."""
         known = (calls for name, calls in self._running.items() if name.startswith(prefix))
         return [calls for calls in known if isinstance(calls, ReplicatorCalls)]
 
@@ -152,17 +152,17 @@ class RayEngine:
         watch.add_done_callback(self._watches.discard)
 
     async def close(self) -> None:
-        """End all actors that still take their orders from this process."""
+        """End all actors that this process still controls."""
         await asyncio.gather(*(calls.kill() for calls in list(self._running.values())), return_exceptions=True)
         for watch in self._watches:
             watch.cancel()
 
     async def _watch(self, calls: ActorCalls, actor: Any, ended: asyncio.Event, on_death: Callable[[], None]) -> None:
-        """Wait until the actor's process ends, and then call `on_death`, unless this process has asked the actor to
+        """Wait until the actor's process exits, and then call `on_death`, unless this process has asked the actor to
         end.
 
-        Return early, without that call, if another supervisor process is now watching the actor, or if Ray has lost the
-        actor's node.
+        Return early, without calling `on_death`, if another supervisor process is now watching the actor, or if Ray has
+        lost the actor's node.
         """
         while True:
             try:
@@ -176,7 +176,7 @@ class RayEngine:
                     return  # nothing to report: every other call to the actor also fails with this error
                 break
             except RayError:
-                # Perhaps only the connection to the actor has been lost, so the call is retried.
+                # It may be that only the connection to the actor has been lost, so the call is retried.
                 await asyncio.sleep(WATCH_PAUSE_S)
         ended.set()
         self._running.pop(calls.name, None)

@@ -16,8 +16,9 @@ log = structlog.get_logger()
 
 
 class GroupsActor(WorkerActor):
-    """The Ray actor that runs `mirrord.groups.group_follower.GroupSync`. Arguments and results are msgpack or plain
-    values."""
+    """The Ray actor that runs `mirrord.groups.group_follower.GroupSync`. Arguments and results are plain values or are
+    encoded as msgpack.
+    """
 
     def __init__(self, name: str, setup: bytes, log_directory: str, orders: str) -> None:  # noqa: ARG002
         super().__init__(name, setup, log_directory)

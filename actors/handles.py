@@ -36,16 +36,16 @@ from mirrord.supervision.fleet.engine import (
 
 CALL_S = 5.0
 ANSWER_S = 2.0
-"""If a call takes a deadline as an argument, its answer may arrive up to this number of seconds after the deadline."""
+"""If a call takes a deadline as an argument, the answer may arrive up to this many seconds after the deadline."""
 REPORT_S = 15.0
-"""Timeout for a report from a group follower. This timeout is longer than `CALL_S`, because the follower queries the
-target cluster before it answers."""
+"""Timeout, in seconds, for a report from a group follower. This timeout is longer than `CALL_S`, because the follower
+queries the target cluster before it answers."""
 LINGER_S = 1.0
 """Time, in seconds, between the moment at which an actor loses its lease and the end of its process. The lanes stop
-writing immediately. Until the process ends, the actor's reports show the supervisor that the lease has been lost."""
+writing immediately. Until the process exits, the actor's reports show the supervisor that the lease has been lost."""
 ORPHAN_LOOK_S = 1.0
 END_S = 5.0
-"""How long Ray may take to confirm that a killed process has ended."""
+"""How long, in seconds, Ray may take to confirm that a killed process has ended."""
 END_LOOK_S = 0.05
 
 NODE_DIED = "The actor died because its node has died."
@@ -89,8 +89,9 @@ async def call(answer: Awaitable[T], timeout_s: float) -> T:
 
 
 def died_with_its_node(error: ActorDiedError) -> bool:
-    """Return whether Ray reports the death only because it lost the actor's node. In that case the actor's process may
-    still be alive, and may keep running indefinitely."""
+    """Return whether Ray reports the actor as dead only because it has lost contact with the actor's node. In that
+    case, the actor's process may still be alive and may keep running indefinitely.
+    """
     return NODE_DIED in str(error)
 
 
@@ -159,9 +160,9 @@ def end_when(lost: Coroutine[Any, Any, None], name: str, reason: str = "the leas
 
 
 async def until_orphaned() -> None:
-    """Wait until the parent of this process has ended. The parent is Ray's node manager.
+    """Wait until the parent of this process has exited. The parent is Ray's node manager.
 
-    Ray considers a node lost if its node manager has ended. A worker process on this node can outlive the node manager
+    Ray considers a node lost if its node manager has exited. A worker process on this node can outlive the node manager
     (observed with Ray 2.60), but other processes can no longer reach the worker.
     """
     parent = os.getppid()
@@ -172,9 +173,10 @@ async def until_orphaned() -> None:
 
 
 class Watches:
-    """Tracks which supervisor process is waiting for an actor's end. A supervisor process waits by calling the actor.
+    """Tracks which supervisor process is waiting for an actor to end. A supervisor process waits by calling the actor.
     The call returns when a newer supervisor process makes the same call. Otherwise, a call from a process that has died
-    would never return, and would use up one of the concurrent calls that Ray permits."""
+    would never return, and would use up one of the concurrent calls that Ray permits.
+    """
 
     def __init__(self) -> None:
         self._orders = ""
@@ -203,7 +205,7 @@ class ActorCalls:
         self._ended = ended
 
     async def greet(self) -> Greeting:
-        """Return the actor's identity. From this call on, the actor takes its orders from this process."""
+        """Return the actor's identity. From this call on, the actor accepts orders only from this process."""
         answer = await call(self._actor.greet.remote(self._orders), CALL_S)
         try:
             return _greeting.decode(answer)
@@ -211,7 +213,9 @@ class ActorCalls:
             raise ReplicatorForeign(f"{self.name}: {error}") from error
 
     async def kill(self) -> None:
-        """End the actor's process. Raises ReplicatorUnsure if Ray does not confirm the end in time."""
+        """End the actor's process. Raises ReplicatorUnsure if Ray does not confirm in time that the process has
+        ended.
+        """
         self.ending = True
         await kill(self._actor)
         try:
@@ -261,7 +265,7 @@ class ReplicatorCalls(ActorCalls):
         return report
 
     async def close(self, deadline_s: float) -> None:
-        """Ask the replicator to drain its lanes and to end."""
+        """Ask the replicator to drain its lanes and then end."""
         await call(self._actor.close.remote(deadline_s, self._orders), deadline_s + ANSWER_S)
         # The replicator has closed its connections, so its end need not be confirmed.
         await super().kill()
@@ -270,7 +274,7 @@ class ReplicatorCalls(ActorCalls):
         """End the replicator's process. Return once the process is confirmed to have ended.
 
         Ray's GCS reports an actor as dead as soon as it is asked to kill that actor, even if the actor's node cannot be
-        reached. Therefore such a report proves that the process has ended only if the report arrived before the
+        reached. Therefore, such a report proves that the process has ended only if the report arrived before the
         request. Raises ReplicatorUnsure if nothing proves that the process has ended.
         """
         if self._ended.is_set():

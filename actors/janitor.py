@@ -1,10 +1,10 @@
 """Cleans up after a Ray cluster that a daemon started on this machine. When the process that started the cluster has
 ended, for whatever reason, the janitor kills Ray's remaining processes and removes Ray's folder.
 
-The janitor is a script that runs alongside the process that started Ray. Its stdin is a pipe from that process, so end
-of file means that the process has ended. Most of Ray's processes then end by themselves. Only Ray's agents keep running
-for up to a minute: they try to report an error to the GCS, which no longer exists (publish_error_to_driver in
-ray._private.utils). Ray itself does not remove the folder.
+The janitor is a script that runs alongside the process that started Ray. Its stdin is a pipe from that process, so an
+end of file on stdin means that the process has ended. Most of Ray's processes then end by themselves. Only Ray's agents
+keep running for up to a minute: they try to report an error to the GCS, which no longer exists (publish_error_to_driver
+in ray._private.utils). Ray itself does not remove the folder.
 """
 
 import os

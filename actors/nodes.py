@@ -1,4 +1,4 @@
-"""The nodes of a Ray cluster on which replicators can run, as Ray reports them.
+"""The Ray nodes on which replicators can run, as reported by Ray.
 
 Nodes that offer no cores to actors are omitted; the head node of a cluster is often one of them. If Ray has marked a
 node as dead, Ray cannot reach the node, but the node's processes may still be alive.

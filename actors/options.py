@@ -5,7 +5,7 @@ from typing import Any
 NAMESPACE = "mirrord"
 
 HEALTH = "health"
-"""The concurrency group of health checks. Ray gives each group a separate thread and event loop, so health checks are
+"""The concurrency group for health checks. Ray gives each group a separate thread and event loop, so health checks are
 answered even while the main loop is busy or hangs."""
 
 _COMMON: dict[str, Any] = {

@@ -1,8 +1,8 @@
 """The Ray cluster that a daemon runs on: one that it starts on this machine, or an existing one.
 
 Clients that connect to Ray's ports need a token. A Ray cluster that mirrord starts creates a token unless RAY_AUTH_MODE
-says otherwise (`ray get-auth-token` shows the token). Such a cluster ends with this process, whatever the reason: the
-kernel ends Ray's processes together with the thread that started them (PR_SET_PDEATHSIG, ray._private.services), so
+says otherwise (`ray get-auth-token` shows the token). Such a cluster ends when this process ends for any reason: the
+kernel kills Ray's processes when the thread that started them ends (PR_SET_PDEATHSIG, ray._private.services), so
 `connect` must be called on the main thread. `janitor.py` ends the processes that remain.
 """
 
@@ -33,16 +33,16 @@ DEAD_ACTORS = 200
 TASKS = 1_000
 """Number of actor calls that Ray remembers for its dashboard. Ray's default is 100,000."""
 HEAD_LOST_S = 10
-"""Time in seconds between the death of the head of a Ray cluster that mirrord started and the end of the cluster's
-other processes. Ray's default is 60 s."""
+"""If the head of a Ray cluster that mirrord started dies, the cluster's other processes end after this many seconds.
+Ray's default is 60 s."""
 WORKER_NICENESS = 0
 """Niceness of actors' processes. Ray's default is 15 (ray_config_def.h), which suits batch work. On a busy machine,
 that default starves actors: a supervisor does not start, and replicators lose their leases.
 """
 TRIES = 3
 SHORT_FOLDER = Path("/tmp")  # noqa: S108 - below it, the path of a Unix socket must fit in 107 characters
-"""The parent of Ray's folder. The paths of Ray's sockets are about 60 characters longer than the path of that folder
-(AF_UNIX, unix(7))."""
+"""The parent of Ray's folder. The paths of Ray's sockets are about 60 characters longer than the path of that folder,
+and the kernel limits their length (AF_UNIX, unix(7))."""
 
 PRINTS = "_worker_logs_enabled"
 """Private attribute of Ray's worker module: whether the driver prints the workers' output. Apart from mirrord, only
@@ -62,14 +62,14 @@ class RayConnection:
         """The address of Ray's dashboard, or an empty string if there is none."""
 
     def connect(self) -> None:
-        """Start or join a Ray cluster. Blocks for several seconds. Raises EnvironmentFault."""
+        """Start or join a Ray cluster. Blocks for several seconds. Raises EnvironmentFault if this fails."""
         _quiet_ray()
         context = self._start() if self._config.address == "local" else self._join()
         url = context.dashboard_url
         self.dashboard = f"http://{url}" if url else ""
 
     def close(self) -> None:
-        """Disconnect from Ray, and end Ray if mirrord started it.
+        """Disconnect from Ray, and stop Ray if mirrord started it.
 
         The janitor is not notified, because it must not begin until this process has ended. Until then, this process
         has some of Ray's files open, and the janitor kills every process that has such files open, even one that is
@@ -80,7 +80,7 @@ class RayConnection:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def sweep(self) -> None:
-        """Remove the files of Ray workers that ended long ago. Do nothing if mirrord did not start Ray."""
+        """Remove the old log files of Ray workers that have exited. Do nothing if mirrord did not start Ray."""
         if self._folder is not None:
             sweep(self._folder)
 
@@ -129,7 +129,7 @@ class RayConnection:
 
 
 _DRIVER: dict[str, Any] = {
-    # Each mirrord process writes and rotates a separate log file.
+    # Each mirrord process writes and rotates its own log file.
     "log_to_driver": False,
     "configure_logging": False,
 }

@@ -1,5 +1,5 @@
-"""Removes old log files of worker processes from Ray's folder, if mirrord started the Ray cluster. Otherwise the folder
-would grow with each worker process.
+"""Removes old log files of worker processes from Ray's folder, if mirrord started the Ray cluster. If these files were
+kept, the folder would grow with each worker process.
 
 Ray writes two or three small files for each worker process and does not remove them while the cluster is running
 (ray._private.node.Node, "Logging"). These files do not contain mirrord's own logs.
@@ -11,13 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 
 KEPT = 100
-"""How many log files of ended processes are kept. The newest files are kept."""
+"""How many log files of worker processes that have ended are kept. The newest files are kept."""
 _OF_A_WORKER = re.compile(r"(?:worker|python-core-worker)-.*[-_](\d+)\.(?:out|err|log)")
 
 
 def sweep(folder: Path) -> int:
-    """Remove old log files below Ray's folder that belong to ended worker processes. Return the number of files
-    removed."""
+    """Remove old log files in Ray's folder whose worker processes have ended. Return the number of removed files."""
     ended: list[tuple[float, Path]] = []
     for path in folder.glob("session_*/logs/*worker-*"):
         found = _OF_A_WORKER.fullmatch(path.name)

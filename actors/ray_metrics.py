@@ -1,7 +1,7 @@
 """Publishes the daemon's metrics as Ray metrics. The values then appear in Ray's dashboard and in any tool that reads
 Ray's metrics.
 
-Ray keeps the values in this process and passes them to its agent. The first error in Ray is logged, and later errors
+Ray keeps the values in this process and passes them to its agent. Only the first error from Ray is logged. Later errors
 are ignored, because the same values remain available from the daemon's `/metrics`.
 """
 
@@ -18,7 +18,7 @@ from mirrord.model.metrics import BY_NAME, Metric
 from mirrord.model.status import Status
 
 EVERY_S = 10.0
-"""Interval at which values are passed to Ray. Ray's agent forwards values at about the same interval
+"""Interval, in seconds, at which values are passed to Ray. Ray's agent forwards values at about the same interval
 (metrics_report_interval_ms)."""
 ONE_HOT = frozenset({"mirrord_flow_state", "mirrord_lane_state", "mirrord_lanes"})
 """Gauges with one series for each state. When a state no longer applies, its series gets the value 0. A series of any

@@ -21,16 +21,18 @@ from mirrord.replication.lane.assignment import Greeting, LaneAssignment
 from mirrord.runtime.build_info import program
 
 ORPHAN_S = 120.0
-"""The maximum time, in seconds, for which a replicator keeps its lanes after Ray's node manager on its node has ended.
-Ray needs up to 16 s to detect that a node manager has been killed, and up to a minute to detect that it hangs."""
+"""The maximum time, in seconds, for which a replicator keeps its lanes after the Ray node manager on its node has
+exited. Ray needs up to 16 s to detect that a node manager has been killed, and up to a minute to detect that it
+hangs."""
 DRAIN_S = 5.0
 
 log = structlog.get_logger()
 
 
 class ReplicatorActor(WorkerActor):
-    """The Ray actor that runs `mirrord.replication.host.replicator.Replicator`. Arguments and results are msgpack or
-    plain values."""
+    """The Ray actor that runs `mirrord.replication.host.replicator.Replicator`. Arguments and results are plain values
+    or are encoded as msgpack.
+    """
 
     def __init__(self, name: str, setup: bytes, log_directory: str, orders: str) -> None:
         """`orders` identifies the supervisor process that starts this actor. The actor accepts orders only from that
@@ -59,7 +61,7 @@ class ReplicatorActor(WorkerActor):
         return msgspec.msgpack.encode(Greeting(program(), self._setup, self._encoded_report()))
 
     async def prepare(self, lanes: bytes, orders: str) -> None:
-        """Connect to the brokers of these lanes, which may be assigned to this replicator later."""
+        """Connect to the brokers of these lanes. The lanes may be assigned to this replicator later."""
         self._check(orders)
         await self._replicator.prepare(msgspec.msgpack.decode(lanes, type=list[LaneAssignment]))
 
@@ -96,9 +98,9 @@ class ReplicatorActor(WorkerActor):
         return msgspec.msgpack.encode(msgspec.structs.replace(self._replicator.report(), node=self._node))
 
     async def _end_orphaned(self) -> None:
-        """Wait until Ray's node manager has ended, and then close this replicator and end its process.
+        """Wait until Ray's node manager has exited, and then close this replicator and end its process.
 
-        Without the node manager, no other process can reach this one. The lanes move to other replicators when the
+        Without the node manager, no other process can reach this process. The lanes move to other replicators when the
         supervisor considers the node lost. Until then, this replicator keeps copying. The lanes are therefore
         interrupted for no longer than in a planned move.
         """

@@ -1,6 +1,6 @@
 """The supervisor as a Ray actor: a separate process that runs a daemon's flows and HTTP API.
 
-If the process dies, Ray restarts the actor (`max_restarts`), and then calls only `__init__`. Therefore `__init__`
+If the process dies, Ray restarts the actor (`max_restarts`) and then calls only `__init__`. Therefore, `__init__`
 starts all of the supervisor's tasks.
 """
 
@@ -27,8 +27,8 @@ from mirrord.supervision.upgrade.protocol import Predecessor
 
 BEAT_S = 0.1
 PAUSE_S = 1.0
-"""Pause between attempts to start. An attempt fails, for example, while the previous process is still using the HTTP
-port."""
+"""Pause, in seconds, between attempts to start. An attempt fails, for example, while the previous process is still
+using the HTTP port."""
 
 LINGER_S = 5.0
 
@@ -36,12 +36,15 @@ log = structlog.get_logger()
 
 
 class SupervisorActor:
-    """The Ray actor that runs `mirrord.daemon.daemon.Supervisor`. Arguments and results are msgpack or plain values."""
+    """The Ray actor that runs `mirrord.daemon.daemon.Supervisor`. Arguments and results are plain values or are encoded
+    as msgpack.
+    """
 
     def __init__(self, name: str, config: bytes, log_directory: str, identity: bytes, predecessor: bytes) -> None:
-        """`name` is the name of this actor. `config` and `identity` are msgpack: the configuration, and the `Identity`
-        of this daemon. `predecessor` is the daemon that this one replaces, as msgpack, or empty bytes if there is
-        none."""
+        """`name` is the name of this actor. `config` and `identity` are the configuration and the `Identity` of this
+        daemon, encoded as msgpack. `predecessor` is the daemon that this one replaces, also as msgpack, or empty bytes
+        if there is none.
+        """
         who = msgspec.msgpack.decode(identity, type=Identity)
         replaced = msgspec.msgpack.decode(predecessor, type=Predecessor) if predecessor else None
         self._name = name
@@ -75,12 +78,13 @@ class SupervisorActor:
         return self._address
 
     async def status(self) -> bytes:
-        """Return the current status document, encoded."""
+        """Return the current status document in encoded form."""
         return self._supervisor.status().encode()
 
     async def apply(self, config: bytes) -> bytes:
-        """Switch to a new version of the daemon's own configuration file. Return the changes, as `ConfigChanges` in
-        msgpack."""
+        """Apply a new version of the daemon's own configuration file. Return the changes, as `ConfigChanges` in
+        msgpack.
+        """
         wanted = msgspec.msgpack.decode(config, type=Config)
         return msgspec.msgpack.encode(await self._supervisor.apply(wanted, own_file=True, dry_run=False))
 
@@ -89,7 +93,7 @@ class SupervisorActor:
         await self._supervisor.stop()
 
     async def stopped(self) -> bool:
-        """Return whether the supervisor has drained and ended all flows."""
+        """Return whether the supervisor has drained and stopped all flows."""
         return self._ended
 
     async def replaced_by(self) -> bytes:

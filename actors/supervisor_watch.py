@@ -1,4 +1,5 @@
-"""The part of a daemon on Ray that runs in the foreground process. It starts, watches and ends the supervisor actor."""
+"""The part of a Ray-based daemon that runs in the foreground process. It starts, watches and stops the supervisor
+actor."""
 
 import asyncio
 import uuid
@@ -26,17 +27,18 @@ START_S = 60.0
 APPLY_S = 15.0
 POLL_S = 0.2
 SWEEP_S = 60.0
-"""How often old log files are removed from the folder of a Ray cluster that this process started."""
+"""Interval, in seconds, at which old log files are removed from the folder of a Ray cluster that this process
+started."""
 LOOK_S = 2.0
 SILENT_S = 30.0
 """`LOOK_S` is the interval between checks of the supervisor's event loop. `SILENT_S` is how long the loop may be
-unresponsive."""
+unresponsive. Both are in seconds."""
 
 log = structlog.get_logger()
 
 
 class RayDaemon:
-    """Starts, watches and ends the supervisor actor of one daemon."""
+    """Starts, watches and stops the supervisor actor of one daemon."""
 
     def __init__(self, config: Config, log_directory: str) -> None:
         self._config = config
@@ -48,7 +50,7 @@ class RayDaemon:
         self._stop_before = float("inf")
         self._looked = self._heard = float("inf")
         self._unsure = ""
-        """Why the last call for the supervisor's address failed."""
+        """Why the last attempt to get the supervisor's address failed."""
 
     @property
     def dashboard(self) -> str:
@@ -60,7 +62,7 @@ class RayDaemon:
         supervisor does not start.
 
         If the predecessor's supervisor runs on the same Ray cluster, both supervisors run there until the predecessor
-        ends.
+        has stopped.
         """
         self._ray.connect()  # must run on the main thread (see `connect`); no other task is running yet
         name = options.supervisor_name(self._config.instance)
@@ -114,9 +116,10 @@ class RayDaemon:
             return  # another signal repeats the request, and `wait` detects the end of the supervisor
 
     async def wait(self) -> None:
-        """Wait until the supervisor has drained all flows, then end it and disconnect from Ray. If `stop` has been
+        """Wait until the supervisor has drained all flows, then stop it and disconnect from Ray. If `stop` has been
         called, wait at most `STOP_S` + `CLOSE_S` seconds after that call. Raises EnvironmentFault if the supervisor
-        dies before it has drained the flows."""
+        dies before it has drained the flows.
+        """
         self._looked = self._heard = asyncio.get_running_loop().time()
         swept = 0.0
         try:

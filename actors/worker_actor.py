@@ -1,5 +1,5 @@
-"""The common base of the replicators' actors and the group followers' actors. Each of these actors is a process that
-runs one `LeasedWorker`."""
+"""The common base of replicator actors and group follower actors. Each of these actors is a process that runs one
+`LeasedWorker`."""
 
 import asyncio
 
@@ -17,8 +17,9 @@ class WorkerActor:
     the actor's interface."""
 
     def __init__(self, name: str, setup: bytes, log_directory: str) -> None:
-        """`name` is the name of this actor. `setup` is a `FlowSetup` as msgpack. Log files are written to
-        `log_directory`."""
+        """`name` is the name of this actor. `setup` is a `FlowSetup`, encoded as msgpack. Log files are written to
+        `log_directory`.
+        """
         # The name of the log file omits the actor's generation, so that a replacement appends to its predecessor's
         # file.
         logs.set_up(log_directory, name.rpartition(".g")[0].replace("/", "-"), on_stderr=False)

@@ -1,4 +1,4 @@
-"""The Python API that translates offsets of one cluster into offsets of the other.
+"""The Python API that translates offsets on one cluster into offsets on the other.
 
     from mirrord.translate import Question, translate
 
@@ -25,8 +25,9 @@ __all__ = ["Answer", "Place", "Question", "translate", "translate_all"]
 
 
 def translate(conf: Config | str | Path, question: Question) -> Answer:
-    """Return the answer to one question. `conf` is a configuration or the path of its file. Raises the same errors as
-    `translate_all`."""
+    """Return the answer to one question. `conf` is a configuration or the path of a configuration file. Raises the same
+    errors as `translate_all`.
+    """
     (answer,) = translate_all(conf, [question])
     return answer
 
@@ -34,9 +35,9 @@ def translate(conf: Config | str | Path, question: Question) -> Answer:
 def translate_all(conf: Config | str | Path, questions: Iterable[Question]) -> list[Answer]:
     """Return the answers in the order of the questions. The ledger of each flow is read once.
 
-    Raises ConfigError if the configuration is wrong, or if the flow, topic or partition is unknown. Raises
-    EnvironmentFault if the target does not answer. A question with a time in the source log also needs the source, so
-    it raises EnvironmentFault if the source does not answer.
+    Raises ConfigError if the configuration is invalid, or if the flow, topic or partition is unknown. Raises
+    EnvironmentFault if the target does not answer. If a question contains a time in the source log, EnvironmentFault is
+    also raised if the source does not answer.
     """
     config = conf if isinstance(conf, Config) else load_file(str(conf)).config
     return asyncio.run(_translate_all(config, list(questions)))

@@ -6,6 +6,6 @@ reason for each topic that is not copied. `properties` decides which topic confi
 ACLs are synced.
 
 The input is a policy name from conf.toml and the values that the policy needs. The output is an object that always
-returns the same result for the same name. For an unknown policy name, ConfigError is raised. The message lists the
+returns the same result for the same argument. An unknown policy name raises ConfigError, whose message lists the
 allowed names and suggests the closest one.
 """

@@ -49,8 +49,9 @@ class AclPolicy(Protocol):
     has created are deleted."""
 
     def gives(self, rule: AclRule) -> bool:
-        """Return whether this policy could have created this ACL on the target. An ACL that mirrord created under a
-        former policy is deleted if the current policy could not have created it."""
+        """Return whether this policy could have created this ACL on the target. An ACL that mirrord created under an
+        earlier policy is deleted if the current policy could not have created it.
+        """
         ...
 
     def carried(self, rule: AclRule, names: TopicNames) -> AclRule | Untold | None:

@@ -52,8 +52,8 @@ def make(
     settings: PolicySettings,
     built_in: str | None = None,
 ) -> object:
-    """Return an instance of the class that `text` names. The class must meet the requirements in `kind`. Raises
-    ConfigError.
+    """Return an instance of the class that `text` names. Raises ConfigError if the class cannot be loaded or does not
+    meet the requirements in `kind`.
 
     If `text` is the name of a built-in policy, `built_in` is the dotted path of its class.
     """
@@ -78,7 +78,9 @@ def make(
 def _make_own(
     text: str, found: Callable[..., object], source: Alias, target: Alias, settings: PolicySettings
 ) -> object:
-    """Return an instance of the built-in class `found`. Only the settings are checked. Raises ConfigError."""
+    """Return an instance of the built-in class `found`. Only the settings are checked. Raises ConfigError if they are
+    invalid.
+    """
     known = [name for name in inspect.signature(found).parameters if name not in {"source", "target"}]
     strange = next((name for name in settings if name not in known), "")
     if strange:
@@ -134,8 +136,9 @@ def _entry_point(kind: PolicyRequirements, name: str) -> str:
 def _check_settings(
     text: str, found: Callable[..., object], source: Alias, target: Alias, settings: Mapping[str, object]
 ) -> None:
-    """Check that the class accepts the two aliases and these settings as arguments. Its constructor may still raise an
-    exception. Raises ConfigError."""
+    """Raise ConfigError unless the class accepts the two aliases and these settings as arguments. Even if it accepts
+    them, its constructor may still raise an exception.
+    """
     try:
         signature = inspect.signature(found)
     except (TypeError, ValueError):

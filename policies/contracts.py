@@ -8,8 +8,8 @@ contains the entries of the settings table that belongs to the class's key in th
 passed as keyword arguments.
 
 A method's result may depend only on the method's argument and on the arguments with which the instance was created. The
-method must not block. mirrord may use a result until the process ends, without calling the method again for the same
-name. If a method raises an exception, mirrord reports the exception for the topic or partition in question. Other
+method must not block. mirrord may use a result until the process exits, without calling the method again for the same
+argument. If a method raises an exception, mirrord reports the exception for the topic or partition in question. Other
 topics and partitions are not affected. The docstrings of some interfaces list further methods after the words "may also
 have". A class need not implement these methods.
 """
@@ -25,7 +25,7 @@ class NamingPolicy(Protocol):
     may also have::
 
         def hops(self, topic: str) -> Sequence[str]
-            The aliases of the clusters that a topic has passed through according to its name, the latest first. Flows
+            The aliases of the clusters that a topic has passed through according to its name, most recent first. Flows
             in a ring need this method: it prevents mirrord from copying a topic to a target that the topic has already
             passed through. Without this method, mirrord assumes that a topic has not passed through any cluster.
 
@@ -37,7 +37,8 @@ class NamingPolicy(Protocol):
 
     def target_topic(self, source_topic: str, /) -> str:
         """Return the topic's name on the target. The name must be a valid Kafka topic name. Different source topics
-        must have different names."""
+        must get different names.
+        """
         ...
 
     def source_topic(self, target_topic: str, /) -> str | None:
@@ -51,7 +52,7 @@ class SelectionPolicy(Protocol):
     accept."""
 
     def refusal(self, topic: str, /) -> str | None:
-        """Return None if this source topic is copied. Otherwise return the reason in a few words for operators."""
+        """Return None if this source topic is copied. Otherwise, return the reason in a few words for operators."""
         ...
 
 
@@ -97,8 +98,8 @@ class RecordFilter(Protocol):
     """The interface for `filter = "module:Class"` in `[flows.records]`. The class decides which records are copied.
 
     The filter must always return the same result for the same record. mirrord may call it again for the same record,
-    for example if a process ends before the record is copied. Once a result has been stored in the ledger, mirrord uses
-    the stored result.
+    for example if a process exits before the record is copied. Once a result has been stored in the ledger, mirrord
+    uses the stored result.
     """
 
     def keeps(self, record: Record, /) -> bool:

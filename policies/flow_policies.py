@@ -22,7 +22,7 @@ _made: dict[tuple[str, ...], object] = {}
 
 
 def naming_of(flow: FlowConfig) -> Naming:
-    """Return the policy for the names of the flow's target topics. Raises ConfigError."""
+    """Return the policy that names the flow's target topics. Raises ConfigError if it is unusable."""
     if is_built_in(flow.naming):
         return naming(flow.naming, flow.source, flow.separator)
     parts = (flow.naming, flow.source, flow.target, flow.separator, flow.mm2_records.separator)
@@ -36,7 +36,7 @@ def naming_of(flow: FlowConfig) -> Naming:
 
 
 def selection_of(flow: FlowConfig) -> Selection:
-    """Return the object that decides which topics the flow copies. Raises ConfigError."""
+    """Return the object that decides which topics the flow copies. Raises ConfigError if a policy is unusable."""
     leaving = leaving_of(flow) if flow.select else None
     return Selection(
         flow.topics,
@@ -50,7 +50,7 @@ def selection_of(flow: FlowConfig) -> Selection:
 
 
 def properties_of(flow: FlowConfig) -> Properties:
-    """Return the policy that decides which topic configs the flow syncs. Raises ConfigError."""
+    """Return the policy that decides which topic configs the flow syncs. Raises ConfigError if it is unusable."""
     base = properties(flow.sync.use_defaults_from, flow.sync.exclude_configs)
     text = flow.sync.filter_configs
     if not text:
@@ -60,7 +60,9 @@ def properties_of(flow: FlowConfig) -> Properties:
 
 
 def record_filter_of(flow: FlowConfig) -> GuardedFilter | None:
-    """Return the filter for the flow's records, or None if all records are copied. Raises ConfigError."""
+    """Return the filter for the flow's records, or None if all records are copied. Raises ConfigError if it is
+    unusable.
+    """
     text, settings = flow.records.filter, flow.records.filter_settings
     if not text:
         return None
@@ -69,7 +71,9 @@ def record_filter_of(flow: FlowConfig) -> GuardedFilter | None:
 
 
 def record_transform_of(flow: FlowConfig) -> GuardedTransform | None:
-    """Return the transform for the flow's records, or None if records are not changed. Raises ConfigError."""
+    """Return the transform for the flow's records, or None if records are not changed. Raises ConfigError if it is
+    unusable.
+    """
     text, settings = flow.records.transform, flow.records.transform_settings
     if not text:
         return None
@@ -79,7 +83,8 @@ def record_transform_of(flow: FlowConfig) -> GuardedTransform | None:
 
 def leaving_of(flow: FlowConfig) -> GuardedSelection:
     """Return the user's selection policy (`select`). It refuses some of the topics that the patterns in `topics` and
-    `exclude` accept. Raises ConfigError."""
+    `exclude` accept. Raises ConfigError if it is unusable.
+    """
     key = ("select", flow.select, flow.source, flow.target, repr(flow.select_settings))
     if key not in _made:
         made = make(SELECTION, flow.select, flow.source, flow.target, flow.select_settings)

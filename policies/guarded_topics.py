@@ -4,8 +4,8 @@ built-in policies, and check every result.
 If the user's code raises an exception or returns an invalid result, the wrapper raises PolicyFault for the name in
 question. The wrapper for configs does not raise PolicyFault, but leaves the config in question unchanged.
 
-Most valid results are cached and used from then on. Otherwise, a topic could move to a different target topic, because
-the policy might return a different result later.
+Most valid results are cached and used from then on. Without the cache, a topic could move to a different target topic,
+because the policy might return a different result later.
 """
 
 from collections.abc import Sequence
@@ -45,8 +45,9 @@ class _Asked:
 
 
 class GuardedNaming:
-    """A `policies.naming.Naming` that calls a user's policy and checks the results. As with every naming, heartbeats
-    topics get the source's alias as a prefix."""
+    """A `policies.naming.Naming` that calls a user's policy and checks the results. As under every naming policy,
+    heartbeats topics get the source's alias as a prefix.
+    """
 
     def __init__(
         self, label: str, policy: NamingPolicy, source: Alias, separator: str, internal_separator: str
@@ -97,8 +98,9 @@ class GuardedNaming:
         return answer
 
     def hops(self, topic: str) -> tuple[Alias, ...]:
-        """Return the aliases of the clusters that the topic has passed through according to its name, the latest
-        cluster first. Raises PolicyFault if the policy fails."""
+        """Return the aliases of the clusters that the topic has passed through according to its name, most recent
+        cluster first. Raises PolicyFault if the policy fails.
+        """
         if is_heartbeats(topic, self._separator):
             return self._heartbeats.hops(topic)
         if not self._asked.has("hops"):

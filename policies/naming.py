@@ -39,8 +39,9 @@ class Naming(Protocol):
         ...
 
     def hops(self, topic: str) -> tuple[Alias, ...]:
-        """Return the aliases of the clusters that the topic has passed through according to its name, the latest
-        cluster first. Clusters that are not part of the name are omitted."""
+        """Return the aliases of the clusters that the topic has passed through according to its name, most recent
+        cluster first. Clusters that are not part of the name are omitted.
+        """
         ...
 
 

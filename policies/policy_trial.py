@@ -1,8 +1,8 @@
-"""Tries the policies of a configuration before a flow uses them. Each policy is loaded. Policies for topics and configs
-are also called with a few example names.
+"""Tries out the policies of a configuration before a flow uses them. Each policy is loaded. Policies for topics and
+configs are also called with a few example names.
 
-`LOADING` tries the policies while a configuration file is read. `policy_faults` tries the policies of a configuration
-that another process has read.
+`LOADING` tries out the policies while a configuration file is being read. `policy_faults` tries out the policies of a
+configuration that another process has read.
 """
 
 from collections.abc import Iterable, Iterator

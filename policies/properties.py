@@ -2,8 +2,8 @@
 source topic.
 
 The names of the rules are the values of MirrorMaker 2's `use.defaults.from`. The configs that are excluded by default
-are those of MirrorMaker 2's `config.properties.exclude` (org.apache.kafka.connect.mirror.DefaultConfigPropertyFilter).
-Tiered storage configs are never synced.
+are those in the default value of MirrorMaker 2's `config.properties.exclude`
+(org.apache.kafka.connect.mirror.DefaultConfigPropertyFilter). Tiered storage configs are never synced.
 """
 
 import re

@@ -54,7 +54,7 @@ class Headers:
             raise ValueError("it changes nothing without the name of a header; allowed: drop, mask, or both")
 
     def changed(self, record: Any) -> Any:
-        """Return a copy of the record with the changed headers."""
+        """Return a copy of the record with changed headers."""
         kept = [(name, value) for name, value in record.headers if name not in self._drop]
         return record._replace(headers=[(name, MASK if name in self._mask else value) for name, value in kept])
 

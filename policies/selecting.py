@@ -7,7 +7,7 @@ Three kinds of topics are never selected, even if they match: Kafka's internal t
 MirrorMaker 2 store their state, and topics that have already passed through the target cluster according to their
 names. User topics whose names merely end in `.internal` are selected (KIP-1074).
 
-A flow can copy certain topics regardless of the patterns and the policy, such as MirrorMaker 2's heartbeats.
+A flow can copy certain topics, such as MirrorMaker 2's heartbeats, regardless of the patterns and the policy.
 """
 
 import functools
@@ -95,7 +95,7 @@ class Selection:
         if not always and any(pattern.fullmatch(topic) for pattern in self._exclude):
             return "excluded"
         try:
-            # All clusters in the name are checked, not only the last one, as in MirrorSourceConnector.isCycle. Flows
+            # As in MirrorSourceConnector.isCycle, all clusters in the name are checked, not only the last one. Flows
             # can form a ring of several clusters, such as eu -> us -> asia -> eu.
             if self._target in self._naming.hops(topic):
                 return "cycle"

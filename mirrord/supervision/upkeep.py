@@ -1,8 +1,8 @@
 """Syncs the topic configs, ACLs and topic deletions of a flow. Also writes the heartbeats, checkpoints and offset syncs
 that MirrorMaker 2's clients read.
 
-If one of these operations fails, the fault is reported, and the operation is retried. A fault stops neither the other
-operations nor the copying.
+If one of these operations fails, the fault is reported, and the operation is retried. A fault in one operation stops
+neither the other operations nor the copying.
 """
 
 import asyncio
@@ -98,8 +98,7 @@ class Upkeep:
 
     @property
     def latency(self) -> LatencyStatus | None:
-        """The latency of the flow. It is measured with copied heartbeat records. It is None if the flow copies no
-        heartbeats."""
+        """The latency of the flow, measured with copied heartbeat records, or None if the flow copies no heartbeats."""
         return None if self._mm2 is None else self._mm2.latency
 
     def topics(self, discovered: Discovered | None) -> tuple[TopicStatus, ...]:
@@ -133,7 +132,7 @@ class Upkeep:
             await asyncio.sleep(self._flow.sync.every_ms / 1000)
 
     async def _delete(self, ledger: Callable[[], FlowState], recorder: Recorder) -> None:
-        """Whenever discovery has a new result, propagate the topic deletions that it shows."""
+        """Propagate the topic deletions that each new discovery result shows."""
         while True:
             await self._refreshed.wait()
             self._refreshed.clear()

@@ -1,5 +1,5 @@
-"""Syncs the ACLs on a flow's target topics with the source. With `sync.acls = "exact"`, the ACLs on consumer groups are
-synced, too.
+"""Syncs the ACLs on a flow's target topics with those on the source topics. With `sync.acls = "exact"`, the ACLs on
+consumer groups are synced, too.
 
 An ACL is recorded in the ledger before it is created. Otherwise, if mirrord crashed after creating an ACL but before
 recording it, mirrord would not know that it had created the ACL and would never remove it.
@@ -46,8 +46,8 @@ class AclComparison(msgspec.Struct, frozen=True):
 
     plan: AclsPlan = AclsPlan()
     adopted: frozenset[AclRule] = frozenset()
-    """ACLs that exist on the target and that, according to the ledger, mirrord has planned to create. The ledger does
-    not say that they were created, for example because mirrord crashed. They are treated as created by mirrord."""
+    """ACLs that exist on the target and that, according to the ledger, mirrord planned to create. The ledger does not
+    confirm that they were created, for example because mirrord crashed. They are treated as created by mirrord."""
     fault: str = ""
     remarks: tuple[str, ...] = ()
 
@@ -78,7 +78,7 @@ async def compare(rights: Rights, copies: Collection[str], ledger: FlowState) ->
     answer."""
     seen: list[frozenset[AclRule]] = []
     carried = rights.policy.resources
-    # Under a former policy, mirrord may have added ACLs on other kinds of resources.
+    # Under an earlier policy, mirrord may have added ACLs on other kinds of resources.
     given = {rule.resource for rule in ledger.acls | ledger.planned_acls}
     known: list[ResourceKind] = [kind for kind in RESOURCE_KINDS if kind in carried or kind in given]
     # If the source has no authorizer, the target's ACLs need not be read.
@@ -118,7 +118,7 @@ class AclSync:
         """Remarks for operators, one line each."""
 
     async def round(self, copies: Mapping[str, str], ledger: FlowState, recorder: Recorder) -> None:
-        """Compare the ACLs of both clusters once, and create and delete ACLs on the target.
+        """Compare the ACLs of both clusters once, and create or delete ACLs on the target as needed.
 
         `copies` maps the flow's target topics to their source topics. Raises EnvironmentFault if a cluster does not
         answer.

@@ -83,10 +83,10 @@ class SettingsSync:
         return self._rule.faults
 
     async def for_new(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
-        """Return the configs with which to create the target topics of these source topics, by source topic.
+        """For each of these source topics, return the configs with which to create its target topic.
 
-        If mirrord lacks the permission to read a topic's configs, the topic is omitted. The next call to `round`
-        reports the missing permission. Raises EnvironmentFault if a cluster does not answer.
+        If mirrord lacks permission to read a topic's configs, the topic is omitted. The next call to `round` reports
+        the missing permission. Raises EnvironmentFault if a cluster does not answer.
         """
         if not self._flow.sync.configs:
             return {}

@@ -56,8 +56,8 @@ class DeletionSync:
         self._foreign = foreign
         self._flow_back = flow_back
         self._kept: dict[TopicId, str] = {}
-        """For each target topic that contains records from other writers: one line that informs operators that the
-        topic is not deleted for this reason."""
+        """For each target topic that contains records from other writers: one line that tells operators why the topic
+        is not deleted."""
         self.remarks: tuple[str, ...] = ()
         """Remarks for operators, one line each."""
 
@@ -134,8 +134,8 @@ def copies_of(ledger: FlowState) -> list[TopicCopy]:
 
 
 async def foreign_record(alias: Alias, cluster: ClusterConfig, copy: TopicCopy, ledger: FlowState) -> str:
-    """Return the partition and offset, as text, of the first record in a target topic that was not written by a lane of
-    the flow. Return an empty string if there is no such record, or if the topic no longer exists.
+    """Search a target topic for records that were not written by a lane of the flow. Return the partition and offset of
+    the first such record as text, or an empty string if there is none or the topic no longer exists.
 
     The ledger contains the target offsets of the records that the flow has copied. Only the remaining offsets are read.
     Raises EnvironmentFault if the target topic cannot be read.
@@ -168,5 +168,6 @@ def deletion_guards(
 ) -> tuple[Callable[[TopicCopy, FlowState], Awaitable[str]], Callable[[], str]]:
     """Return the two functions with which `DeletionSync` checks whether a target topic may be deleted. The first
     searches the topic for records from other writers (`foreign_record`). The second returns the name of a flow that
-    copies topics with the same names in the opposite direction."""
+    copies topics with the same names in the opposite direction, or an empty string if there is none.
+    """
     return partial(foreign_record, flow.target, config.clusters[flow.target]), partial(claims.flow_back, flow)

@@ -1,8 +1,9 @@
 """Determines which lanes a flow should have. To do so, it reads the topics of both clusters, creates missing target
 topics, and adds missing partitions.
 
-A fault with one topic is reported for that topic and does not affect other topics. A broker that has just started may
-not list all topics yet. Therefore, a topic counts as deleted only if two consecutive responses do not list it.
+A fault that concerns one topic is reported for that topic and does not affect other topics. A broker that has just
+started may not list all topics yet. Therefore, a topic counts as deleted only if two consecutive responses do not list
+it.
 
 Even after a broker has confirmed the creation of a topic, it may not list the topic yet. If many topics are created at
 once, it takes several seconds before all of them are listed. Each topic gets its lanes once it is listed. Until then,
@@ -43,13 +44,13 @@ POLL_S = 0.1
 SOON_S = 0.5
 """Time, in seconds, until the next refresh if the target does not list all changes yet."""
 REPEAT_S = 5.0
-"""Interval, in seconds, at which a refresh is repeated until it succeeds without faults. It is used only if the
-configuration turns off periodic refreshes (`refresh`)."""
+"""Interval, in seconds, at which a refresh is repeated until it succeeds without faults. This interval is used only if
+the configuration turns off periodic refreshes (`refresh`)."""
 _TOO_FEW_BROKERS = "INVALID_REPLICATION_FACTOR"
 
 SettingsOf = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, str]]]]
-"""A function that returns the configs with which to create the target topics of these source topics. If the result does
-not contain a source topic, its target topic is created without configs."""
+"""A function that is given source topics and returns the configs with which to create their target topics. If the
+result does not contain a source topic, its target topic is created without configs."""
 Bind = Callable[[Sequence[CopyNamed]], Awaitable[None]]
 """A function that records names of target topics in the ledger. The plan has chosen these names, which deviate from the
 flow's naming. After the call, `Claims.names` also returns them, because it reads the ledger."""
@@ -67,9 +68,10 @@ class Discovered(msgspec.Struct, frozen=True):
 
     lanes: tuple[PlannedLane, ...]
     facts: tuple[TopicCreated | ConfigsSynced | PartitionsGrown, ...]
-    """Facts about the changes that the target lists for the first time. The caller writes these facts to the ledger."""
+    """Facts about the changes that the target now lists for the first time. The caller writes these facts to the
+    ledger."""
     faults: Mapping[str, str]
-    """Reasons why source topics are not copied, or not copied completely, by source topic."""
+    """By source topic: the reason why the topic is not copied, or not copied completely."""
     remarks: Mapping[str, str]
     notice: str
     """One line for operators about the whole flow, or an empty string."""
@@ -238,8 +240,9 @@ class Discovery:
         return msgspec.structs.replace(plan, unanswered={**plan.unanswered, **unsure}) if unsure else plan
 
     async def _settings(self, steps: Sequence[CreateTopic]) -> tuple[Mapping[str, Mapping[str, str]], dict[str, str]]:
-        """Return two mappings by source topic: the configs of the new target topics, and faults. If the configs cannot
-        be read, the first mapping is empty, and the second contains the reason for each source topic."""
+        """Return two mappings by source topic: the configs of the new target topics, and the faults. If the configs
+        cannot be read, the first mapping is empty, and the second contains the reason for each source topic.
+        """
         if not steps or self._settings_of is None:
             return {}, {}
         try:
@@ -252,8 +255,9 @@ class Discovery:
     async def _create(
         self, steps: Sequence[CreateTopic], brokers: int, settings: Mapping[str, Mapping[str, str]]
     ) -> dict[str, str]:
-        """Create these target topics. Return the reasons why the target has refused to create topics, by source
-        topic."""
+        """Create these target topics. Return, by source topic, the reasons why the target has refused to create target
+        topics.
+        """
         rule = self._flow.replication_factor
         shapes = {
             step.target_topic: TopicShape(
@@ -264,8 +268,8 @@ class Discovery:
             for step in steps
         }
         refused = await self._target.admin.create(shapes) if shapes else {}
-        # The replication factor is lowered only if the target has refused it. A missing broker may be unavailable only
-        # for a short time.
+        # The replication factor is lowered only if the target has refused it. A missing broker may be only temporarily
+        # unavailable.
         smaller = {
             name: msgspec.structs.replace(shapes[name], replication_factor=factor)
             for name, reason in refused.items()
@@ -346,7 +350,8 @@ class Discovery:
 def next_refresh_s(flow: FlowConfig, last: Discovered | None, *, is_unrecorded: bool) -> float | None:
     """Return the time in seconds until the next refresh, or None if no further refresh is needed.
 
-    `last` is the result of the last refresh. `is_unrecorded` is true if a fact could not be written to the ledger yet.
+    `last` is the result of the latest refresh. `is_unrecorded` is true if a fact could not yet be written to the
+    ledger.
     """
     if last is not None and last.unshown:
         return SOON_S
@@ -356,8 +361,9 @@ def next_refresh_s(flow: FlowConfig, last: Discovered | None, *, is_unrecorded: 
 
 
 class _Memory:
-    """Reads the topics of a cluster. If a topic is missing from the cluster's last response but was in the previous
-    one, the result still includes the topic."""
+    """Reads the topics of a cluster. If a topic is missing from the cluster's latest response but was in the previous
+    one, the result still includes the topic.
+    """
 
     def __init__(self, admin: TopicAdmin) -> None:
         self.admin = admin
@@ -369,7 +375,7 @@ class _Memory:
         return msgspec.structs.replace(view, topics={**before, **view.topics})
 
     async def read_named(self, view: ClusterTopics, names: Collection[str]) -> ClusterTopics:
-        """Read only the topics with these names again, and return `view` with their new state. `view` is the last
+        """Read only the topics with these names again, and return `view` with their new state. `view` is the latest
         result of `read`.
 
         A topic that is missing from the response remains in the result unchanged.

@@ -31,7 +31,9 @@ class Claims:
     """The owners of target topics, for all flows of one daemon or of one configuration."""
 
     def __init__(self, flows: Sequence[FlowConfig] = ()) -> None:
-        """Start without claims. `flows` are all flows of the configuration, including those that other daemons run."""
+        """Initialize without claims. `flows` are all flows in the configuration, including those that other daemons
+        run.
+        """
         self.know(flows)
         self._planned: dict[tuple[ClusterId, str], tuple[str, str]] = {}
         """The flow and the source topic of each planned target topic. The key is the cluster id and the name of the
@@ -42,7 +44,7 @@ class Claims:
         self._news = asyncio.Event()
 
     def know(self, flows: Sequence[FlowConfig]) -> None:
-        """Set all flows of the configuration, including those that other daemons run."""
+        """Set the list of all flows in the configuration, including those that other daemons run."""
         self._flows = {flow.name: flow for flow in flows}
 
     def expect(self, flow: FlowConfig) -> None:
@@ -61,7 +63,8 @@ class Claims:
 
     async def until_read(self, flow: FlowConfig, patience_s: float) -> None:
         """Wait until the ledgers of all other flows with the same target cluster have been read, but no longer than
-        `patience_s`."""
+        `patience_s` seconds.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
                 while self._unread_beside(flow):
@@ -110,14 +113,14 @@ class Claims:
         return found
 
     def names(self, flow: FlowConfig) -> CopyNames:
-        """Return the names of target topics that, according to the flow's ledger, deviate from its naming."""
+        """Return the names of target topics that deviate from the flow's naming, as recorded in the flow's ledger."""
         ledger = self._ledgers.get(flow.name)
         return NAMING_ALONE if ledger is None else copy_names(ledger.state, flow)
 
     def of_others(self, flow: FlowConfig, cluster: ClusterId, topics: Iterable[Topic]) -> dict[str, str]:
-        """Return the target topics that the flow must not copy into, with the reasons.
+        """Return the target topics that the flow must not copy into, each with the reason.
 
-        `topics` are all topics of the target cluster. Each reason continues the sentence "would be copied into X,
+        `topics` are all topics on the target cluster. Each reason continues the sentence "would be copied into X,
         which".
         """
         own = _copies(self._ledgers[flow.name].state) if flow.name in self._ledgers else {}

@@ -1,9 +1,9 @@
-"""The old daemon's part of an upgrade: it hands its flows over to the new daemon, and runs until all their lanes have
-moved.
+"""The old daemon's part of an upgrade: it hands its flows over to the new daemon and keeps running until all lanes of
+these flows have moved.
 
 A flow is handed over when the new daemon continues the flow's lease. From then on, the old daemon makes no decisions
-for the flow. Its replicators keep copying, and it passes the new daemon's commands on to them. If the new daemon
-vanishes before the upgrade is complete, the old daemon takes the flow back.
+for the flow. The old daemon's replicators keep copying, and the old daemon passes the new daemon's commands on to them.
+If the new daemon vanishes before the upgrade is complete, the old daemon takes the flow back.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class FlowHandover:
     """The handover of one flow to the new daemon."""
 
     def __init__(self, engine: Engine, prefix: str, clock: Clock) -> None:
-        """Begin without a successor. The names of the flow's replicators begin with `prefix`."""
+        """Initialize the handover without a successor. The names of the flow's replicators begin with `prefix`."""
         self.successor: Successor | None = None
         """The new daemon, once it has announced that it will take the flow."""
         self.is_handed = False
@@ -50,25 +50,28 @@ class FlowHandover:
 
     @property
     def note(self) -> str:
-        """One line for operators that says to which daemon the flow was handed over. Empty if the flow was not handed
-        over."""
+        """One line that tells operators which daemon the flow was handed over to. Empty if the flow was not handed
+        over.
+        """
         if self.successor is None or not self.is_handed:
             return ""
         left = len(self._engine.running(self._prefix))
         return f"handed over to mirrord {self.successor.program} at {self.successor.http}; {left} replicators left"
 
     def has(self, name: str) -> bool:
-        """Return whether this replicator belongs to the flow and is commanded by the new daemon."""
+        """Return whether the replicator `name` belongs to the flow and takes its commands from the new daemon."""
         return self.is_handed and name.startswith(self._prefix)
 
     def went_to(self, holder: Holder | None) -> bool:
-        """Return whether `holder`, which has taken the flow, is the daemon that announced itself for the handover."""
+        """Return whether `holder`, which has taken the flow, is the daemon that announced that it would take over the
+        flow.
+        """
         return holder is not None and self.successor is not None and holder.http == self.successor.http
 
     async def stand_aside(self, store: LedgerStore, stopping: asyncio.Event) -> bool:
         """Wait while the new daemon holds the flow.
 
-        Return True if this daemon must end. Return False if it should take the flow back, because the new daemon has
+        Return True if this daemon must stop. Return False if it should take the flow back because the new daemon has
         vanished or has released the lease.
         """
         seen = self._clock.monotonic()
@@ -102,7 +105,7 @@ class FlowHandover:
         """Read the ledger to its end, and return whether the new daemon has still not renewed its lease.
 
         While this process was suspended, the new daemon may have written renewals that this process has not read yet.
-        If the ledger cannot be read, the result is False, because renewals could not have been seen.
+        If the ledger cannot be read, the result is False, because the new daemon may have renewed its lease unnoticed.
         """
         before = seen()
         try:
@@ -128,7 +131,7 @@ class Handover:
     def __init__(
         self, engine: Engine, flows: Mapping[str, Handing], dismissed: Callable[[], None], clock: Clock
     ) -> None:
-        """Begin without a successor. `dismissed` is called to end this daemon."""
+        """Initialize without a successor. `dismissed` is called to stop this daemon."""
         self.replaced_by: Successor | None = None
         """The daemon that has taken over all flows; None until then."""
         self._heir: Successor | None = None
@@ -163,10 +166,10 @@ class Handover:
                 return await self._pass_on(call)
 
     def _end(self, successor: Successor | None) -> str:
-        """End this daemon, unless it still has flows. Return why it does not end, or an empty string if it does.
+        """Stop this daemon unless it still has flows. Return why it does not stop, or an empty string if it does.
 
-        The new daemon sends this request when it has taken over all flows that it knows of. In the meantime, `apply`
-        may have added another flow to this daemon.
+        The new daemon sends this request when it has taken over all flows that it knows of. By then, `apply` may have
+        added another flow to this daemon.
         """
         kept = [name for name, flow in self._flows.items() if not flow.handover.is_handed and not flow.refusal()]
         if kept:

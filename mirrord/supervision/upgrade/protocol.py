@@ -41,7 +41,7 @@ class Successor(msgspec.Struct, frozen=True):
 
 
 class HandoverTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """The flows that the old daemon can hand over, with its version, its instance name and its identity."""
+    """The flows that the old daemon can hand over, and the old daemon's version, instance name and identity."""
 
     program: str
     instance: str
@@ -74,7 +74,7 @@ class HandoverAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """In the answer to "found": the names of the flow's replicators."""
     greeting: Greeting | None = None
     left: dict[LaneId, bool] = {}
-    """In the answer to "release": whether the replicator has left each lane cleanly."""
+    """In the answer to "release": for each lane, whether the replicator has left it cleanly."""
     words: dict[LaneId, Progress] = {}
     """In the answer to "release": the last progress record of each lane that was left cleanly."""
     report: bytes = b""

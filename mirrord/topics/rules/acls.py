@@ -1,4 +1,4 @@
-"""Compares the ACLs of the source with those of the target, and plans which ACLs must be created or deleted at the
+"""Compares the ACLs of the source with those of the target, and plans which ACLs must be created or deleted on the
 target."""
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ class AclsPlan(msgspec.Struct, frozen=True):
     """ACLs on the flow's target topics that do not exist on the source and that mirrord did not create. They are
     kept."""
     uncopyable: tuple[tuple[AclRule, str], ...] = ()
-    """ACLs of the source that cannot be synced to the target, with the reasons."""
+    """ACLs on the source that cannot be synced to the target, each with the reason."""
 
 
 def plan_acls(

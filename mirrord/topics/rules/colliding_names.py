@@ -1,5 +1,5 @@
-"""Finds collisions of topic names. Kafka refuses a topic if its name differs from the name of another topic only in "."
-and "_"."""
+"""Finds collisions of topic names. Kafka refuses to create a topic if its name differs from an existing topic's name
+only in the use of "." and "_"."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 def plain_form(topic: str) -> str:
     """Return the form in which Kafka compares topic names to find collisions.
 
-    Kafka refuses a topic if the name of an existing topic has the same form
+    Kafka refuses to create a topic if the name of an existing topic has the same form
     (org.apache.kafka.common.internals.Topic.hasCollision).
     """
     return topic.replace(".", "_")

@@ -16,7 +16,7 @@ from mirrord.topics.rules.recreated_topic_names import CopyNames
 
 
 class TopicCopy(msgspec.Struct, frozen=True, order=True):
-    """A target topic that, according to the ledger, mirrord has created, together with its source topic."""
+    """A target topic that mirrord has created according to the ledger, and the source topic that it is a copy of."""
 
     topic: str
     topic_id: TopicId

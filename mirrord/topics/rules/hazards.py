@@ -60,9 +60,10 @@ def topic_hazards(
 
 
 def is_named_like_copy(flow: FlowConfig, topic: str, target: Container[str]) -> bool:
-    """Return whether a source topic only seems to be a copy of a topic of the target cluster. With the naming `prefix`,
-    this is the case if its name consists of the target's alias, the separator and a name that no topic of the target
-    cluster has."""
+    """Return whether a source topic only seems to be a copy of a topic on the target cluster. With the naming `prefix`,
+    this is the case if the source topic's name consists of the target's alias, the separator and a name that no topic
+    on the target cluster has.
+    """
     before = flow.target + flow.separator
     return flow.naming == "prefix" and topic.startswith(before) and topic.removeprefix(before) not in target
 
@@ -85,8 +86,8 @@ def status_hazards(
 def foreign_content(flow: FlowConfig, held: Mapping[str, int], ours: Mapping[str, TopicId]) -> Iterator[Finding]:
     """Yield a finding for each target topic that contains records although this flow has never written to it.
 
-    `held` is the number of offsets between the log start and the log end, by target topic. `ours` are the target topics
-    in the flow's ledger.
+    `held` maps each target topic to the number of offsets between its log start and its log end. `ours` are the target
+    topics in the flow's ledger.
     """
     for topic, offsets in held.items():
         if offsets and topic not in ours:

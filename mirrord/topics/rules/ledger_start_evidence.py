@@ -1,5 +1,5 @@
-"""Determines what the ledger says about a source partition before a lane for it begins. `partition_start` uses this
-evidence to decide where the lane begins.
+"""Determines what the ledger says about a source partition before the partition's lane begins. `partition_start` uses
+this evidence to decide where the lane begins.
 
 For example, this module determines whether a topic was deleted and created again. If a source topic was recreated, no
 record of the new topic has been copied yet. If a target topic was recreated, its records are copied again, provided
@@ -16,8 +16,8 @@ from mirrord.topics.rules.partition_start import FixedStart, LedgerEvidence, par
 
 
 class Incarnations:
-    """Answers questions about former topics and about the starts of lanes, from one state of the ledger. The answers
-    are valid until the ledger gets another entry.
+    """Answers questions about former topics and about where lanes start, based on one state of the ledger. The answers
+    are valid until the next entry is added to the ledger.
 
     Thousands of lanes may begin at the same time. Therefore, the lanes in the ledger are grouped by topic once, so that
     no question requires examining all of them.
@@ -66,8 +66,9 @@ class Incarnations:
         return min(firsts, default=None)
 
     def began_at(self, key: LaneKey) -> int | None:
-        """Return the source offset of the partition's first record that was copied into any target topic. Return None
-        if no record was copied."""
+        """Return the source offset of the first record that was copied from the partition into any target topic. Return
+        None if no record was copied.
+        """
         return self._began.get(key.source_topic_id, {}).get(key.partition)
 
     def is_late(self, key: LaneKey) -> bool:
@@ -80,7 +81,8 @@ class Incarnations:
 
     def fixed_start(self, key: LaneKey) -> FixedStart | None:
         """Return the start offset that the ledger contains for the source partition. The configured `start` was
-        resolved to this offset when the topic was first selected. Return None if the ledger contains no offset."""
+        resolved to this offset when the topic was first selected. Return None if the ledger contains no such offset.
+        """
         known = self._starts.get(key.source_topic_id)
         if known is None or key.partition >= len(known.offsets) or known.offsets[key.partition] < 0:
             return None
@@ -88,7 +90,7 @@ class Incarnations:
 
 
 class Lately:
-    """Caches the `Incarnations` of the newest state of the ledger."""
+    """Caches the `Incarnations` of the latest state of the ledger."""
 
     def __init__(self) -> None:
         self._read: tuple[FlowState, int] | None = None
@@ -108,7 +110,7 @@ def start_offsets(state: FlowState, start_at: Callable[[str], StartPoint]) -> Ca
     for partitions that have no lane yet.
 
     The function returns 0 if the lane will begin at the first record. It returns None if the configured `start`, such
-    as "latest", has not been resolved to an offset of the partition yet.
+    as "latest", has not yet been resolved to an offset in the partition.
     """
     found = Incarnations(state)
 

@@ -26,14 +26,16 @@ order as these names. The first rule that applies decides."""
 
 
 class FixedStart(NamedTuple):
-    """The offset to which the configured `start` was resolved for a partition, together with this value of `start`."""
+    """The offset to which the configured `start` was resolved for a partition, and the value of `start` at that
+    time.
+    """
 
     start: StartPoint
     offset: int
 
 
 class LedgerEvidence(NamedTuple):
-    """What the ledger says about a source partition before a lane for this partition begins."""
+    """What the ledger says about a source partition before the partition's lane begins."""
 
     source_recreated: bool = False
     """Whether the flow has copied a former source topic with the same name."""
@@ -47,8 +49,8 @@ class LedgerEvidence(NamedTuple):
     """Whether the partition was created after the flow first selected its topics. The configured `start` does not apply
     to such a partition (`mirrord.ledger.start_offsets`)."""
     fixed: FixedStart | None = None
-    """The offset to which the configured `start` was resolved when the topic was first selected, or None if there is
-    none."""
+    """The offset to which the configured `start` was resolved when the topic was first selected, or None if there is no
+    such offset."""
 
     @property
     def is_recreated(self) -> bool:
@@ -58,7 +60,7 @@ class LedgerEvidence(NamedTuple):
 
 
 class TargetEvidence(NamedTuple):
-    """What the target contains for a new lane."""
+    """What the target contains that affects where a new lane starts."""
 
     inherited: int | None = None
     """The source offset at which MirrorMaker 2 stopped copying. -1 if the target partition ends with records that were
@@ -102,12 +104,12 @@ def partition_start(start: StartPoint, ledger: LedgerEvidence, target: TargetEvi
     """Decide where a new lane starts. `start` is the configured value for the lane's topic. The first rule that applies
     decides:
 
-    - The target topic was deleted and created again: start at the first record that the deleted topic contained. If the
-      source no longer has that record, start at the first record that it still has.
+    - The target topic was deleted and created again: start at the first source record that was copied into the deleted
+      topic. If the source no longer has that record, start at the first record that it still has.
     - The source topic was deleted and created again: start at the first offset. Positions in the deleted topic do not
       apply to the new topic.
     - MirrorMaker 2 has copied the partition: start where MirrorMaker 2 stopped.
-    - `trouble` says why the lane must not begin now: the lane waits.
+    - `trouble` is set: the lane waits, because it must not begin now.
     - `start` is "earliest": start at the first offset.
     - The partition was copied into a target topic with a different name: start at the first record that was copied. If
       the source no longer has that record, start at the first record that it still has.
@@ -115,7 +117,7 @@ def partition_start(start: StartPoint, ledger: LedgerEvidence, target: TargetEvi
       applies only to partitions that existed then. This rule does not apply if the target contains copies that are not
       in the ledger (`has_lost_copies`).
     - MirrorMaker 2 has copied other partitions of the topic: start at the first offset, because this partition was
-      added after MirrorMaker 2 began.
+      added after MirrorMaker 2 began to copy the topic.
     - `start` was resolved when the topic was first selected, and has not been changed since: start at the resolved
       offset. If the source's log now ends before that offset, start at the log end.
     - In all other cases: start at the offset to which `start` resolves now.

@@ -1,4 +1,4 @@
-"""Lists the changes that `mirrord start` would make to the clusters, as steps for operators.
+"""Lists, for operators, the changes that `mirrord start` would make to the clusters. Each change is called a step.
 
 The functions turn the plans of discovery and of the syncs into steps. `NOT_SYNCED` lists the resources that are never
 synced. It is shown together with the steps, because an operator could otherwise conclude from an empty list of steps
@@ -41,7 +41,8 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
 
 def topic_steps(flow: FlowConfig, plan: TopicsPlan, target: Mapping[str, Topic]) -> Iterator[PlanStep]:
     """Yield a step for each topic that would be created or would get more partitions. `target` contains the existing
-    topics of the target, by name."""
+    topics on the target, by name.
+    """
 
     def step(action: Literal["create", "grow"], name: str, detail: str) -> PlanStep:
         return PlanStep(flow=flow.name, cluster=flow.target, action=action, kind="topic", name=name, detail=detail)
@@ -76,7 +77,7 @@ def replicas(factor: int) -> str:
 
 
 def setting_steps(flow: FlowConfig, plans: Mapping[str, SettingsPlan]) -> Iterator[PlanStep]:
-    """Yield a step for each config of a target topic that would be changed, ordered by topic name."""
+    """Yield a step for each target topic config that would be changed, ordered by topic name."""
     for topic, plan in sorted(plans.items()):
         for change in plan.changes:
             detail = f"{change.name}: {_shown(change.before)} → {_shown(change.after)}"

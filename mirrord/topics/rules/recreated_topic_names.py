@@ -20,18 +20,18 @@ from policies.naming import SEPARATOR, is_heartbeats
 
 
 class CopyNames(msgspec.Struct, frozen=True):
-    """The names of separate target topics that one flow's ledger contains, and what is needed to choose further
-    names."""
+    """The names that one flow's ledger has assigned to separate target topics, and the information needed to choose
+    further names.
+    """
 
     bound: Mapping[TopicId, CopyNamed] = {}
     """The assigned names by source topic id, in the order in which they were chosen."""
     copied: Mapping[str, Sequence[TopicId]] = {}
-    """For each name of a copied source topic, the ids of all copied topics that have had this name, the oldest topic
-    first."""
+    """For each name of a copied source topic, the ids of all copied topics that have had this name, oldest first."""
     held: Collection[str] = frozenset()
     """The names of all target topics that the flow has ever copied into. These topics may no longer exist."""
     fresh: bool = False
-    """Whether the flow has `on_recreated = "fresh"`."""
+    """Whether `on_recreated = "fresh"` is set for the flow."""
     separator: str = SEPARATOR
 
     def of(self, topic_id: TopicId | None) -> str | None:

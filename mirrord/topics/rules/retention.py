@@ -1,11 +1,11 @@
-"""Determines from a topic's configs how brokers remove its records: by age, by size or by compaction."""
+"""Determines from a topic's configs how brokers remove the topic's records: by age, by size or by compaction."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 
 class Retention(NamedTuple):
-    """The age in milliseconds and the size in bytes above which brokers delete records of a topic.
+    """The limits above which brokers delete a topic's records: an age in milliseconds and a partition size in bytes.
 
     A value is None if there is no such limit, or if the limit is unknown.
     """

@@ -1,5 +1,5 @@
-"""Lists a flow's source topics for operators. A line contains the target topic of a source topic, or the reason why the
-topic is not copied."""
+"""Lists a flow's source topics for operators. Each line contains the target topic of one source topic, or the reason
+why the source topic is not copied."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -20,7 +20,7 @@ TopicStateName = Literal["copied", "to-create", "to-grow", "fault", "recorded", 
 - "fault": the topic is selected, but cannot be copied.
 - "recorded": the topic is known only from the ledger, because the source was not queried.
 - "paused": an operator has paused the whole topic or the flow.
-- Any other state: the topic is not selected, for the reason in `policies.selecting.Refusal`.
+- Any other state: the topic is not selected. `policies.selecting.Refusal` describes these states.
 """
 
 
@@ -60,7 +60,7 @@ def topic_lines(topics: Iterable[Topic], plan: TopicsPlan, selection: Selection,
 
 
 def with_orders(line: TopicLine, orders: Orders) -> TopicLine:
-    """Return the line with a note if an operator has paused the flow, the topic or some of its partitions."""
+    """Return the line, with a note added if an operator has paused the flow, the topic or some of its partitions."""
     if not line.target:
         return line
     pause = orders.pause_of(line.source, -1)

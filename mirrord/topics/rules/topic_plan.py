@@ -1,4 +1,4 @@
-"""Plans a flow's lanes and the target topics that the flow needs. Only partitions that exist at both the source and the
+"""Plans a flow's lanes and the target topics that the flow needs. Only partitions that exist on both the source and the
 target get a lane.
 
 If one topic cannot be copied, other topics are not affected. Lanes are identified by topic ids. If a topic is deleted
@@ -68,19 +68,20 @@ class TopicsPlan(msgspec.Struct, frozen=True):
     faults: Mapping[str, str] = {}
     """Source topics that cannot be copied, with the reasons."""
     unanswered: Mapping[str, str] = {}
-    """Further source topics that cannot be copied, with the reasons. These reasons may arise at any time, even after a
-    start, so these topics do not prevent a start.
+    """Further source topics that cannot be copied, with the reasons. Such a reason may arise at any time, even after
+    the flow has started, so these topics do not prevent a start.
 
     There are three possible reasons: a user's policy returns no valid result, the target topic was deleted, or the name
     of a separate target topic is not in the ledger yet.
     """
     remarks: Mapping[str, str] = {}
-    """Lines for operators about topics that are copied, but need attention, by source topic. For example, the target
+    """By source topic: a line for operators about a topic that is copied but needs attention. For example, the target
     topic has more partitions than the source topic."""
 
     def without_unbound(self) -> "TopicsPlan":
-        """Return this plan without the creation of topics whose names must be written to the ledger first
-        (`unbound`)."""
+        """Return this plan without the steps that create topics whose names must first be written to the ledger
+        (`unbound`).
+        """
         if not self.unbound:
             return self
         waiting = {each.source_topic: _UNBOUND.format(each.target_topic) for each in self.unbound}
@@ -160,7 +161,7 @@ def _other_copies(
     former: Mapping[tuple[TopicId, str], Collection[TopicId]],
     former_names: Mapping[TopicId, Iterable[str]],
 ) -> list[str]:
-    """Return the names of other existing target topics into which the source topic has been copied."""
+    """Return the names of existing target topics, other than `name`, into which the source topic has been copied."""
     return [
         other
         for other in former_names.get(topic.topic_id, ())
@@ -172,7 +173,7 @@ def _named(
     topics: Sequence[Topic], target_name: Callable[[str], str], copy_names: CopyNames, others: Iterable[str]
 ) -> tuple[dict[str, str], list[CopyNamed], dict[str, str]]:
     """Return three results: the name of each source topic's target topic, the facts about names that have just been
-    chosen for separate target topics, and the reasons why other source topics have no target name.
+    chosen for separate target topics, and the reasons why the remaining source topics have no target name.
 
     `others` are the names of target topics that exist or that belong to other flows.
     """

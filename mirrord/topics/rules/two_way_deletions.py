@@ -29,7 +29,7 @@ def not_again(
     copied_here: Collection[TopicId],
     aliases: tuple[Alias, Alias],
 ) -> dict[str, str]:
-    """Return a reason for each source topic whose target topic must not be created again if it is missing.
+    """Return a reason for each source topic whose target topic, if missing, must not be created again.
 
     These are the source topics that this flow has already copied, and those into which the opposite flow has copied. In
     both cases, the target cluster has had a topic with the same name. `former` contains the ids of all target topics
