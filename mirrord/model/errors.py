@@ -8,8 +8,7 @@ class MirrordError(Exception):
 class ConfigError(MirrordError):
     """Raised when the user's input is invalid.
 
-    The message contains the file, the key, the current value and the allowed values. The command then exits with code
-    2.
+    The message names the file, the key, the current value and the allowed values. The command then exits with code 2.
     """
 
 

@@ -9,7 +9,7 @@ Severity = Literal["error", "warning", "note"]
 """Severity of a finding:
 
 - "error": `mirrord start` would fail, or would not do what the configuration says.
-- "warning": `mirrord start` would work, but not in the way that a user may expect.
+- "warning": `mirrord start` would work, but perhaps not as the user expects.
 - "note": nothing is wrong, but the user should know about it.
 """
 

@@ -56,7 +56,7 @@ async def _survey(
 ) -> FlowSurvey | EnvironmentFault:
     discovery = Discovery(flow, source, target, claims)
     faults: list[str] = []
-    # Both clusters are queried even if the first query fails, so that the errors of both are reported.
+    # The target is queried even if the query of the source fails, so that the errors of both clusters are reported.
     for alias, cluster in ((flow.source, source), (flow.target, target)):
         try:
             await cluster.describe([])

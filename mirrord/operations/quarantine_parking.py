@@ -52,10 +52,10 @@ def _dead_letters(config: Config, flow: FlowConfig) -> DeadLetters:
 async def bring_back(
     config: Config, order: Order, found: FoundEntry, into: str | None, *, dry_run: bool
 ) -> OrderAnswer:
-    """Append parked records to their target topic, or to the topic `into` of the target cluster.
+    """Append parked records to their target topic, or to the topic `into` on the target cluster.
 
-    Records that were appended before are not appended again. With `dry_run`, nothing is appended, and the result says
-    what would be appended. Raises EnvironmentFault. Raises ConfigError if the records cannot be appended.
+    Records that have already been appended are not appended again. With `dry_run`, nothing is appended, and the result
+    says what would be appended. Raises EnvironmentFault. Raises ConfigError if the records cannot be appended.
     """
     lane, entry = found.lane, found.entry
     name = f"{lane.source_topic}-{lane.partition} of {found.flow.name}"
@@ -108,7 +108,7 @@ def _check_policies(found: FoundEntry) -> None:
 
 async def _goal(config: Config, found: FoundEntry, into: str | None) -> TopicPartition:
     """Return the partition to which the records are appended. Raises ConfigError if appending them to this partition
-    would do harm."""
+    would cause harm."""
     lane, flow = found.lane, found.flow
     access = ClusterAccess(config, PATIENCE_S)
     admin = access.admin(flow.target)

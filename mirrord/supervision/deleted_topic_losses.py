@@ -1,5 +1,5 @@
-"""Writes verdicts to the ledger on records that are lost because they were not copied before their source topic was
-deleted. These records are lost even if a topic with the same name has been created since."""
+"""Writes verdicts on lost records to the ledger. The records are lost because they had not been copied when their
+source topic was deleted. They are lost even if a topic with the same name has been created since."""
 
 from collections.abc import Callable, Iterable, Mapping
 

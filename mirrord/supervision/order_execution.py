@@ -1,7 +1,7 @@
 """Carries out operator commands. The facts of a command are appended to the ledger before the command takes any other
 effect.
 
-A command therefore remains in effect after the process that accepted it has ended: the next supervisor reads it from
+A command therefore remains in effect after the process that accepted it has exited: the next supervisor reads it from
 the ledger.
 """
 

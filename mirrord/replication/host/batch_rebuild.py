@@ -47,8 +47,8 @@ def build(codec: int, kept: Sequence[DecodedRecord], offsets: Sequence[int], req
         base_sequence=request.base_sequence,
         batch_size=_UNLIMITED,
     )
-    # For the builder, a first timestamp of -1 means "none yet". In that case, all timestamps are increased by one, and
-    # afterwards the timestamps in the batch header are decreased by one.
+    # For the builder, a first timestamp of -1 means "none yet". In that case, all timestamps are increased by one for
+    # the builder, and the timestamps in the finished batch are decreased by one.
     shift = 1 if kept[0].time_ms == NO_TIME else 0
     for delta, record in enumerate(kept):
         builder.append(delta, record.time_ms + shift, record.key, record.value, list(record.headers))

@@ -1,4 +1,4 @@
-"""Syncs and then reads the configs of target topics that have refused a record, for the lanes of one replicator."""
+"""For the lanes of one replicator, syncs and then reads the configs of target topics that have refused a record."""
 
 import asyncio
 import hashlib

@@ -11,7 +11,7 @@ loads are balanced. A lane that should run alone gets a replicator to itself. Th
 obeyed unless that would leave a lane without a replicator.
 
 If a Ray node has too many replicators (`mirrord.supervision.rules.node_spread`), a new replicator starts on another
-node. Then the lanes of one replicator on the crowded node move away, as with `mirrord drain`, and that replicator is
+node. Next, the lanes of one replicator on the crowded node move away, as with `mirrord drain`, and that replicator is
 stopped.
 """
 
@@ -277,7 +277,7 @@ class _Places:
         return place(lanes, self._rooms, self._most, self._weights)
 
     def fresh(self, lanes: Sequence[LaneId], share: int | None) -> dict[LaneId, str]:
-        """Choose a replicator for each remaining lane that has none. Return the replicator name of each lane. With
+        """Choose a replicator for each lane that still has no replicator. Return the replicator name of each lane. With
         `share`, no replicator gets more than `share` lanes in total."""
         limits = [each for each in (self._most, share) if each is not None]
         return place(lanes, self._rooms, min(limits, default=None), self._weights)
@@ -326,8 +326,8 @@ def _unwanted(desired: Collection[LaneId], serving: Iterable[ObservedReplicator]
 
 
 def _misplaced(hosts: Sequence[ObservedReplicator], wanted: int, wishes: Wishes) -> frozenset[str]:
-    """Return a set that contains the name of the replicator that should be replaced by one on another node, or an empty
-    set if no replicator should be replaced.
+    """Return a set with the name of the replicator that should be replaced by one on another node, or an empty set if
+    no replicator should be replaced.
 
     The same name is returned until that replicator has ended. A replicator is never chosen if an operator has drained
     it, if lanes are pinned to it, or if it hosts a lane that must run alone.

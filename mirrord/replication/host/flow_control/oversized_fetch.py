@@ -1,4 +1,4 @@
-"""Handles partitions whose response is larger than a connection accepts.
+"""Handles partitions for which the response is larger than a connection accepts.
 
 A request asks for at most half of the size that a connection accepts. Only the first batch of a response may exceed the
 requested size, because a broker sends it whole (KIP-74). Therefore, if a response is larger than the connection
@@ -21,7 +21,7 @@ from mirrord.replication.host.partition_fetch import PartitionFetch
 
 RETRY_S = 30.0
 """Pause in seconds before a partition with an oversized batch is fetched again. By then, the batch may have been
-deleted, or an operator may have set the lane's position past the batch."""
+deleted, or an operator may have moved the lane's position past the batch."""
 
 log = structlog.get_logger()
 
@@ -64,5 +64,5 @@ class OversizedFetch:
 
 
 def passed(tap: PartitionFetch) -> None:
-    """Record that a response for this partition could be read."""
+    """Record that a response for this partition has been read."""
     tap.apart, tap.too_large = False, ""
