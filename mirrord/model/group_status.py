@@ -95,13 +95,15 @@ class TranslatedPosition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupsNews(msgspec.Struct, frozen=True):
-    """What a group follower reports to the supervisor: the positions that have changed since the last report, and the
-    current failure, if any."""
+    """What a group follower reports to the supervisor: the positions that have changed since the previous report, and
+    the current failure, if any."""
 
     note: str = ""
     """One line for operators that says why mirrord cannot read or sync the positions of some or all groups, for example
     because it lacks a permission. Empty if there is no such failure."""
     translated: tuple[TranslatedPosition, ...] = ()
-    """The newest translated position of each group and partition whose position has changed since the last report."""
+    """The latest translated position of each group and partition whose position has changed since the previous
+    report."""
     states: dict[str, int] | None = None
-    """Number of positions in each `GroupState`. None if the positions have not been counted since the last report."""
+    """Number of positions in each `GroupState`. None if the positions have not been counted since the previous
+    report."""

@@ -35,7 +35,7 @@ which the state topic stores the piece."""
 
 
 class Attic(Protocol):
-    """A store for packed pieces outside memory. Its contents are lost when the process ends."""
+    """A store for packed pieces outside memory. Its contents are lost when the process exits."""
 
     def put(self, data: bytes) -> int | None:
         """Store these bytes. Return the number under which they are stored, or None if there is no room."""
@@ -127,7 +127,7 @@ class RunMemory:
         return found
 
     def drop(self, number: int) -> None:
-        """Record that no object refers to the piece with this number.
+        """Record that the piece with this number is no longer referenced by any object.
 
         Python's garbage collector may call this method at any moment, even while another method of this object is
         running. Therefore the memory of the piece is released later.

@@ -1,8 +1,8 @@
 """The runs on one side of a lane. They form one side of the lane's offset map.
 
 A run begins at an ordinal and an offset. Until the next run begins, ordinals and offsets advance together, so the
-difference between offset and ordinal is constant. Therefore a partition without gaps has only one run, however long it
-is.
+difference between offset and ordinal is constant. Therefore a partition without gaps has only one run, no matter how
+long the partition is.
 """
 
 from array import array
@@ -91,7 +91,8 @@ class Runs:
 
     @property
     def turns(self) -> Sequence[int]:
-        """The ordinals whose offset is not higher than that of the preceding ordinal. A run begins at each of them.
+        """Each ordinal whose offset is not higher than the offset of the preceding ordinal. A run begins at each of
+        these ordinals.
 
         Between two of these ordinals, a higher ordinal always has a higher offset.
         """

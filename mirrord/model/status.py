@@ -229,7 +229,7 @@ class CountsStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplicatorStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one replicator, according to its last report."""
+    """The state of one replicator, according to its latest report."""
 
     name: str
     host: str
@@ -386,7 +386,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one flow. `totals` always equals `Totals.of(lanes)`, so that readers need not compute the sums."""
+    """The state of one flow. `totals` always equals `Totals.of(lanes)`, so readers need not compute the sums
+    themselves."""
 
     name: str
     source: ClusterStatus
@@ -434,7 +435,7 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The status of all flows in one configuration, as one process knows it at the time `at_ms`."""
+    """The status of all flows in one configuration, as known to one process at the time `at_ms`."""
 
     version: str
     """Version of mirrord."""

@@ -94,7 +94,7 @@ def _missing(seen: RightSeen) -> Finding:
 def _not_created(flow: FlowConfig, refused: Mapping[str, str]) -> list[Finding]:
     return [
         Finding(
-            # mirrord lowers an invalid replication factor to the one that the brokers allow. Any other error prevents
+            # mirrord lowers an invalid replication factor to a value that the brokers allow. Any other error prevents
             # the creation.
             severity="warning" if "INVALID_REPLICATION_FACTOR" in line else "error",
             flow=flow.name,

@@ -141,8 +141,8 @@ class CatchUp:
         """Return whether a lane has been halted for longer than `HALTED_S`.
 
         A lane that has been halted for a shorter time may still continue on its own. For example, a lane that was
-        already halted before this start makes another attempt. A lane also continues if a setting such as `on_reject`
-        specifies that a record is skipped.
+        already halted before the daemon started makes another attempt. A lane also continues if a setting such as
+        `on_reject` specifies that a record is skipped.
         """
         where = (flow, lane.topic, lane.partition)
         if lane.state != "halted":

@@ -1,4 +1,4 @@
-"""Parks records before an operator skips them, and later appends parked records to the target.
+"""Parks records before an operator command skips them, and later appends parked records to the target.
 
 `mirrord quarantine` does this work itself, in addition to sending operator commands. No daemon is needed to append
 parked records.
@@ -26,7 +26,8 @@ WITHOUT = "--without-parking"
 
 async def park(config: Config, order: Order, flow: str, at_ms: int) -> Order:
     """Write records to the dead-letter topic before a command skips them. Return the command with two additional
-    values: the number of these records, and the offset of the first one in that topic. Raises EnvironmentFault."""
+    values: the number of these records, and the offset of the first one in the dead-letter topic. Raises
+    EnvironmentFault."""
     found = await find(config, msgspec.structs.replace(order, flow=flow))
     if found is None or found.entry.skipped is not None:
         reason = f"the ledger does not yet say at which record {order.name} is waiting; try again"

@@ -85,8 +85,8 @@ class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
 async def plan_seek(config: Config, name: str, flow: str | None, goal: Goal) -> SeekPlan:
     """Return the effect of a seek on the partition with this name.
 
-    Raises ConfigError if the seek is impossible. Raises EnvironmentFault if the effect cannot be determined
-    now.
+    Raises ConfigError if the seek is impossible. Raises EnvironmentFault if the effect cannot be determined at the
+    moment.
     """
     name, views = await ledgers_meant(config, name, flow)
     found = {flow: view for flow, view in views.items() if isinstance(view, LedgerView) and _newest(view, name)}

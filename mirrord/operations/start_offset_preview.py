@@ -56,7 +56,7 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
     the ledger. Any other value: the position that MirrorMaker 2 recorded decides, and the value says how this position
     compares with the contents of the target (`InheritedBy`)."""
     position: int | None = None
-    """The source offset at which the lane begins, if it is derived from MirrorMaker 2's position; otherwise None."""
+    """The source offset at which the lane begins if it is derived from MirrorMaker 2's position. Otherwise None."""
     said: int | None = None
     """The source offset after the last one that MirrorMaker 2 has recorded as copied."""
     target_end: int | None = None

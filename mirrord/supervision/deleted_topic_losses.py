@@ -47,7 +47,7 @@ class DeletedTopicLosses:
         found: Discovered,
         reports: Iterable[ReplicatorReport],
     ) -> None:
-        """Append verdicts on the records that were not copied before their topics were deleted.
+        """Append verdicts on the records that had not been copied when their topics were deleted.
 
         Verdicts that cannot be recorded now are recorded by a later call.
         """

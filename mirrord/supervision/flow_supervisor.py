@@ -165,14 +165,14 @@ class FlowSupervisor:
         return f"{self.flow.name}: {self._state}{f', {self._note}' if self._note else ''}"
 
     def desk(self) -> Desk | str:
-        """Return the object that accepts operator commands, or the reason why the flow accepts no commands now."""
+        """Return the object that accepts operator commands, or the reason why the flow currently accepts none."""
         if self._store is None or self._keeper is None or self._fleet is None or self._state != "running":
             http = self.stands_by_for()
             return f"it is {self._shown_state()}{f', {http} has it' if http else ''}"
         return Desk(self._store, self._keeper, self._fleet)
 
     def refusal(self) -> str:
-        """Return why the flow cannot be handed over to another daemon now, or an empty string if it can."""
+        """Return why the flow cannot currently be handed over to another daemon, or an empty string if it can."""
         desk, succession = self.desk(), self._services.succession
         return desk if isinstance(desk, str) else succession.busy if succession is not None else ""
 
@@ -374,7 +374,7 @@ class FlowSupervisor:
         return upkeep, discovery, FirstLook(flow, services.config.clusters[flow.source])
 
     async def _take_up(self) -> None:
-        """Switch to the newest configuration if a change is pending."""
+        """Switch to the latest configuration if a change is pending."""
         self._drains = False
         if self._next is None:
             return

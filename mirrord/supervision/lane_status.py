@@ -214,7 +214,7 @@ def present_lanes(state: FlowState, lanes: Iterable[LaneId]) -> list[LaneState]:
 
 
 def lost_topics(state: FlowState, discovered: Discovered | None) -> tuple[LossStatus, ...]:
-    """Return the losses in deleted topics, whose lanes are not in the status."""
+    """Return the losses in deleted topics. The lanes of these topics are not in the status."""
     if discovered is None:
         return former_losses(state, {lane.key.id for lane in present_lanes(state, state.lanes)})
     shown = {lane.lane for lane in discovered.lanes}

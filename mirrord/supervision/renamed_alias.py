@@ -21,7 +21,7 @@ from policies.naming import is_heartbeats
 
 
 def check_alias(flow: FlowConfig, state: FlowState) -> None:
-    """Raise AliasChanged if the names of the newest target topics contain a different alias of the source."""
+    """Raise AliasChanged if the names of the newest target topics contain a different alias for the source."""
     lanes = [
         lane
         for lane in state.lanes.values()

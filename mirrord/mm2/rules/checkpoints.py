@@ -6,8 +6,8 @@ the target would read records again. Therefore a checkpoint is written in three 
 (MirrorCheckpointTask.checkpointsForGroup):
 
 - It is the first checkpoint for its group and partition.
-- The group's position on the source is lower than in the last checkpoint.
-- The group's position on the target is higher than in the last checkpoint.
+- The group's position on the source is lower than in the latest checkpoint.
+- The group's position on the target is higher than in the latest checkpoint.
 
 Checkpoints are never deleted, because the Java clients fail on a record without a value.
 """

@@ -158,7 +158,7 @@ def _is_literal(pattern: str) -> bool:
 
 
 def _covers(one: Right, other: Right) -> bool:
-    """Return whether a permission on all groups with a common prefix includes another permission."""
+    """Return whether a permission on all groups with a common prefix includes the other permission."""
     return (
         (one.cluster, one.resource) == (other.cluster, other.resource)
         and one.operation in (other.operation, *_IMPLY.get(other.operation, ()))
@@ -362,8 +362,8 @@ def _of_groups(flow: FlowConfig) -> Iterator[Need]:
 def _legacy(flow: FlowConfig, left: LeftByMm2 | None) -> Iterator[Need]:
     """Yield the permissions that are needed to take over from MirrorMaker 2.
 
-    If one of them is missing, this results only in a warning, because it is not known whether MirrorMaker 2 was ever
-    used. Partitions that it did not copy need none of these permissions.
+    A missing permission results only in a warning, because it is not known whether MirrorMaker 2 was ever used.
+    Partitions that it did not copy need none of these permissions.
     """
     if left is None or flow.from_mm2.takeover == "off":
         return

@@ -72,7 +72,7 @@ class NotParked(EnvironmentFault):
 
 
 class Lying(NamedTuple):
-    """Says which records of a range of source offsets are in the dead-letter topic."""
+    """Says which records in a range of source offsets are in the dead-letter topic."""
 
     letters: int
     at: int
@@ -126,7 +126,7 @@ class DeadLetters:
     async def keep(self, place: LetterPlace, data: bytes, origin: Origin, behind: int = -1) -> int:
         """Make sure that the only record of the batch `data` is in the dead-letter topic, and return its offset there.
 
-        `place` is the position of the record in the source. `behind` is an offset in the dead-letter topic: if the
+        `place` is the position of the record on the source. `behind` is an offset in the dead-letter topic: if the
         record was parked by an earlier call, it is at this offset or later. Raises NotParked when the record cannot be
         written.
         """

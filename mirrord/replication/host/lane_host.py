@@ -1,6 +1,6 @@
 """Runs lanes: passes every signal to `lane.step`, and performs every effect that `step` returns.
 
-Nothing here decides what a lane does. An unexpected exception halts only the lane that was being processed.
+This module does not decide what a lane does. An unexpected exception halts only the lane that was being processed.
 """
 
 import asyncio
@@ -163,7 +163,7 @@ class LaneHost:
     # lanes
 
     def add(self, assignment: LaneAssignment, replicator: str) -> HostedLane | None:
-        """Add a lane, which the caller then starts with `start`. Return None if the lane is already hosted."""
+        """Add a lane. The caller must call `start` to start it. Return None if the lane is already hosted."""
         known = self._lanes.get(assignment.lane)
         if known is not None and known.lane.phase is not Phase.GONE:
             return None

@@ -68,8 +68,8 @@ def workers_group(source: Alias) -> str:
 
 
 def positions(records: list[tuple[bytes | None, bytes | None]], source: Alias) -> dict[TopicPartition, int]:
-    """Return the offset after the last copied source record, by topic and partition. Records in a different format or
-    about a different source are ignored."""
+    """For each topic and partition, return the offset after the last source record that was copied. Records in a
+    different format or about a different source are ignored."""
     found: dict[TopicPartition, int] = {}
     for key, value in records:
         try:

@@ -77,10 +77,10 @@ class OriginLookup:
         self._find(hosted.source, answered)
 
     async def copies(self, partition: PartitionId, headers: Sequence[HeaderTuple]) -> set[int]:
-        """Return the indexes of the source batches that are copies.
+        """Return the indexes of those source batches that are copies.
 
-        `headers` are the headers of these batches, which were read before this call. Raises ReadFailed if the origin of
-        a batch cannot be determined at the moment.
+        `headers` are the headers of all batches to examine, which were read before this call. Raises ReadFailed if the
+        origin of a batch cannot be determined at the moment.
         """
         answer: asyncio.Future[tuple[tuple[Writer, ...], str]] = asyncio.get_running_loop().create_future()
 

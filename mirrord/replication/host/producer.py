@@ -40,7 +40,7 @@ _LINGER_S = 1.0
 
 
 class Sender(Protocol):
-    """The part of a hosted lane that a `TargetProducer` uses."""
+    """The attributes of a hosted lane that a `TargetProducer` uses."""
 
     lane: Lane
     tell: Callable[[Input], None]

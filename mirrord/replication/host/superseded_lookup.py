@@ -47,7 +47,7 @@ Piece = tuple[int, int, int]
 
 
 class Lookups:
-    """Answers lanes' questions about compacted target topics."""
+    """Answers the questions of lanes about compacted target topics."""
 
     def __init__(
         self, setup: FlowSetup, source: LogReaders, target: LogReaders, shaping: RecordPolicies, begin: Begin
@@ -113,8 +113,8 @@ class SupersededLookup:
         self._is_open = is_open
 
     async def run(self, asked: AskSuperseded) -> SupersededAnswer:
-        """Return the missing records that have to be copied again. Raises ReadFailed when the source or the target
-        cannot currently be read."""
+        """Return the missing records that have to be copied again. Raises ReadFailed if the source or the target cannot
+        be read at the moment."""
         again: list[tuple[int, int]] = []
         until = until_epoch = -1
         for part in in_parts(asked):

@@ -39,7 +39,7 @@ class Custody:
         self.orphans.discard(lane)
 
     def found(self, lanes: Iterable[LaneId], name: str, now: float) -> None:
-        """Record lanes that a replicator already hosted before this process started."""
+        """Record that a replicator already hosted these lanes before this process started."""
         for lane in lanes:
             until = now + self._barrier_s(lane, "unknown")
             self._held[lane] = Held(name, "unknown", until, grant_of(self._ledger(), lane))

@@ -105,7 +105,7 @@ def former_of(state: FlowState, lane: LaneId) -> Former:
 
 
 def grant_of(state: FlowState, lane: LaneId) -> int:
-    """Return the lane's grant, or 0 if the lane was never taken."""
+    """Return the lane's grant, or 0 if no replicator has ever taken the lane."""
     known = state.lanes.get(lane)
     return known.grant if known is not None else 0
 

@@ -1,14 +1,14 @@
 """The probe of a target's brokers: the batches that it sends, and the judgment of the brokers' answers.
 
 Exactly-once delivery depends on how a broker handles sequences, offsets and checksums. The page
-docs/explanation/broker-behaviour.md lists these rules, and `tests/sim/contract.py` checks all of them against Kafka.
-Other products also implement Kafka's protocol, and a later version of Kafka may behave differently. Therefore, for each
-set of brokers, the batches in `STEPS` are sent once to a topic with one partition, and the answers are compared with
-the behavior that a lane relies on.
+docs/explanation/broker-behaviour.md lists the rules for this, and `tests/sim/contract.py` checks all of them against
+Kafka. Other products also implement Kafka's protocol, and a later version of Kafka may behave differently. Therefore,
+for each set of brokers, the batches in `STEPS` are sent once to a topic with one partition, and the answers are
+compared with the behavior that a lane relies on.
 
-Two properties cannot be observed by a probe. The first is how long a broker remembers a producer. A broker config
-determines this time, and lanes request its value from the broker. The second is durability across a crash, which only
-the tests check.
+A probe cannot observe two properties. The first is how long a broker remembers a producer. A broker config determines
+this time, and lanes request the value of the config from the broker. The second is durability across a crash, which
+only the tests check.
 """
 
 from collections.abc import Mapping, Sequence

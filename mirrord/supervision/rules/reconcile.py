@@ -303,8 +303,8 @@ def _place_alone(lanes: Sequence[LaneId], serving: Sequence[ObservedReplicator])
 
 
 def _makes_room(serving: Sequence[ObservedReplicator], alone: Collection[LaneId]) -> list[ReconcileStep]:
-    """Return steps that release lanes that should run alone but share their replicator. These lanes can then move to an
-    empty replicator."""
+    """Return steps that release lanes that should run alone but share their replicator. Once released, these lanes can
+    move to an empty replicator."""
     crowded = [(host, lane) for host in serving if len(host.lanes) > 1 for lane in sorted(host.lanes) if lane in alone]
     empty = sum(not host.lanes for host in serving)
     return [Release(host.name, (lane,)) for host, lane in crowded[: min(empty, MOVES_AT_ONCE)]]
@@ -407,8 +407,8 @@ def _empties(
 
 
 def _moves(places: _Places, wishes: Wishes) -> list[ReconcileStep]:
-    """Return a step that releases lanes of the replicator with the highest load. These lanes can then move to the
-    replicator with the lowest load that has room."""
+    """Return a step that releases lanes of the replicator with the highest load. Once released, these lanes can move to
+    the replicator with the lowest load that has room."""
     weights = wishes.weights
     loads = {host.name: weights.sum(host.lanes) for host in places.hosts}
     free = [loads[host.name] for host in places.hosts if places.has_room(host)]

@@ -244,7 +244,7 @@ class Remote:
         """Return the replicator's version, its setup and its report.
 
         The old daemon's address is appended to the version. The result never equals the version of this daemon, so the
-        replicator is always retired. Retiring is necessary because its process ends with the old daemon.
+        replicator is always retired. Retiring is necessary because its process exits together with the old daemon.
         """
         answer = await self._call("greet")
         if answer.greeting is None:

@@ -38,7 +38,7 @@ class Rate:
         self._left -= size
 
     def wait_s(self) -> float:
-        """Return the number of seconds until more bytes are allowed; 0 means now."""
+        """Return the number of seconds until more bytes are allowed, or 0 if they are allowed now."""
         self._fill()
         return max(0.0, -self._left / self.bytes_per_s)
 

@@ -5,8 +5,8 @@ requested size, because a broker sends it whole (KIP-74). Therefore, if a respon
 accepts, its first batch is the cause. The connection refuses such a response before it reads any of it, so it is not
 known which partition contains the large batch.
 
-To find this partition, each partition of the request is fetched once in a separate request. A partition whose response
-is accepted is fetched together with others from then on. The partition with the large batch makes no progress. It is
+To find this partition, each partition of the request is fetched once in a separate request. From then on, a partition
+whose response was accepted is fetched together with others. The partition with the large batch makes no progress. It is
 fetched separately again every `RETRY_S` seconds.
 """
 

@@ -71,7 +71,7 @@ class LocalLogStarts:
         """Set `tap.is_remote`, which says whether the record at `position` is in remote storage. Return False if the
         broker has to be asked first. In that case, `place` is called after the broker has answered.
 
-        Until the first fetch from remote storage, no fetch waits for the broker's answer, because most clusters have no
+        Until a fetch has needed remote storage, no fetch waits for the broker's answer, because most clusters have no
         remote storage.
         """
         if tap.is_remote and position >= tap.local_start:
