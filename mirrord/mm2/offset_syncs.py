@@ -1,8 +1,8 @@
-"""Writes pairs of matching source and target offsets to MirrorMaker 2's offset-syncs topic. The pairs are for
-MirrorMaker 2 checkpoint tasks that run in addition to mirrord.
+"""Writes pairs of matching source and target offsets to MirrorMaker 2's offset-syncs topic. MirrorMaker 2 checkpoint
+tasks that run alongside mirrord use these pairs.
 
-All pairs come from the ledger (`mirrord.ledger.mm2_offset_pairs`). Therefore the target has acknowledged the record of
-each pair.
+All pairs come from the ledger (`mirrord.ledger.mm2_offset_pairs`). Therefore the target has acknowledged the record
+that a pair refers to.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class OffsetSyncs:
         """Write offset syncs until cancelled. `ledger` returns the current state from the flow's ledger."""
         topic = Mm2Topic(self._name, self._config, self._timeout_s)
         self._published.clear()
-        # When this process starts, the topic can contain offset syncs only for lanes that have already copied records.
+        # At this point, the topic can contain offset syncs only for lanes that have already copied records.
         self._begun = frozenset(ledger().progress)
         try:
             while True:

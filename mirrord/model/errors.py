@@ -8,15 +8,13 @@ class MirrordError(Exception):
 class ConfigError(MirrordError):
     """Raised when the user's input is invalid.
 
-    The message contains the file, the key, the current value and the allowed values. The command then exits with code
-    2.
+    The message names the file, the key, the current value and the allowed values. The command exits with code 2.
     """
 
 
 class EnvironmentFault(MirrordError):
     """Raised when the user's input is correct, but the environment prevents the operation. For example, a cluster
-    cannot be reached, a request is refused, a topic is missing, or a port is taken. The command then exits with code
-    1."""
+    cannot be reached, a request is refused, a topic is missing, or a port is taken. The command exits with code 1."""
 
 
 class PolicyFault(MirrordError):

@@ -19,7 +19,7 @@ commits it on the source.
 - "active": nothing is committed, because the group has members on the side where its position would be committed.
 - "ahead": nothing is committed, because the position on the other side must be kept: it is higher, or the group itself
   has moved it. `GroupStatus.why` says which case applies.
-- "expired": nothing is committed, because the source no longer has a committed offset of the group.
+- "expired": nothing is committed, because the source no longer has a committed offset for the group.
 - "not copied": the topic is not copied.
 - "unknown": the position cannot be translated. `GroupStatus.why` says why.
 - "unsure": nothing is committed, because mirrord cannot determine on which side the group last read records.
@@ -29,8 +29,8 @@ commits it on the source.
 """
 CommitSource = Literal["log", "polling", "starting"]
 """How mirrord learns of the commits of consumer groups on the side from which it syncs their positions. "log": it reads
-`__consumer_offsets`. "polling": it requests the committed offsets of the groups at fixed intervals. "starting": it does
-neither yet."""
+`__consumer_offsets`. "polling": it requests the committed offsets of the groups at fixed intervals. "starting": it has
+not begun to do either."""
 
 
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     target_offset: int | None = None
     """Committed offset on the target, or None if there is none."""
     translated: int | None = None
-    """The offset to which mirrord has translated the group's position. It is an offset on the target, or an offset at
+    """The offset to which mirrord has translated the group's position. It is an offset on the target, or an offset on
     the source in a `reverse` report. None if the position cannot be translated."""
     lag_records: int | None = None
     """Number of offsets between the group's position on the target and the end of the target partition. None if the
@@ -75,12 +75,12 @@ class GroupsReport(msgspec.Struct, frozen=True, kw_only=True):
     """One line for operators that says why mirrord cannot read or sync the positions of some or all groups, for example
     because it lacks a permission. Empty if there is no such failure."""
     skipped: int = 0
-    """Number of records of `__consumer_offsets` that could not be decoded."""
+    """Number of records in `__consumer_offsets` that could not be decoded."""
     groups: tuple[GroupStatus, ...] = ()
 
 
 class TranslatedPosition(msgspec.Struct, frozen=True, array_like=True):
-    """A group's position on the source in one partition, and the matching position on the target. The position at the
+    """A group's position on the source in one partition, and the matching position on the target. The position on the
     target may not have been committed yet."""
 
     group: str
@@ -95,13 +95,15 @@ class TranslatedPosition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupsNews(msgspec.Struct, frozen=True):
-    """What a group follower reports to the supervisor: the positions that have changed since the last report, and the
-    current failure, if any."""
+    """What a group follower reports to the supervisor: the positions that have changed since the previous report, and
+    the current failure, if any."""
 
     note: str = ""
     """One line for operators that says why mirrord cannot read or sync the positions of some or all groups, for example
     because it lacks a permission. Empty if there is no such failure."""
     translated: tuple[TranslatedPosition, ...] = ()
-    """The newest translated position of each group and partition whose position has changed since the last report."""
+    """The latest translated position of each group and partition whose position has changed since the previous
+    report."""
     states: dict[str, int] | None = None
-    """Number of positions in each `GroupState`. None if the positions have not been counted since the last report."""
+    """Number of positions in each `GroupState`. None if the positions have not been counted since the previous
+    report."""

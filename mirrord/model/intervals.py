@@ -8,7 +8,7 @@ Interval = tuple[int, int]
 
 
 def uncovered(whole: Interval, taken: Iterable[Interval]) -> Iterator[Interval]:
-    """Yield the parts of the range `whole` that are outside all ranges in `taken`, in ascending order.
+    """Yield, in ascending order, the parts of the range `whole` that are outside all ranges in `taken`.
 
     The ranges in `taken` may be in any order and may overlap.
     """

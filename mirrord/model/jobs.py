@@ -6,7 +6,8 @@ from typing import Literal
 AuditLevel = Literal["ledger", "digest", "records"]
 """What an audit compares:
 
-- "ledger": the ledger with the start and end offsets of the source log and the target log. No records are read.
+- "ledger": the contents of the ledger against the start and end offsets of the source log and the target log. No
+  records are read.
 - "digest": the batches on both clusters, by a digest of each batch.
 - "records": every record on both clusters.
 """

@@ -46,12 +46,12 @@ class LaneKey(msgspec.Struct, frozen=True, order=True):
     @property
     def id(self) -> LaneId:
         """The text form `<source topic id>.<partition>.<target topic id>`. `parse` can split it, because topic ids
-        contain no dot."""
+        contain no dots."""
         return LaneId(f"{self.source_topic_id}.{self.partition}.{self.target_topic_id}")
 
     @property
     def topics(self) -> tuple[TopicId, TopicId]:
-        """The ids of the source topic and of the target topic. All lanes between the same two topics have the same
+        """The ids of the source topic and of the target topic. All lanes between the same two topics share this pair of
         ids."""
         return self.source_topic_id, self.target_topic_id
 
@@ -106,7 +106,7 @@ def parking_id(topic: str, lane: str) -> str:
     """Return the transactional id under which the records of one lane are written to a dead-letter topic or a repair
     topic.
 
-    All transactional ids for one topic begin with the topic's name.
+    All transactional ids for one such topic begin with that topic's name.
     """
     return f"{topic}.{lane}"
 

@@ -36,10 +36,10 @@ class PackedRuns:
         self.first_offsets = array("q", [piece.first_offset for piece in pieces])
         self.starts = array("q", accumulate((piece.count for piece in pieces), initial=0))
         """For each piece, the number of packed runs before it. That number is the position of the piece's first run.
-        The last entry is the number of all packed runs."""
+        The last entry is the total number of packed runs."""
 
     def append(self, ordinals: "array[int]", offsets: "array[int]", turns: Sequence[int]) -> None:
-        """Pack runs that follow the runs packed so far, and append them as a new piece."""
+        """Pack runs that follow all packed runs, and append them as a new piece."""
         piece = self._pack(ordinals, offsets, turns)
         self.pieces.append(piece)
         self.first_ordinals.append(piece.first_ordinal)
@@ -47,8 +47,8 @@ class PackedRuns:
         self.starts.append(self.starts[-1] + piece.count)
 
     def append_merged(self, ordinals: "array[int]", offsets: "array[int]", turns: Sequence[int]) -> None:
-        """Pack runs that follow the runs packed so far, and append them as a new piece. Small pieces before the new
-        piece are merged into it."""
+        """Pack runs that follow all packed runs, and append them as a new piece. Small pieces before the new piece are
+        merged into it."""
         while (
             self.pieces
             and self.pieces[-1].archived is None
@@ -59,8 +59,8 @@ class PackedRuns:
         self.append(ordinals, offsets, turns)
 
     def unpack_from(self, ordinal: int) -> RunColumns:
-        """Find the last piece that begins before the ordinal. Remove this piece and all later pieces. Return the runs
-        of this piece, or no runs if there is no such piece."""
+        """Find the last piece that begins before the ordinal. Remove that piece and all later pieces, and return the
+        runs of that piece. Return no runs if there is no such piece."""
         pieces = self.pieces[: bisect_left(self.first_ordinals, ordinal)]
         last = pieces.pop() if pieces else None
         columns = last.open().unpack() if last else (array("q"), array("q"))
@@ -68,8 +68,8 @@ class PackedRuns:
         return columns
 
     def archive(self, parts: Sequence[ArchivedPart], turns: Sequence[int]) -> None:
-        """Replace archived runs with pieces that are read from the archive when they are needed. Each part describes
-        consecutive runs in the archive. The parts must be in ascending order of ordinals.
+        """Replace archived runs with pieces whose runs are read from the archive when they are needed. Each part
+        describes consecutive runs in the archive. The parts must be in ascending order of ordinals.
 
         A piece is split if only some of its runs are archived. A part is ignored if its number of runs differs from the
         number of packed runs in the same range of ordinals.
@@ -100,8 +100,8 @@ class PackedRuns:
         return ordinals[position], offsets[position]
 
     def around(self, ordinal: int) -> tuple["array[int]", "array[int]", int]:
-        """Return the ordinals and offsets of runs around an ordinal, and the position of the first of these runs. The
-        runs are those of one block, the part of a piece that is unpacked at once (`BLOCK_RUNS`)."""
+        """Return the ordinals and offsets of runs around an ordinal, and the position of the first of these runs. These
+        are all runs of one block, which is the part of a piece that is unpacked at once (`BLOCK_RUNS`)."""
         number = max(bisect_right(self.first_ordinals, ordinal) - 1, 0)
         piece = self.pieces[number]
         block = piece.open().block_of(ordinal)

@@ -4,9 +4,9 @@ A packed run takes one to three bytes. A piece of packed runs is created once an
 into blocks, and an index at the beginning of the piece contains the first run of each block. A lookup therefore unpacks
 only one block.
 
-A block stores by how much each ordinal exceeds the previous one, and by how much the difference between offset and
-ordinal changes from run to run. All numbers of the same kind in a block have the same width: 1, 2, 4 or 8 bytes,
-whichever the largest of them needs. The block is then compressed with deflate.
+A block stores how much each ordinal exceeds the previous one, and how much the difference between offset and ordinal
+changes from run to run. All numbers of the same kind in a block have the same width: the smallest of 1, 2, 4 and 8
+bytes that fits all of them. The block is then compressed with deflate.
 """
 
 import struct
@@ -29,8 +29,7 @@ _ORDINAL_CODES = "BHIQ"
 _OFFSET_CODES = "bhiq"
 _HALF = 1 << 63
 _OBJECTS_BYTES = 512
-"""Memory in bytes that Python needs for a `Packed` object, not counting the packed bytes and the numbers of the
-index."""
+"""Memory in bytes that Python needs for a `Packed` object, excluding the packed bytes and the numbers in the index."""
 
 RunColumns = tuple["array[int]", "array[int]"]
 """The ordinals and the offsets at which consecutive runs begin, as two arrays."""

@@ -2,10 +2,10 @@
 packed pieces of older runs.
 
 The newest runs of each partition are always in memory. The more partitions there are, the sooner their runs are packed.
-The pieces that were created or used most recently stay in memory. Other pieces are moved to a store outside memory
-(`Attic`), and are loaded again when they are needed.
+The most recently created or used pieces stay in memory. All other pieces are moved to a store outside memory (`Attic`),
+and are loaded again when they are needed.
 
-The limit does not change the result of a lookup. It changes only the time that the lookup takes. Pieces in the archive
+The limit does not affect the result of a lookup, only the time that the lookup takes. Pieces in the archive
 (`mirrord.model.archived_runs`) are read when they are needed, and stay in memory while there is room.
 """
 
@@ -21,20 +21,21 @@ from mirrord.model.run_codec import Packed, RunColumns
 RUN_BYTES = 16
 """Memory in bytes for an unpacked run."""
 PIECE_RUNS = 8192
-"""Maximum number of runs in a packed piece. If memory is not scarce, a lane with more runs keeps, on each side, at
-least this many and fewer than twice this many of the newest runs unpacked."""
+"""Maximum number of runs in a packed piece. It also determines how many of its newest runs a lane keeps unpacked on
+each side if memory is not scarce: fewer than twice this number, but at least this number if the lane has that many."""
 FEWEST_RUNS = 128
-"""Minimum number of newest runs that a lane with more runs keeps unpacked on each side, even if memory is scarce."""
+"""Even if memory is scarce, a lane keeps at least this number of its newest runs unpacked on each side, or all its runs
+if it has fewer."""
 UNPACKED_BLOCKS = 2048
 """Maximum number of unpacked blocks that a process caches. A block takes 2 KiB."""
 BLOCKS_BYTES = 4 << 20
 PIECE_BYTES = 512
-"""Memory in bytes that a piece needs even if its runs are not in memory. This number includes the memory for the key
-under which the state topic stores the piece."""
+"""Memory in bytes that a piece takes even if its runs are not in memory. This includes the memory for the key under
+which the state topic stores the piece."""
 
 
 class Attic(Protocol):
-    """A store for packed pieces outside memory. Its contents are lost when the process ends."""
+    """A store for packed pieces outside memory. Its contents are lost when the process exits."""
 
     def put(self, data: bytes) -> int | None:
         """Store these bytes. Return the number under which they are stored, or None if there is no room."""
@@ -82,13 +83,13 @@ class RunMemory:
         return self._here_bytes + self._pieces * PIECE_BYTES
 
     def limit(self, limit_bytes: int) -> None:
-        """Set a new limit, and recompute how many of its newest runs each list of runs may keep unpacked."""
+        """Set a new limit, and recompute how many of the newest runs each list of runs may keep unpacked."""
         if self._attic is not None:
             self._limit = limit_bytes
             self._share()
 
     def join(self) -> None:
-        """Register another list of runs that uses this memory. Then recompute how many of its newest runs each list may
+        """Register another list of runs that uses this memory. Then recompute how many of the newest runs each list may
         keep unpacked."""
         self._users += 1
         self._share()
@@ -108,7 +109,7 @@ class RunMemory:
         return piece
 
     def archived(self, part: ArchivedPart) -> "PackedPiece":
-        """Create a piece for runs in the archive. The runs are read when they are needed for the first time."""
+        """Create a piece for runs in the archive. The runs are read when they are first needed."""
         number, self._next = self._next, self._next + 1
         self._archived[number] = part
         self._pieces += 1
@@ -126,7 +127,7 @@ class RunMemory:
         return found
 
     def drop(self, number: int) -> None:
-        """Record that no object refers to the piece with this number.
+        """Record that the piece with this number is no longer referenced by any object.
 
         Python's garbage collector may call this method at any moment, even while another method of this object is
         running. Therefore the memory of the piece is released later.

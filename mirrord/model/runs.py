@@ -1,8 +1,8 @@
-"""The runs on one side of a lane. A list of runs is one side of the lane's offset map.
+"""The runs on one side of a lane. They form one side of the lane's offset map.
 
 A run begins at an ordinal and an offset. Until the next run begins, ordinals and offsets advance together, so the
-difference between offset and ordinal is constant. Therefore a partition without gaps has only one run, however long it
-is.
+difference between offset and ordinal is constant. Therefore a partition without gaps has only one run, no matter how
+long the partition is.
 """
 
 from array import array
@@ -91,7 +91,8 @@ class Runs:
 
     @property
     def turns(self) -> Sequence[int]:
-        """The ordinals whose offset is not higher than that of the preceding ordinal. A run begins at each of them.
+        """Each ordinal whose offset is not higher than the offset of the preceding ordinal. A run begins at each of
+        these ordinals.
 
         Between two of these ordinals, a higher ordinal always has a higher offset.
         """
@@ -122,7 +123,7 @@ class Runs:
     def add_ascending(self, ordinal: int, offset: int) -> None:
         """Add a run on a side where each run begins at a higher offset than the previous run.
 
-        The method does the same as `add`, but also removes the runs that begin above this offset.
+        The method works like `add`, but also removes the runs that begin above this offset.
         """
         before = self.run_at(ordinal - 1)
         if before is not None and before.offset > offset:
@@ -157,7 +158,7 @@ class Runs:
 
     def between(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
         """Yield `(ordinal, offset, length)` for each run that contains ordinals from `first` to `last` (inclusive).
-        Only the part of the run within these ordinals is yielded."""
+        Each result covers only the part of the run that lies in this range."""
         runs = chain.from_iterable(
             zip(*columns, strict=True) for columns in self._columns(max(self.position(first + 1) - 1, 0))
         )
@@ -194,8 +195,8 @@ class Runs:
         return drop
 
     def archive(self, parts: Sequence[ArchivedPart]) -> None:
-        """Record that these runs are now in the archive instead of the ledger. The parts must be in ascending order of
-        ordinals.
+        """Record that the runs in these parts are now in the archive instead of the ledger. The parts must be in
+        ascending order of ordinals.
 
         The offset map itself does not change, because this object already contains the same runs. A part is ignored if
         it begins before the first known run. It is also ignored if its number of runs differs from the number of known

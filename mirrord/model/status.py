@@ -33,27 +33,27 @@ LanePhase = Literal[
 reports the lane. The other phases are those of `mirrord.replication.lane.state.Phase`."""
 
 WAITING: frozenset[LanePhase] = frozenset({"opening", "waiting", "resuming", "settling", "rebuilding"})
-"""Phases in which a lane does not copy. The lane is either trying to continue by itself, or waiting for an operator."""
+"""Phases in which a lane does not copy records. The lane is either trying to continue on its own, or waiting for an
+operator."""
 
 FlowPhase = Literal["starting", "running", "standby", "draining", "stopped", "down"]
 """State of a flow. "standby": another daemon holds the lease. "stopped": the last daemon that held the lease has
-drained the flow and released the lease. "down": the last daemon that held the lease ended without releasing the
-lease."""
+drained the flow and released the lease. "down": the last daemon that held the lease exited without releasing it."""
 
 HostState = Literal["starting", "healthy", "unsure", "quarantined", "unknown", "leaving"]
 """State of a replicator. The following states need an explanation:
 
 - "unsure": the replicator has not answered for a while, or its event loop makes no progress.
-- "quarantined": the supervisor ends the replicator. Its lanes are assigned to other replicators once the replicator is
-  known to have ended, or is no longer allowed to write.
+- "quarantined": the supervisor is killing the replicator. Its lanes are assigned to other replicators once the
+  replicator is known to have ended, or is no longer allowed to write.
 - "unknown": the replicator cannot be reached. It may continue to copy until the ledger shows that other replicators
   have its lanes.
-- "leaving": the replicator is draining its lanes, and then ends.
+- "leaving": the replicator is draining its lanes, and will then shut down.
 """
 
 Guarantee = Literal["exactly-once", "at-least-once"]
 """What a flow guarantees for each record. "at-least-once" means that the target's brokers failed the broker probe: they
-do not handle repeated batches as exactly-once delivery requires. A record may then be duplicated. With either
+do not handle repeated batches as exactly-once delivery requires. In this case, a record may be duplicated. With either
 guarantee, no record is lost."""
 
 
@@ -133,7 +133,7 @@ class ProofStatus(msgspec.Struct, frozen=True, kw_only=True):
     newest_ms: int | None = None
     """Highest timestamp of the records below `source_offset`, or None if it is unknown."""
     at_ms: int
-    """End time of the last audit that proved more of the lane than before."""
+    """End time of the latest audit that extended the proven part of the lane."""
 
 
 class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,16 +156,16 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Number of source offsets that have not been processed yet. The number includes transaction markers and compacted
     offsets, so the number of records may be smaller."""
     lag_s: float | None = None
-    """Time since the target last held all records of the source. No record that is missing on the target is older than
-    that. 0 if no record is missing."""
+    """Time since the target last held all records of the source. Each record that is missing on the target is at most
+    this old. 0 if no record is missing."""
     source_start: int | None = None
     """Log start offset of the source partition."""
     retention_left_s: float | None = None
     """Estimated time until the source deletes records that have not been copied yet. The estimate is the shortest of up
-    to three forecasts: from the advance of the log start offset, from `retention.ms` and from `retention.bytes`. None
-    if no forecast expects such a deletion."""
+    to three forecasts, which are based on the advance of the log start offset, on `retention.ms` and on
+    `retention.bytes`. None if no forecast predicts such a deletion."""
     open_transaction: OpenTransaction | None = None
-    """The open transaction that blocks the lane. None unless the lane has been waiting longer than the flow's
+    """The open transaction that blocks the lane. None unless the lane has been waiting for longer than the flow's
     `transaction_alarm`."""
     protected: bool | None = None
     """Whether it is certain that the target broker still stores the state of the lane's producer. With this state, the
@@ -177,9 +177,9 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     copied_bytes: int = 0
     raw_batches: int = 0
     rebuilt_batches: dict[str, int] = {}
-    """Number of batches that were rebuilt record by record, by the reason why they could not be copied raw."""
+    """Number of batches that were rebuilt record by record, for each reason why they could not be copied raw."""
     verdict_offsets: dict[str, int] = {}
-    """Number of source offsets that were not copied, by the reason of the verdict."""
+    """Number of source offsets that were not copied, for each reason in the verdicts."""
     foreign_offsets: int = 0
     """Number of target offsets at which other clients have written records between the lane's records. Only offsets
     within the range of the lane's offset map are counted."""
@@ -202,8 +202,8 @@ class RequestsStatus(msgspec.Struct, frozen=True, kw_only=True):
     api: RequestKind
     buckets: tuple[int, ...]
     """Number of responses by latency, one number per bucket (`mirrord.model.metrics.LATENCY_BOUNDS_S`). The last bucket
-    counts all higher latencies. A fetch is counted only if it returned records, because a broker deliberately delays an
-    empty response."""
+    counts all latencies above the last bound. A fetch is counted only if it returned records, because a broker
+    deliberately delays an empty response."""
     seconds: float
     """Total duration of the requests that are counted in `buckets`."""
     errors: dict[str, int]
@@ -224,12 +224,12 @@ class CountsStatus(msgspec.Struct, frozen=True, kw_only=True):
     raw_batches: int = 0
     rebuilt_batches: dict[str, int] = {}
     replicator_deaths: int = 0
-    """Number of replicators that ended unexpectedly, or that the supervisor ended because they did not answer."""
+    """Number of replicators that ended unexpectedly, or that the supervisor killed because they did not answer."""
     requests: tuple[RequestsStatus, ...] = ()
 
 
 class ReplicatorStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one replicator, according to its last report."""
+    """The state of one replicator, according to its latest report."""
 
     name: str
     host: str
@@ -246,7 +246,7 @@ class ReplicatorStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """Sums over the lanes of a flow. The counters of a lane start again at zero when the lane moves to another
+    """Sums over the lanes of a flow. The counters of a lane restart at zero when the lane moves to another
     replicator."""
 
     lanes: dict[str, int]
@@ -270,7 +270,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     unproven_records: int | None = None
     """Number of copied records that no audit has proven yet. None if the number is unknown for any lane."""
     audited_ms: int | None = None
-    """End time of the last audit that proved more of any lane than before."""
+    """End time of the latest audit that extended the proven part of any lane."""
 
     @staticmethod
     def of(lanes: Sequence[LaneStatus]) -> "Totals":
@@ -332,7 +332,7 @@ class LatencyStatus(msgspec.Struct, frozen=True, kw_only=True):
     already been in transit for longer than that, the age of the newer heartbeat is reported instead."""
     latency_error_ms: float | None = None
     """Maximum error of `latency_ms` in either direction. The error is 0 if the daemon itself wrote the heartbeat,
-    because the same clock then measured both times."""
+    because in that case the same clock measured both times."""
     clock_offset_ms: float | None = None
     """How far the clock of the source's active controller is ahead of the clock of the target's active controller."""
     clock_error_ms: float | None = None
@@ -372,7 +372,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Start time of the most recent job, or None if no job of this kind has run."""
     ended_ms: int | None = None
     succeeded_ms: int | None = None
-    """End time of the last job that completed its work. An audit that found differences has also completed its work."""
+    """End time of the latest job that completed its work. An audit that found differences has also completed its
+    work."""
     outcome: JobOutcome | None = None
     """The outcome of the most recent job. None if the job is still running, or if its process has died."""
     line: str = ""
@@ -385,7 +386,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one flow. `totals` always equals `Totals.of(lanes)`, so that readers need not compute the sums."""
+    """The state of one flow. `totals` always equals `Totals.of(lanes)`, so readers need not compute the sums
+    themselves."""
 
     name: str
     source: ClusterStatus
@@ -402,7 +404,7 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     cannot be read."""
     guarantee_note: str = ""
     """One line for operators about the broker probe. It says which requirements the target's brokers do not meet, why
-    the brokers were not probed, or what else the probe has found."""
+    the brokers were not probed, or what else the probe found."""
     note: str = ""
     """One line for operators. For example, it says why the flow is not running, or which topic could not be created."""
     topics: tuple[TopicStatus, ...] = ()
@@ -433,7 +435,7 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The status of all flows in one configuration, as one process knows it at the time `at_ms`."""
+    """The status of all flows in one configuration, as known to one process at the time `at_ms`."""
 
     version: str
     """Version of mirrord."""

@@ -94,7 +94,8 @@ def _missing(seen: RightSeen) -> Finding:
 def _not_created(flow: FlowConfig, refused: Mapping[str, str]) -> list[Finding]:
     return [
         Finding(
-            # mirrord lowers the replication factor to what the brokers allow. Any other error prevents the creation.
+            # mirrord lowers an invalid replication factor to a value that the brokers allow. Any other error prevents
+            # the creation.
             severity="warning" if "INVALID_REPLICATION_FACTOR" in line else "error",
             flow=flow.name,
             where=f"{flow.target}: topic {topic}",
@@ -105,7 +106,7 @@ def _not_created(flow: FlowConfig, refused: Mapping[str, str]) -> list[Finding]:
 
 
 async def _hidden(survey: FlowSurvey, ledger: FlowState | None, source: TopicAdmin) -> list[str]:
-    """Return the source topics for which mirrord lacks the permission DESCRIBE, although it has copied them before and
+    """Return the source topics for which mirrord lacks the permission DESCRIBE, although it has already copied them and
     the configuration still selects them.
 
     Their names come from the ledger, because the source cluster does not list topics without this permission.
@@ -123,9 +124,9 @@ async def _hidden(survey: FlowSurvey, ledger: FlowState | None, source: TopicAdm
 
 
 async def _left_by_mm2(config: Config, survey: FlowSurvey, ledger: FlowState | None) -> LeftByMm2 | None:
-    """Return the names of two resources that new lanes read if they may take over from MirrorMaker 2
-    (`mirrord.replication.host.mm2_takeover`). The topic holds MirrorMaker 2's positions. The consumer group shows
-    whether MirrorMaker 2 is still running. Return None if no lane will read them."""
+    """Return the names of the topic that holds MirrorMaker 2's positions and of the consumer group that shows whether
+    MirrorMaker 2 is still running. New lanes read both if they may take over from MirrorMaker 2
+    (`mirrord.replication.host.mm2_takeover`). Return None if no lane will read them."""
     flow = survey.flow
     if flow.from_mm2.takeover == "off" or ledger is None:
         return None
@@ -168,7 +169,7 @@ async def _is_allowed(config: Config, right: Right, cluster: ClusterSeen) -> boo
 async def _may_use_group(config: Config, right: Right, cluster: ClusterSeen) -> bool | None:
     """Return whether mirrord may use a group, or None if that cannot be determined.
 
-    The test request may go to any broker. Each broker checks the permission first, even if another broker is the
+    The test request can be sent to any broker. Each broker checks the permission first, even if another broker is the
     group's coordinator (kafka.server.KafkaApis). mirrord does not look up the coordinator, because the lookup could
     create the topic `__consumer_offsets`. Raises EnvironmentFault if the request is not answered.
     """
@@ -179,7 +180,7 @@ async def _may_use_group(config: Config, right: Right, cluster: ClusterSeen) -> 
     timeout_s = config.runtime.request_timeout_ms / 1000
     if right.operation == "DESCRIBE":
         async with Admin(config.clusters[right.cluster], timeout_s) as admin:
-            # The answers of the client library are untyped.
+            # The client library's answers are untyped.
             (answer,) = cast(Any, await admin.describe_consumer_groups([group], node))
         return answer.groups[0][0] != ErrorCode.GROUP_AUTHORIZATION_FAILED
     asker = Asker(config.clusters[right.cluster], timeout_s)
@@ -196,10 +197,10 @@ async def _may_use_group(config: Config, right: Right, cluster: ClusterSeen) -> 
 async def _may_write_under(config: Config, right: Right) -> bool | None:
     """Return whether mirrord may write with a transactional id, or None if that cannot be determined.
 
-    The test request ends a transaction of an id that no client uses, so it changes nothing and always fails. A broker
-    checks the permission first (kafka.server.KafkaApis). If the error does not concern the permission, mirrord has the
-    permission. In that case, the error says that the broker is not the coordinator, or that it does not know the
-    producer (TransactionCoordinator).
+    The test request ends a transaction under an id that no client uses, so it changes nothing and always fails. A
+    broker checks the permission first (kafka.server.KafkaApis). If the error does not concern the permission, mirrord
+    has the permission. In that case, the error says that the broker is not the coordinator, or that it does not know
+    the producer (TransactionCoordinator).
     """
     asker = Asker(config.clusters[right.cluster], config.runtime.request_timeout_ms / 1000)
     body = encode_end_txn(right.name.replace("*", _ANYBODY))

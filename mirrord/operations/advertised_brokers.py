@@ -45,7 +45,7 @@ class ClusterSeen(msgspec.Struct, frozen=True):
 
 
 def any_node(cluster: ClusterSeen) -> int | None:
-    """Return the node id of a broker that can be reached, or None if there is none."""
+    """Return the node id of any broker that can be reached, or None if there is none."""
     return next((broker.node for broker in cluster.brokers if not broker.error), None)
 
 
@@ -72,7 +72,7 @@ async def check_brokers(alias: Alias, config: ClusterConfig, timeout_s: float) -
 
 
 async def _first(config: ClusterConfig, pool: BufferPool, options: ConnectionOptions) -> Connection:
-    """Connect to the configured addresses in order, and return the first connection that succeeds.
+    """Try the configured addresses in order, and return the first successful connection.
 
     Raises EnvironmentFault with the errors for all addresses.
     """

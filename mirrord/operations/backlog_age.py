@@ -1,6 +1,6 @@
-"""Compares the age of the records that have not been copied yet with the time for which the target's brokers store the
-state of a producer (`producer.id.expiration.ms`). Also compares the clocks of producers and of the target's brokers
-with this machine's clock, to the extent that record timestamps allow it."""
+"""Compares the age of the records that have not been copied yet with how long the target's brokers store the state of a
+producer (`producer.id.expiration.ms`). Also compares the clocks of producers and of the target's brokers with this
+machine's clock, to the extent that record timestamps allow it."""
 
 import asyncio
 from collections.abc import Mapping
@@ -23,8 +23,8 @@ async def backlog_findings(
     """Return a finding if lanes will copy records that are older than half of `remembered_ms`, the target's
     `producer.id.expiration.ms`.
 
-    The target's brokers may forget a producer if the timestamps of its last batch are older than this time. To be safe,
-    mirrord treats a lane as unprotected if it copies records that are older than half of this time. Raises Unreachable
+    The target's brokers may forget a producer if the records in its last batch are older than `remembered_ms`. To be
+    safe, mirrord treats a lane as unprotected if it copies records that are older than half of that. Raises Unreachable
     if a cluster does not answer.
     """
     flow = survey.flow
@@ -115,8 +115,8 @@ def _selected(survey: FlowSurvey) -> set[TopicPartition]:
 async def _positions(
     config: Config, survey: FlowSurvey, state: FlowState | None, partitions: set[TopicPartition]
 ) -> Mapping[TopicPartition, int]:
-    """Return the source offset at which the lane of each partition resumes, or at which it will begin if it has not run
-    yet."""
+    """For each partition, return the source offset at which its lane resumes, or at which the lane begins if it has not
+    run yet."""
     flow, source = survey.flow, survey.preview.source.topics
     known: dict[TopicPartition, int] = {}
     for lane in state.lanes.values() if state else ():

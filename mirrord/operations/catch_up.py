@@ -26,7 +26,7 @@ from mirrord.operations.hazard_survey import read_state
 UNCOVERED_S = 30.0
 """Time limit in seconds for a running flow to begin copying all selected partitions. After this time, the migration
 fails if a partition has no lane, for example because its target topic cannot be created. It also fails if a lane has
-not begun and reports a reason."""
+not begun to copy and reports a reason."""
 
 HALTED_S = 10.0
 """A lane that has been halted for this many seconds counts as permanently halted."""
@@ -43,12 +43,12 @@ class FlowProof(msgspec.Struct, frozen=True):
     records: int
     """Number of records that have been copied since the lanes were opened."""
     uncopied: Mapping[Reason, int]
-    """Number of source offsets that were not copied, by the reason in their verdict."""
+    """Number of source offsets that were not copied, for each reason in the verdicts."""
     counted: int
     """Number of partitions for which the numbers in the ledger could be checked: the copied records and the verdicts
     must add up to all offsets since the beginning of the lane."""
     newer: int
-    """Number of source offsets after the positions of the lanes. It is higher than 0 only if a client is still writing
+    """Number of source offsets beyond the positions of the lanes. It is higher than 0 only if a client is still writing
     to the source."""
     differences: tuple[str, ...]
 
@@ -59,7 +59,7 @@ class FlowProof(msgspec.Struct, frozen=True):
 
 
 class CatchUp:
-    """Determines from the status of the flows when one migration has caught up."""
+    """Determines, from the status of the flows, when a migration has caught up."""
 
     def __init__(self, config: Config, access: ClusterAccess) -> None:
         self._config = config
@@ -68,7 +68,7 @@ class CatchUp:
         self._final = False
         self._since: dict[str, float] = {}
         self._halted: dict[tuple[str, str, int], float] = {}
-        """For each lane that is halted now, the time at which it was first observed to be halted."""
+        """For each currently halted lane, the time at which it was first observed to be halted."""
 
     async def reached(self, status: Status) -> bool:
         """Return whether every selected partition has been copied up to the final end offsets: those that are requested
@@ -140,9 +140,9 @@ class CatchUp:
     def _stays_halted(self, flow: str, lane: LaneStatus) -> bool:
         """Return whether a lane has been halted for longer than `HALTED_S`.
 
-        A lane that has been halted for a shorter time may still continue by itself. For example, a lane that was
-        already halted before this start tries again. A lane also continues if a setting such as `on_reject` specifies
-        that a record is skipped.
+        A lane that has been halted for a shorter time may still continue on its own. For example, a lane that was
+        already halted before the daemon started makes another attempt. A lane also continues if a setting such as
+        `on_reject` specifies that a record is skipped.
         """
         where = (flow, lane.topic, lane.partition)
         if lane.state != "halted":
@@ -192,7 +192,7 @@ def missing(lanes: Iterable[LaneStatus], ends: EndOffsets) -> list[TopicPartitio
 def behind(lanes: Iterable[LaneStatus], ends: EndOffsets) -> list[TopicPartition]:
     """Return the partitions of these lanes that are not known to have been copied up to their end offsets.
 
-    A partition whose lane is not copying now is always included.
+    A partition whose lane is not currently copying is always included.
     """
     return sorted(
         partition

@@ -43,7 +43,7 @@ async def survey_flows(config: Config, access: ClusterAccess) -> dict[str, FlowS
 
 async def _claims(config: Config, access: ClusterAccess) -> Claims:
     """Return the claims on target topics, according to the ledgers: which flow writes to each target topic, and which
-    source topic it copies."""
+    source topic is copied to it."""
     claims = Claims(config.all_flows)
     for name, view in (await read_ledgers(config, access)).items():
         if isinstance(view, LedgerView):
@@ -56,7 +56,7 @@ async def _survey(
 ) -> FlowSurvey | EnvironmentFault:
     discovery = Discovery(flow, source, target, claims)
     faults: list[str] = []
-    # Both clusters are queried even if the first query fails, so that the errors of both are reported.
+    # The target is queried even if the query of the source fails, so that the errors of both clusters are reported.
     for alias, cluster in ((flow.source, source), (flow.target, target)):
         try:
             await cluster.describe([])
@@ -74,8 +74,8 @@ async def _survey(
 
 
 def recorded_lines(view: LedgerView | MirrordError) -> list[TopicLine]:
-    """Return a description of each topic that the flow's ledger contains. The list is empty if the ledger cannot be
-    read."""
+    """Return a description of each topic that is recorded in the flow's ledger. The list is empty if the ledger cannot
+    be read."""
     if not isinstance(view, LedgerView):
         return []
     partitions: dict[tuple[str, str], set[int]] = {}

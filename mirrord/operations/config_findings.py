@@ -45,9 +45,8 @@ async def settings_findings(config: Config, survey: FlowSurvey, target_seen: Clu
 
 
 async def expiry_ms(config: Config, target: ClusterSeen) -> int | None:
-    """Return the time in milliseconds for which the target remembers an idle producer. Return None if no broker of the
-    target can be reached, or if mirrord lacks the permission to read the config that sets this time. Raises
-    Unreachable."""
+    """Return how long the target remembers an idle producer, in milliseconds. Return None if no broker of the target
+    can be reached, or if mirrord lacks the permission to read the config that sets this time. Raises Unreachable."""
     node = any_node(target)
     if node is None:
         return None

@@ -15,7 +15,7 @@ async def ledgers_meant(
 ) -> tuple[str, dict[str, LedgerView | MirrordError]]:
     """Return the name without its flow prefix, and the ledgers of the flows to which the name may refer.
 
-    The flow is the one in the name (`FLOW:NAME`) or the argument `flow`. If neither is given, the ledgers of all flows
+    The flow is given in the name (`FLOW:NAME`) or by the argument `flow`. If neither is given, the ledgers of all flows
     are read. Raises ConfigError if the flow does not exist, or if the name and the argument contradict each other.
     """
     prefix, _, name = name.rpartition(":")

@@ -39,8 +39,8 @@ async def see_rights(
     shapes: Mapping[str, TopicShape],
     allowed: Mapping[Right, bool | None],
 ) -> tuple[list[RightSeen], dict[str, str]]:
-    """Return two values: for each needed permission, whether mirrord holds it, and the reasons why target topics cannot
-    be created. The reasons do not include missing permissions.
+    """Return, for each needed permission, whether mirrord holds it. Also return the reasons why target topics cannot be
+    created. The reasons do not include missing permissions.
 
     `shapes` describes the missing target topics. `allowed` holds the known permissions on resources other than topics.
     Raises EnvironmentFault if a cluster does not answer.
@@ -101,7 +101,7 @@ async def _refused(
     seen: Mapping[Alias, ClusterTopics],
     shapes: Mapping[str, TopicShape],
 ) -> dict[Right, str]:
-    """Return the topics that could not be created now, with the reasons. Topics that already exist are omitted."""
+    """Return why topics in `creating` cannot be created at the moment. Topics that already exist are omitted."""
     refused: dict[Right, str] = {}
     for alias, there in seen.items():
         missing = {right.name: right for right in creating if right.cluster == alias and right.name not in there.topics}

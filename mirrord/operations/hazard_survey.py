@@ -78,7 +78,7 @@ async def producers_back(
     these producer ids were copied from the target.
 
     A flow that has never run has no ledger and contributes no producer ids. Raises LedgerUnavailable or another error
-    if an existing ledger cannot be read, because copies could not be distinguished from originals without it.
+    if an existing ledger cannot be read, because without it, copies could not be distinguished from originals.
     """
     found: set[int] = set()
     for other in config.all_flows:

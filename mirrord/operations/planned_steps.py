@@ -1,4 +1,4 @@
-"""Collects the steps that a start would take for one flow, from all parts of mirrord that alter clusters."""
+"""Collects, from all parts of mirrord that alter clusters, the steps that a start would take for one flow."""
 
 import asyncio
 
@@ -61,7 +61,7 @@ async def upkeep_steps(
 async def _settings(
     flow: FlowConfig, preview: DiscoveryPreview, source: UpkeepAdmin, target: UpkeepAdmin
 ) -> dict[str, SettingsPlan]:
-    """Return the config changes by target topic. Topics that will be created are included.
+    """Return the config changes for each target topic. Topics that will be created are included.
 
     Topics whose configs mirrord has no permission to describe are omitted.
     """

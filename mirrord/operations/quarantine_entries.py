@@ -50,8 +50,8 @@ async def read_entries(config: Config) -> list[QuarantineEntry]:
 
 
 async def _rejections(config: Config, view: LedgerView) -> dict[LaneId, list[Gap]]:
-    """Return the verdicts on rejected records, with the times at which the ledger recorded them. For records that
-    `on_reject = "skip"` skipped, the quarantine itself does not contain these times."""
+    """Return the verdicts on rejected records, with the times at which the ledger recorded them. For records that were
+    skipped because of `on_reject = "skip"`, the quarantine itself does not contain these times."""
     if not any(is_untimed(entry) for lane in view.state.lanes.values() for entry in lane.quarantine):
         return {}
     rejections: dict[LaneId, list[Gap]] = {}

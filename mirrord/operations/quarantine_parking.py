@@ -1,4 +1,4 @@
-"""Parks records before an operator skips them, and later appends parked records to the target.
+"""Parks records before an operator command skips them, and later appends parked records to the target.
 
 `mirrord quarantine` does this work itself, in addition to sending operator commands. No daemon is needed to append
 parked records.
@@ -26,7 +26,8 @@ WITHOUT = "--without-parking"
 
 async def park(config: Config, order: Order, flow: str, at_ms: int) -> Order:
     """Write records to the dead-letter topic before a command skips them. Return the command with two additional
-    values: the number of these records, and the offset of the first one in that topic. Raises EnvironmentFault."""
+    values: the number of these records, and the offset of the first one in the dead-letter topic. Raises
+    EnvironmentFault."""
     found = await find(config, msgspec.structs.replace(order, flow=flow))
     if found is None or found.entry.skipped is not None:
         reason = f"the ledger does not yet say at which record {order.name} is waiting; try again"
@@ -52,10 +53,10 @@ def _dead_letters(config: Config, flow: FlowConfig) -> DeadLetters:
 async def bring_back(
     config: Config, order: Order, found: FoundEntry, into: str | None, *, dry_run: bool
 ) -> OrderAnswer:
-    """Append parked records to their target topic, or to the topic `into` of the target cluster.
+    """Append parked records to their target topic, or to the topic `into` on the target cluster.
 
-    Records that were appended before are not appended again. With `dry_run`, nothing is appended, and the result says
-    what would be appended. Raises EnvironmentFault. Raises ConfigError if the records cannot be appended.
+    Records that have already been appended are not appended again. With `dry_run`, nothing is appended, and the result
+    says what would be appended. Raises EnvironmentFault. Raises ConfigError if the records cannot be appended.
     """
     lane, entry = found.lane, found.entry
     name = f"{lane.source_topic}-{lane.partition} of {found.flow.name}"
@@ -108,7 +109,7 @@ def _check_policies(found: FoundEntry) -> None:
 
 async def _goal(config: Config, found: FoundEntry, into: str | None) -> TopicPartition:
     """Return the partition to which the records are appended. Raises ConfigError if appending them to this partition
-    would do harm."""
+    would cause harm."""
     lane, flow = found.lane, found.flow
     access = ClusterAccess(config, PATIENCE_S)
     admin = access.admin(flow.target)

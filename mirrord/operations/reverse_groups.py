@@ -1,4 +1,4 @@
-"""Shows where consumer groups on the target would resume on the source. On request, it also commits these positions at
+"""Shows where consumer groups on the target would resume on the source. On request, it also commits these positions on
 the source.
 
 The module implements `mirrord groups --reverse`, which is used to return to the source after a failover. If nothing has
@@ -47,8 +47,8 @@ class ReverseOptions(NamedTuple):
     write: bool = False
     """Whether to commit the positions on the source."""
     force: bool = False
-    """Whether to use the position of the target even if the source is further ahead, or if it is not known which side
-    moved last."""
+    """Whether to use the position on the target even if the position on the source is higher, or if it is unknown which
+    of the two positions changed last."""
 
 
 def gather_reverse(config: Config, order: ReverseOptions) -> list[GroupsReport]:
@@ -115,7 +115,7 @@ async def _rounds(
     back: GroupBack,
     order: ReverseOptions,
 ) -> list[GroupStatus]:
-    """Examine the groups repeatedly until there is an answer for each of them. If requested, commit their positions at
+    """Examine the groups repeatedly until there is an answer for each of them. If requested, commit their positions on
     the source."""
 
     async def chart(_: Mapping[TopicAndPartition, int]) -> Atlas:

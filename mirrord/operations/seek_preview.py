@@ -1,6 +1,6 @@
 """Previews the operator command that moves a lane forward in the source.
 
-The preview is based on the flow's ledger, and on the start and the end of the source log. Nothing is altered.
+The preview is based on the flow's ledger and on the start and end offsets of the source log. Nothing is altered.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,8 @@ class Goal(msgspec.Struct, frozen=True):
     end: Literal["earliest", "latest"] | None = None
     """The start or the end of the source log."""
     time_ms: int | None = None
-    """Milliseconds since 1970. The lane continues with the first record whose timestamp is at or after this time."""
+    """A time in milliseconds since 1970. The lane continues with the first record whose timestamp is at or after this
+    time."""
 
 
 class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +48,7 @@ class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
     target_offset: int
     """The target offset after the lane's last record."""
     standing: str = ""
-    """Why the seek is not needed; empty if it is needed."""
+    """Why the seek is not needed. Empty if it is needed."""
 
     @property
     def expired(self) -> int:
@@ -84,8 +85,8 @@ class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
 async def plan_seek(config: Config, name: str, flow: str | None, goal: Goal) -> SeekPlan:
     """Return the effect of a seek on the partition with this name.
 
-    Raises ConfigError if the seek is impossible. Raises EnvironmentFault if the effect cannot be determined
-    now.
+    Raises ConfigError if the seek is impossible. Raises EnvironmentFault if the effect cannot be determined at the
+    moment.
     """
     name, views = await ledgers_meant(config, name, flow)
     found = {flow: view for flow, view in views.items() if isinstance(view, LedgerView) and _newest(view, name)}

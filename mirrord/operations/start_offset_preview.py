@@ -35,7 +35,7 @@ from mirrord.topics.rules.topic_plan import PlannedLane
 
 LANE_S = 60.0
 """Time limit in seconds for determining where one lane begins. It includes the time that the lane waits for its turn,
-because only a few lanes are examined at the same time. Both clusters have already answered earlier requests."""
+because only a few lanes are examined at once. Both clusters have already answered earlier requests."""
 
 By = InheritedBy | Literal["history", "start", "trouble", "unknown"]
 
@@ -56,7 +56,7 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
     the ledger. Any other value: the position that MirrorMaker 2 recorded decides, and the value says how this position
     compares with the contents of the target (`InheritedBy`)."""
     position: int | None = None
-    """The source offset at which the lane begins, if it is derived from MirrorMaker 2's position; otherwise None."""
+    """The source offset at which the lane begins if it is derived from MirrorMaker 2's position. Otherwise None."""
     said: int | None = None
     """The source offset after the last one that MirrorMaker 2 has recorded as copied."""
     target_end: int | None = None
@@ -71,7 +71,7 @@ async def find_beginnings(config: Config, survey: FlowSurvey, *, by_start: bool 
     """Return where each lane with an existing target topic would begin. Raises EnvironmentFault.
 
     With `by_start`, also raise ForeignFlow if a start would be refused because the ledger belongs to different
-    clusters, or because the source had a different alias before.
+    clusters, or because the source previously had a different alias.
     """
     flow = survey.flow
     try:

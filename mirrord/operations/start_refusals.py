@@ -1,8 +1,8 @@
-"""Finds everything that would keep a daemon from running, before the daemon starts. Nothing is altered.
+"""Before a daemon starts, finds everything that would keep it from running. Nothing is altered.
 
 An unreachable cluster is accepted, because the daemon keeps trying to reach it. Other faults do not go away when the
-daemon tries again. This is the case, for example, if a cluster refuses the connection, a permission is missing, two
-flows write to the same topic, or a flow with the same name has copied between different clusters.
+daemon tries again: for example, a refused connection, a missing permission, two flows that write to the same topic, or
+a flow with the same name that has copied between different clusters.
 """
 
 import asyncio
@@ -127,7 +127,8 @@ async def _ledgers(
     flows = [flow.name for flow, _ in reached]
     answers = await asyncio.gather(*(read(flow, clusters) for flow, clusters in reached), return_exceptions=True)
     _raise(ConfigError, [str(answer) for answer in answers if isinstance(answer, ForeignFlow)])
-    # Any other fault with a ledger affects only its flow. The daemon reports the fault and runs the other flows.
+    # Any other fault of a ledger affects only the flow of that ledger. The daemon reports the fault and runs the other
+    # flows.
     for answer in answers:
         if isinstance(answer, BaseException) and not isinstance(answer, MirrordError):
             raise answer
@@ -140,7 +141,7 @@ async def _check_collisions(
     """Return the result of discovery for each flow. Raises ConfigError if a new flow would write to a topic of another
     flow.
 
-    In spite of such a collision, a flow that already has lanes starts and reports the affected topic. Otherwise, a
+    A flow that already has lanes starts in spite of such a collision, and reports the affected topic. Otherwise, a
     single topic that was created while the daemon was running would keep the daemon from copying all other topics after
     a restart.
     """

@@ -1,8 +1,9 @@
 """Gathers the status of flows outside the daemon. It asks the daemon, or reads the target cluster if no daemon answers.
 
 The lease of a flow contains the address of its daemon. If the ledger has lost facts, the configured address is used. If
-no daemon answers, the ledger and the progress records show the offset up to which every lane has copied. The log ends
-of the source come from the source or, if it does not answer, from the last progress records. Nothing is written.
+no daemon answers, the ledger and the progress records show the offset up to which every lane has copied. The log end
+offsets of the source partitions come from the source cluster or, if it does not answer, from the latest progress
+records. Nothing is written.
 """
 
 import asyncio
@@ -161,7 +162,7 @@ async def _from_ledger(
 
 
 async def _reach(access: ClusterAccess, alias: Alias) -> ClusterStatus:
-    """Return the status of a cluster: its id, and whether it answers. This function is used if nothing else has to be
+    """Return the status of a cluster: its id, and whether it answers. This function is used when nothing else has to be
     read from the cluster."""
     admin = access.admin(alias)
     try:
@@ -202,7 +203,8 @@ async def _source_ends(cluster: ClusterConfig, state: FlowState) -> tuple[dict[T
     """Return the high watermarks of the lanes' source partitions. If the source does not answer, return no offsets and
     the reason.
 
-    If a topic was deleted and created again, lanes of the old topic do not get the high watermarks of the new topic.
+    If a topic was deleted and created again, the high watermarks of the new topic are not assigned to lanes of the old
+    topic.
     """
     lanes = present_lanes(state, state.lanes)
     wanted = [SourcePartition(lane.source_topic, lane.key.source_topic_id, lane.partition) for lane in lanes]

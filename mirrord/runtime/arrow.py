@@ -1,5 +1,5 @@
 """Imports pyarrow for type-checked code. pyarrow has no type annotations. Therefore this module declares it as `Any`,
-and gives names to the pyarrow types that appear in mirrord's annotations."""
+and defines names for the pyarrow types that appear in mirrord's annotations."""
 
 import importlib
 from typing import Any

@@ -9,12 +9,12 @@ class Clock(Protocol):
     """A clock for all code that waits or reads the time. Times from two different clocks must not be compared."""
 
     def monotonic(self) -> float:
-        """Return the number of seconds since an arbitrary point in time. The value never jumps. It also advances while
-        the machine is suspended."""
+        """Return the number of seconds since an arbitrary point in time. The value never jumps, and it also advances
+        while the machine is suspended."""
         ...
 
     def wall_ms(self) -> int:
-        """Return the number of milliseconds since 1970. The value is only meant for display, because the wall clock may
+        """Return the number of milliseconds since 1970. The value is meant only for display, because the wall clock may
         jump."""
         ...
 

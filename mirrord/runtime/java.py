@@ -1,5 +1,5 @@
-"""Finds the Java program that runs Spark, and the Kafka brokers that mirrord starts on this machine for demos and tests
-(`mirrord.lab`)."""
+"""Finds the Java program that runs both Spark and the Kafka brokers that mirrord starts on this machine for demos and
+tests (`mirrord.lab`)."""
 
 import os
 import re

@@ -1,5 +1,5 @@
-"""Configures logging. Logs are written as JSON lines to a file, which is rotated, and also to stderr. If stderr is a
-terminal, the logs on it are formatted for human readers. Otherwise, they are JSON lines for log collectors.
+"""Configures logging. Logs are written as JSON lines to a rotated file. They are also written to stderr: in a format
+for human readers if stderr is a terminal, and as JSON lines for log collectors otherwise.
 
 An event has a fixed name in snake_case, and its details are keyword arguments: `log.info("lane_halted", lane=...,
 reason=...)`. Logs from libraries that use the standard `logging` module have the same form. This module masks secrets,
@@ -43,7 +43,7 @@ def set_up(directory: str | None, name: str, *, on_stderr: bool = True) -> Path:
 
     `directory` comes from the configuration. Each process rotates its own file. If another running process already uses
     this name, the file is `<name>-2.log`, and so on. If `on_stderr` is False, nothing is written to stderr, so that a
-    live view can use the terminal. Raises EnvironmentFault if the file cannot be written to.
+    live view can use the terminal. Raises EnvironmentFault if the file is not writable.
     """
     folder = Path(directory) if directory else default_directory()
     path = folder / f"{name}.log"
@@ -84,7 +84,7 @@ def set_up(directory: str | None, name: str, *, on_stderr: bool = True) -> Path:
 
 def _own(folder: Path, name: str) -> Path:
     """Return the path of the first log file with this name that no other running process uses, and lock the file. The
-    lock is released when this process ends."""
+    lock is released when this process exits."""
     while _locks:
         os.close(_locks.pop())
     for number in range(1, PROCESSES + 1):
@@ -119,7 +119,7 @@ def plain() -> None:
 
 
 def quiet() -> None:
-    """Turn off all logs, including those of libraries. Commands that only print use this function."""
+    """Turn off all logs, including those of libraries. Commands that only print their output use this function."""
     logging.getLogger().addHandler(logging.NullHandler())
     structlog.configure(logger_factory=structlog.stdlib.LoggerFactory(), wrapper_class=structlog.stdlib.BoundLogger)
 

@@ -76,15 +76,15 @@ T = TypeVar("T")
 
 
 class NotProbed(EnvironmentFault):
-    """Raised when the probe could not be completed, so that nothing is known about the brokers. The message gives the
-    reason."""
+    """Raised when the probe could not be completed, which means that nothing is known about the brokers. The message
+    gives the reason."""
 
 
 async def probe_target(
     cluster: ClusterConfig, topic: str, clock: Clock, known: TargetProbed | None = None, deadline_s: float = DEADLINE_S
 ) -> TargetProbed:
-    """Probe the target's brokers and return the result. If the cluster and its brokers' versions are the same as in
-    `known`, the result of an earlier probe, return `known` without probing again.
+    """Probe the target's brokers and return the result. `known` is the result of an earlier probe. If the cluster and
+    its brokers' versions are still the same as in `known`, return `known` without probing again.
 
     `topic` is the name of the topic that the probe writes to. Raises NotProbed if the probe cannot be completed within
     the time limit.
@@ -106,7 +106,7 @@ async def probe_target(
 
 def fingerprint(brokers: Iterable[dict[int, tuple[int, int]]]) -> str:
     """Return a string that identifies the brokers' versions. Brokers do not report their version, so the string is
-    derived from the APIs that they offer."""
+    derived from the versions of the APIs that they offer."""
     kinds = {
         f"{len(offered)} APIs {checksum(repr(sorted(offered.items())).encode()):08x}" for offered in brokers if offered
     }
@@ -249,7 +249,7 @@ class _Probe:
                 batches.append(_batch(step, ids[step.producer], self._clock.wall_ms() - step.age_ms))
                 sent.setdefault((step.producer, step.sequence), records_digest(batches[-1], 0))
             # Batches on one connection are sent without waiting for each answer, just as a lane sends them. The batches
-            # on the other connection are not sent until all of these have been answered.
+            # on the other connection are not sent until all of these batches have been answered.
             answers += await asyncio.gather(*(self._produce(pair[connection], batch) for batch in batches))
         remembered, end = await asyncio.gather(self._remembered(first, ids), self._end(first))
         if end.error:

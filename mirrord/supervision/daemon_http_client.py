@@ -65,8 +65,8 @@ async def order_stop(http: str, config: Config) -> None:
 
 
 async def order_apply(http: str, config: Config, *, dry_run: bool) -> ConfigChanges:
-    """Order the daemon at this address to apply this configuration, and return the changes. With `dry_run`, only return
-    the changes that it would make.
+    """Order the daemon at this address to apply this configuration, and return the changes. With `dry_run`, return only
+    the changes that the daemon would make.
 
     Raises NoAnswer or CommandRefused.
     """
@@ -77,11 +77,11 @@ async def order_apply(http: str, config: Config, *, dry_run: bool) -> ConfigChan
 
 
 async def give_order(http: str, config: Config, order: Order, *, dry_run: bool) -> OrderAnswer:
-    """Send an operator command to the daemon at this address, and return the answer. With `dry_run`, only return the
+    """Send an operator command to the daemon at this address, and return the answer. With `dry_run`, return only the
     effect that the command would have.
 
     Raises ConfigError if the command is impossible or names something that does not exist. Raises EnvironmentFault if
-    the daemon cannot carry out the command now. Also raises NoAnswer and CommandRefused.
+    the daemon cannot carry out the command at the moment. Also raises NoAnswer and CommandRefused.
     """
     status, body = await _post(http, f"/order{'?dry_run' if dry_run else ''}", config, order, APPLIED_S)
     if status == 200:

@@ -1,5 +1,5 @@
-"""Writes verdicts to the ledger on records that are lost because they were not copied before their source topic was
-deleted. These records are lost even if a topic with the same name has been created since."""
+"""Writes verdicts on lost records to the ledger. The records are lost because they had not been copied when their
+source topic was deleted. They are lost even if a topic with the same name has been created since."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -47,7 +47,7 @@ class DeletedTopicLosses:
         found: Discovered,
         reports: Iterable[ReplicatorReport],
     ) -> None:
-        """Append verdicts on the records that were not copied before their topics were deleted.
+        """Append verdicts on the records that had not been copied when their topics were deleted.
 
         Verdicts that cannot be recorded now are recorded by a later call.
         """

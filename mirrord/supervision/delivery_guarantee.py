@@ -1,6 +1,6 @@
 """Determines whether lanes can copy records exactly once to a flow's target brokers, by probing the brokers
-(`mirrord.supervision.broker_probe`). The ledger keeps the result, so a new probe is needed only if the brokers
-change."""
+(`mirrord.supervision.broker_probe`). The ledger keeps the result, so a new probe is needed only after the brokers have
+changed."""
 
 from collections.abc import Awaitable, Callable
 

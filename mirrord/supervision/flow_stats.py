@@ -18,7 +18,7 @@ from mirrord.topics.rules.retention import NOTHING_KNOWN, Retention
 RATE_SECONDS = 5.0
 """The period in seconds over which rates are averaged."""
 ENDS_KEPT = 64
-"""Maximum number of log ends that are kept for a source partition until its lane has reached them. When there are more,
+"""Maximum number of log ends that are kept for a source partition until its lane has reached them. If there are more,
 every second log end is dropped."""
 
 
@@ -97,7 +97,7 @@ class Rates:
         return self.of(host, report.lane)
 
     def of(self, host: str, lane: LaneId) -> tuple[float | None, float | None]:
-        """Return a lane's records and bytes per second as of its last report. Both rates are None if there are fewer
+        """Return a lane's records and bytes per second as of its latest report. Both rates are None if there are fewer
         than two reports."""
         seen = self._seen.get((lane, host), ())
         if len(seen) < 2 or seen[-1][0] <= seen[0][0]:
@@ -197,13 +197,14 @@ class Counts:
         self._rebuilt: Counter[str] = Counter()
         self._requests: dict[RequestKind, _Requests] = {}
         self.adopted: set[str] = set()
-        """Replicators whose next report is not counted, because it only provides the values from which counting
+        """Replicators whose next report is not counted, because it provides only the values from which counting
         starts."""
         self._lanes: dict[tuple[LaneId, str], _Lane] = {}
         self._seen: dict[tuple[str, RequestKind], RequestsStatus] = {}
 
     def note(self, reports: Mapping[str, ReplicatorReport]) -> None:
-        """Add the increases since the last reports. Forget replicators and lanes that are not in the new reports."""
+        """Add the increases since the previous reports. Forget replicators and lanes that are not in the new
+        reports."""
         lanes: dict[tuple[LaneId, str], _Lane] = {}
         seen: dict[tuple[str, RequestKind], RequestsStatus] = {}
         for host, report in reports.items():

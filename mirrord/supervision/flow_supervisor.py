@@ -48,13 +48,13 @@ from mirrord.topics.selection_preview import topics_that_change
 RETRY_S = 1.0
 REFUSED_S = 30.0
 """Pause before the next attempt to run a flow whose ledger belongs to a flow between different clusters, or whose
-source cluster has a different alias than before. Only an operator can fix this."""
+source cluster now has a different alias. Only an operator can fix this."""
 POLL_S = 1.0
 STEP_S = 1.0
-"""Maximum interval between two comparisons of hosted and desired lanes. A change in either triggers one immediately."""
+"""Maximum interval between comparisons of hosted and desired lanes. A change in either triggers one immediately."""
 OTHERS_S = 5.0
-"""Maximum time that a flow waits for the ledgers of the other flows to be read. After that, topics that may belong to a
-flow with an unread ledger are reported as faults."""
+"""Maximum time that a flow waits for the ledgers of the other flows to be read. After this time, topics that may belong
+to a flow with an unread ledger are reported as faults."""
 DRAIN_S = 5.5
 RELEASE_S = 1.5
 """Time limits for draining the lanes and releasing the lease. Their sum is at most `mirrord.daemon.daemon.STOP_S`."""
@@ -80,7 +80,7 @@ class FlowSupervisor:
         self._replicators = services.config.replicators
         self._ends = UncoveredEnds(services.clock)
         self._next: FlowConfig | None = None
-        """The configuration that will replace `flow`; None if no change is pending."""
+        """The configuration that will replace `flow`. None if no change is pending."""
         self._unrecorded: list[str] = []
         """Descriptions of configuration changes that the ledger does not contain yet."""
         self._drains = False
@@ -103,7 +103,7 @@ class FlowSupervisor:
         self._lease = SeenLease(services.clock)
         self._waits, self._lost_topics = LaneWaits(flow.name), DeletedTopicLosses(services.clock)
         self._held_before = False
-        """Whether this process has held the lease before."""
+        """Whether this process has already held the lease."""
         self._known: LedgerEnd | None = None
         """How far an earlier attempt read the ledger. A ledger that ends before this position has lost entries."""
 
@@ -165,14 +165,14 @@ class FlowSupervisor:
         return f"{self.flow.name}: {self._state}{f', {self._note}' if self._note else ''}"
 
     def desk(self) -> Desk | str:
-        """Return the object that accepts operator commands, or the reason why the flow accepts no commands now."""
+        """Return the object that accepts operator commands, or the reason why the flow currently accepts none."""
         if self._store is None or self._keeper is None or self._fleet is None or self._state != "running":
             http = self.stands_by_for()
             return f"it is {self._shown_state()}{f', {http} has it' if http else ''}"
         return Desk(self._store, self._keeper, self._fleet)
 
     def refusal(self) -> str:
-        """Return why the flow cannot be handed over to another daemon now, or an empty string if it can."""
+        """Return why the flow cannot currently be handed over to another daemon, or an empty string if it can."""
         desk, succession = self.desk(), self._services.succession
         return desk if isinstance(desk, str) else succession.busy if succession is not None else ""
 
@@ -223,7 +223,7 @@ class FlowSupervisor:
             running = asyncio.current_task()
             if running is not None and running.cancelling():
                 raise
-            # The supervisor was not cancelled. One of its tasks was, and did not handle the cancellation.
+            # The supervisor was not cancelled. One of its tasks was cancelled and did not handle this.
             if not self._stopping.is_set():
                 self._log.error("flow_failed", reason="cancelled from below")
         except ForeignFlow as fault:
@@ -285,7 +285,7 @@ class FlowSupervisor:
             self._discovered = None
 
     async def _serve(self, store: LedgerStore, keeper: LeaseKeeper, setup: FlowSetup) -> None:
-        """Take over or end replicators that earlier processes left running, then run the flow as the lease holder."""
+        """Take over or kill replicators that earlier processes left running. Then run the flow as lease holder."""
         services = self._services
         known = (services.config.instance, lambda: store.state, services.clock, keeper)
         self._fleet = fleet = Fleet(services.engine, setup, self._replicators, *known)
@@ -302,7 +302,7 @@ class FlowSupervisor:
                 services.watches[name].forget(f"{self.flow.name}/replicators")
 
     async def _work(self, store: LedgerStore, keeper: LeaseKeeper, setup: FlowSetup, fleet: Fleet) -> None:
-        """Run the flow until the lease is lost or the flow must end. Then drain, end or hand over its replicators."""
+        """Run the flow until the lease is lost or the flow must stop. Then drain, kill or hand over its replicators."""
         recorder = Recorder(store, keeper)
         self._state = "running"
         self._log.info("flow_running", epoch=setup.lease_epoch)
@@ -374,7 +374,7 @@ class FlowSupervisor:
         return upkeep, discovery, FirstLook(flow, services.config.clusters[flow.source])
 
     async def _take_up(self) -> None:
-        """Switch to the newest configuration if a change is pending."""
+        """Switch to the latest configuration if a change is pending."""
         self._drains = False
         if self._next is None:
             return

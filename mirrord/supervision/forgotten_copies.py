@@ -1,9 +1,9 @@
 """Removes lanes from a flow's state if their source topic and their target topic no longer exist.
 
-Otherwise, the ledger would keep the lanes of short-lived topics permanently. If a lane were removed by mistake, its
-topic would be copied again from the beginning. Therefore, it is not enough that a topic is missing from a cluster's
-list of all topics: the broker's metadata may be outdated, and the list omits topics that mirrord lacks the permission
-to describe.
+Without this removal, the ledger would keep the lanes of short-lived topics permanently. If a lane were removed by
+mistake, its topic would be copied again from the beginning. Therefore, it is not enough that a topic is missing from a
+cluster's list of all topics: the broker's metadata may be outdated, and the list omits topics that mirrord lacks the
+permission to describe.
 
 A source topic and its target topic are forgotten only if three conditions are met. Both topics have been missing for an
 hour. Each cluster, when asked about its topic by name, answers that the topic does not exist. No records of the source

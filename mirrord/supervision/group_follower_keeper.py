@@ -20,8 +20,8 @@ POLL_S = 1.0
 """Interval between two requests for new positions from the follower."""
 LONGEST_PAUSE_S = 10.0
 LIVED_S = 5.0
-"""If a follower ends within this time of its start, the pause before the next start doubles, up to `LONGEST_PAUSE_S`,
-because each start uses CPU time. If a follower has run for longer, the pause is `POLL_S`."""
+"""If a follower ends within this time after its start, the pause before the next start doubles, up to
+`LONGEST_PAUSE_S`, because each start uses CPU time. If a follower has run for longer, the pause is `POLL_S`."""
 SILENT_S = 15.0
 """A follower that has not answered for this long is replaced."""
 END_S = 1.0
@@ -46,7 +46,7 @@ class GroupKeeper:
         self.states: dict[str, int] | None = None
         """The number of positions in each `GroupState`. None until the current follower has reported it."""
         self.parts = False
-        """Whether another process of this daemon has taken over the follower, so that this process must not end it."""
+        """Whether another process of this daemon has taken over the follower. If so, this process must not kill it."""
         self._engine = engine
         self._instance = instance
         self._wanted = False
@@ -111,7 +111,7 @@ class GroupKeeper:
 
     async def _serve(self, setup: FlowSetup, flow: Callable[[], FlowConfig]) -> None:
         """Run one follower until the configuration requires a different one. Raises EnvironmentFault if the follower
-        ends earlier."""
+        ends before that."""
         self._died.clear()
         handle = await self._adopt(setup) or await self._start(setup)
         self._handle = handle
@@ -136,7 +136,7 @@ class GroupKeeper:
 
     async def _adopt(self, setup: FlowSetup) -> GroupsHandle | None:
         """Return a follower that was left running with the current version and configuration, or None if there is no
-        such follower. End all other followers that were left running."""
+        such follower. Terminate all other followers that were left running."""
         adopted: GroupsHandle | None = None
         if self._found is None:
             self._found = await self._engine.found(self._prefix(setup))

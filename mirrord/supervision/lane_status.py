@@ -18,7 +18,7 @@ from mirrord.topics.discovery import Discovered
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 FRESH_S = 2.0
-"""Up to this age, the last known log end of a source partition counts as current."""
+"""The last known log end of a source partition counts as current up to this age in seconds."""
 
 
 def lines(
@@ -143,7 +143,7 @@ def _as_known(lane: LaneStatus, ends: Mapping[TopicPartition, int]) -> LaneStatu
 def _ordered(lane: LaneStatus, orders: Orders, ledger: LaneState | None) -> LaneStatus:
     """Return the lane's status, including the operator commands that affect the lane: a seek, a pause or a pin.
 
-    A paused lane that is halted or still draining keeps this state.
+    A paused lane that is halted or still draining keeps that phase.
     """
     sought = pending(ledger.seeks)[-1:] if ledger is not None else ()
     for seek in sought:
@@ -214,7 +214,7 @@ def present_lanes(state: FlowState, lanes: Iterable[LaneId]) -> list[LaneState]:
 
 
 def lost_topics(state: FlowState, discovered: Discovered | None) -> tuple[LossStatus, ...]:
-    """Return the losses in deleted topics, whose lanes are not in the status."""
+    """Return the losses in deleted topics. The lanes of these topics are not in the status."""
     if discovered is None:
         return former_losses(state, {lane.key.id for lane in present_lanes(state, state.lanes)})
     shown = {lane.lane for lane in discovered.lanes}
@@ -268,13 +268,13 @@ def lag(source_offset: int, source_end: int | None) -> int | None:
 
 
 def lag_seconds(lag_records: int | None, last_record_ms: int, now_ms: int, held_s: float | None = None) -> float | None:
-    """Return how many seconds ago the target last held all records of the source: 0 if no record is missing, None if
-    unknown.
+    """Return how many seconds ago the target last held all records of the source. Return 0 if no record is missing, and
+    None if the time is unknown.
 
     There are two estimates. The first is `held_s`: the lane has copied up to a log end of the source that was seen
-    `held_s` ago. The second is the age of the newest copied record, because all missing records are newer. Neither
-    estimate is too low, so the lower one is returned. If that record's timestamp is in the future, there is no second
-    estimate.
+    `held_s` seconds ago. The second is the age of the newest copied record, because all missing records are newer.
+    Neither estimate is too low, so the lower one is returned. If that record's timestamp is in the future, there is no
+    second estimate.
     """
     if lag_records is None:
         return None

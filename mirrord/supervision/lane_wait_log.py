@@ -1,4 +1,4 @@
-"""Logs the reasons why lanes are waiting. Each reason that persists is logged in one line.
+"""Logs the reasons why lanes are waiting. Each persistent reason is logged in one line.
 
 Without these lines, only the status would show the reasons.
 """

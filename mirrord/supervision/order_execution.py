@@ -1,7 +1,7 @@
 """Carries out operator commands. The facts of a command are appended to the ledger before the command takes any other
 effect.
 
-A command therefore remains in effect after the process that accepted it has ended: the next supervisor reads it from
+A command therefore remains in effect after the process that accepted it has exited: the next supervisor reads it from
 the ledger.
 """
 
@@ -55,18 +55,18 @@ class Desk:
 
 
 async def carry_out(order: Order, desks: dict[str, Desk | str], clock: Clock, *, dry_run: bool) -> OrderAnswer:
-    """Carry out an operator command and return the answer. With `dry_run`, only return the effect that the command
+    """Carry out an operator command and return the answer. With `dry_run`, return only the effect that the command
     would have. `desks` holds, for each flow of the daemon, its `Desk` or the reason why the flow accepts no commands.
 
     Raises ConfigError if the command is impossible or names something that does not exist. Raises EnvironmentFault if
-    it cannot be accepted now.
+    it cannot be accepted at the moment.
     """
     served = {flow: desk for flow, desk in desks.items() if isinstance(desk, Desk)}
     views = {flow: desk.view() for flow, desk in served.items()}
     try:
         named = find(order, list(views.values()))
     except ConfigError as error:
-        # The name may belong to a topic of a flow that this daemon is not running now.
+        # The name may belong to a topic of a flow that this daemon is not currently running.
         closed = [
             (f"flow {flow} accepts no commands here: {desk}") for flow, desk in desks.items() if isinstance(desk, str)
         ]

@@ -1,7 +1,7 @@
 """Removes runs from a flow's state if their records no longer exist on either cluster.
 
-The runs then remain in the ledger and the state topic until the lease holder next trims the ledger: it writes new
-snapshots and deletes the ledger entries that these snapshots contain.
+The removed runs remain in the ledger and the state topic until the lease holder next trims the ledger by writing new
+snapshots and deleting the ledger entries that these snapshots cover.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _ALL = 1 << 62
 
 class _Sides(NamedTuple):
     """The source partition and the target partition of a lane. A partition is None if the name of its topic now belongs
-    to a different topic, which means that the records of the former topic no longer exist."""
+    to a different topic, which means that the records of the original topic no longer exist."""
 
     lane: LaneId
     source: TopicPartition | None

@@ -1,5 +1,5 @@
-"""Detects that the configuration file uses a different alias for a flow's source cluster than before, and refuses to
-start the flow.
+"""Detects that the alias of a flow's source cluster has changed in the configuration file, and refuses to start the
+flow.
 
 The names of target topics contain the alias, so all topics would be copied again under different names. The change is
 detected because the ledger contains the cluster id and the names of the target topics. Continuing with the former names
@@ -21,7 +21,7 @@ from policies.naming import is_heartbeats
 
 
 def check_alias(flow: FlowConfig, state: FlowState) -> None:
-    """Raise AliasChanged if the names of the newest target topics contain a different alias of the source."""
+    """Raise AliasChanged if the names of the newest target topics contain a different alias for the source."""
     lanes = [
         lane
         for lane in state.lanes.values()

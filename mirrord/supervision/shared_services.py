@@ -40,6 +40,6 @@ class Services(NamedTuple):
     probe: Callable[[FlowConfig, TargetProbed | None], Awaitable[TargetProbed]]
     """Probes the brokers of a flow's target, unless the result of an earlier probe is still valid. Raises NotProbed."""
     succession: Succession | None
-    """The takeover of the flows of the daemon that this daemon replaces; None if it replaces no daemon."""
+    """The takeover of the flows from the daemon that this daemon replaces. None if it replaces no daemon."""
     superseded: asyncio.Event
-    """Set when another process of this daemon has taken over. This process must then end."""
+    """Set when another process of this daemon has taken over. In that case, this process must exit."""

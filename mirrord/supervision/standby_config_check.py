@@ -25,8 +25,8 @@ class StandbyLook:
     """Regularly compares the configuration of a standby daemon with the configurations of the lease holders."""
 
     def __init__(self, config: Callable[[], Config], holders: Callable[[], Mapping[str, str]]) -> None:
-        """Store the two functions. `holders` returns, for each flow of which this daemon is a standby, the HTTP address
-        of the lease holder."""
+        """Store the two functions. `holders` returns, for each flow for which this daemon is a standby, the HTTP
+        address of the lease holder."""
         self.remarks: dict[str, str] = {}
         """One line for operators about each flow with a different configuration."""
         self._config = config

@@ -46,17 +46,17 @@ class UncoveredEnds:
         self._clock = clock
         self._ends: dict[SourcePartition, int] = {}
         self._fell: dict[SourcePartition, int] = {}
-        """Log ends that are lower than the recorded ones and have been seen once. When the same log end is seen again,
-        the verdict that the records above it were truncated is written to the ledger."""
+        """Log ends that are lower than the recorded ones and have been seen only once. When the same log end is seen
+        again, the verdict that the records above it were truncated is written to the ledger."""
 
     @property
     def by_name(self) -> dict[TopicPartition, int]:
-        """The log ends in the last responses, by topic name and partition. Partitions whose leader did not answer are
-        omitted."""
+        """The log ends from the latest responses, by topic name and partition. Partitions whose leader did not answer
+        are omitted."""
         return {TopicPartition(each.topic, each.partition): end for each, end in self._ends.items()}
 
     def amend(self, reports: Mapping[str, ReplicatorReport]) -> Mapping[str, ReplicatorReport]:
-        """Return the reports with the newest source ends: the source end of each lane is replaced if this object holds
+        """Return the reports with the latest source ends: the source end of each lane is replaced if this object holds
         a higher one."""
         if not self._ends:
             return reports
@@ -93,7 +93,7 @@ class UncoveredEnds:
 
     async def _record(self, recorder: Recorder, hosted: frozenset[LaneId]) -> None:
         """Record the log ends in the state topic. If a log end shows that records were lost, write the verdict to the
-        ledger first. The verdict is derived from the old record in the state topic, which is then replaced."""
+        ledger first, because the verdict is derived from the old record in the state topic."""
         state, ends = recorder.state, self._ends
         facts = truncated(state, ends, hosted)
         lower = {SourcePartition(lane.source_topic, lane.key.source_topic_id, lane.partition): fact

@@ -6,8 +6,8 @@ the target would read records again. Therefore a checkpoint is written in three 
 (MirrorCheckpointTask.checkpointsForGroup):
 
 - It is the first checkpoint for its group and partition.
-- The group's position on the source is lower than in the last checkpoint.
-- The group's position on the target is higher than in the last checkpoint.
+- The group's position on the source is lower than in the latest checkpoint.
+- The group's position on the target is higher than in the latest checkpoint.
 
 Checkpoints are never deleted, because the Java clients fail on a record without a value.
 """
@@ -28,7 +28,8 @@ class CheckpointBook:
         self._stand: dict[CheckpointKey, Checkpoint] = {}
         self._written: dict[CheckpointKey, Checkpoint] = {}
         self._changed: set[CheckpointKey] = set()
-        """Groups and partitions whose positions may differ from their checkpoints in the topic. `due` compares them."""
+        """Groups and partitions whose positions may differ from their checkpoints in the topic. `due` compares each
+        position with its checkpoint."""
 
     def learn(self, checkpoint: Checkpoint) -> None:
         """Record that this checkpoint is in the topic."""
@@ -40,7 +41,7 @@ class CheckpointBook:
     def record(self, position: TranslatedPosition) -> None:
         """Add a group's current position. The position on the target must not be beyond the end of the target log.
 
-        The new position replaces an earlier position that has not been written yet.
+        The new position replaces any earlier position that has not been written yet.
         """
         if position.upstream < 0 or position.downstream < 0:
             return
@@ -82,8 +83,8 @@ class CheckpointBook:
 
 
 def advances(known: Checkpoint | None, wanted: Checkpoint) -> bool:
-    """Return whether a new checkpoint must be written. `known` is the last checkpoint for the same group and partition,
-    or None if there is none."""
+    """Return whether a new checkpoint must be written. `known` is the latest checkpoint for the same group and
+    partition, or None if there is none."""
     return known is None or wanted.upstream < known.upstream or wanted.downstream > known.downstream
 
 

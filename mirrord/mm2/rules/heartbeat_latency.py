@@ -1,12 +1,12 @@
-"""Measures how long a record takes to be copied, and how far the clocks of two clusters differ.
+"""Measures how long it takes to copy a record, and how much the clocks of two clusters differ.
 
 The latency is measured with heartbeats, which a flow copies like all other records. A heartbeat contains the time at
-which it was written. If this process wrote the heartbeat, the same clock measured its departure and its arrival. The
-latency is then exact.
+which it was written. If this process wrote the heartbeat, the latency is exact, because the same clock measured the
+departure and the arrival.
 
 If another process wrote the heartbeat, that process's clock is assumed to agree with the source cluster's clock. The
-latency is corrected by the difference between the source cluster's clock and this machine's clock. The possible error
-of that difference is reported. If the difference is unknown, no latency is reported.
+latency is corrected by the difference between the source cluster's clock and this machine's clock. The maximum error of
+that difference is reported with the latency. If the difference is unknown, no latency is reported.
 """
 
 from collections import OrderedDict, deque
@@ -20,7 +20,7 @@ KEPT_BEATS = 1_000
 """Maximum number of sent heartbeats that are kept in memory for each cluster."""
 SAMPLES = 8
 FRESH_S = 60.0
-"""A latency is reported for at most this number of seconds after its heartbeat has arrived."""
+"""A latency is reported for at most this number of seconds after the arrival of its heartbeat."""
 
 
 class ClockSample(msgspec.Struct, frozen=True):
@@ -50,7 +50,8 @@ def apart(one: ClockSample | None, other: ClockSample | None) -> ClockSample | N
 
 
 class ClockEstimate:
-    """Keeps the last few samples of a cluster's clock. The most precise sample is the one with the fastest response."""
+    """Keeps the latest few samples of a cluster's clock. The most precise sample is the one with the fastest
+    response."""
 
     def __init__(self) -> None:
         self._samples: deque[ClockSample] = deque(maxlen=SAMPLES)
@@ -136,8 +137,8 @@ class BeatLatency:
             self._shown = Shown()
 
     def at(self, now_s: float) -> Shown:
-        """Return the latency of the heartbeat that arrived last. If a heartbeat from this process has already been on
-        its way for longer than that, return the time since this heartbeat was sent."""
+        """Return the latency of the latest heartbeat to arrive. If a heartbeat from this process has already been in
+        transit for longer than that, return the time since that heartbeat was sent."""
         known = self._shown if now_s - self._at_s <= FRESH_S else Shown()
         waiting_s = self._sent.first_after(self._source, self._waiting_since_s)
         if waiting_s is not None and (under_way_ms := (now_s - waiting_s) * 1000) > (known.latency_ms or 0.0):

@@ -1,1 +1,1 @@
-"""Decisions of one-off operations, made without I/O: which permissions a flow needs."""
+"""Makes the decisions of one-off operations without I/O: determines which permissions a flow needs."""

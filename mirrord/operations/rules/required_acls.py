@@ -86,7 +86,7 @@ class Need(msgspec.Struct, frozen=True):
 
 
 class LeftByMm2(NamedTuple):
-    """The topic and the consumer group on the target that MirrorMaker 2 used if it ever copied the topics of this
+    """The topic and the consumer group on the target that MirrorMaker 2 used, if it ever copied the topics of this
     flow."""
 
     offsets_topic: str
@@ -107,9 +107,9 @@ def needed_rights(
     """Return all permissions that the flow needs for these topics, without duplicates.
 
     - `target` holds the topics that exist on the target.
-    - `hidden` names source topics that were copied before and are not visible now.
-    - `left` is given if the target holds records of a partition that mirrord has not copied before. MirrorMaker 2 may
-      have copied these records (`mirrord.replication.lane.mm2_position`).
+    - `hidden` names source topics that have been copied but are no longer visible.
+    - `left` is given if the target holds records of a partition that mirrord has never copied. MirrorMaker 2 may have
+      copied these records (`mirrord.replication.lane.mm2_position`).
     - `into_source` names flows that copy into the source under identical names (`flows_into_source`).
     - `into_target` names the flows into the target whose ledgers are needed to translate the positions of consumer
       groups (`flows_into_target`).
@@ -158,7 +158,7 @@ def _is_literal(pattern: str) -> bool:
 
 
 def _covers(one: Right, other: Right) -> bool:
-    """Return whether a permission on all groups with a common prefix includes another permission."""
+    """Return whether a permission on all groups with a common prefix includes the other permission."""
     return (
         (one.cluster, one.resource) == (other.cluster, other.resource)
         and one.operation in (other.operation, *_IMPLY.get(other.operation, ()))
@@ -205,8 +205,8 @@ def flows_into_source(flow: FlowConfig, flows: Iterable[FlowConfig], there: Iter
     """Return the names of flows that may have copied records into the source of this flow. These copies must not be
     copied further.
 
-    The result contains flows of the configuration. It also contains every flow that has a ledger topic among the topics
-    `there` of the source, because all of these ledgers are read (`mirrord.ledger.store.all_ledgers`).
+    The result contains flows in the configuration. It also contains every flow that has a ledger topic among the topics
+    `there` on the source, because all of these ledgers are read (`mirrord.ledger.store.all_ledgers`).
     """
     if flow.naming != "identity":
         return []
@@ -218,7 +218,7 @@ def flows_into_target(flow: FlowConfig, flows: Iterable[FlowConfig], there: Iter
     """Return the names of other flows into the target whose ledgers are needed to translate the positions of consumer
     groups.
 
-    The result contains flows of the configuration and flows that have a ledger topic among the topics `there` of the
+    The result contains flows in the configuration and flows that have a ledger topic among the topics `there` on the
     target. This flow itself is not included.
     """
     if not (flow.groups.both_ways and flow.follows_groups):
@@ -362,8 +362,8 @@ def _of_groups(flow: FlowConfig) -> Iterator[Need]:
 def _legacy(flow: FlowConfig, left: LeftByMm2 | None) -> Iterator[Need]:
     """Yield the permissions that are needed to take over from MirrorMaker 2.
 
-    If one of them is missing, this results only in a warning, because it is not known whether MirrorMaker 2 was ever
-    used. Partitions that it did not copy need none of these permissions.
+    A missing permission results only in a warning, because it is not known whether MirrorMaker 2 was ever used.
+    Partitions that it did not copy need none of these permissions.
     """
     if left is None or flow.from_mm2.takeover == "off":
         return

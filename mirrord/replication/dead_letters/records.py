@@ -1,6 +1,6 @@
 """The contents of a flow's dead-letter topic: records that were skipped, and a receipt for each one that was replayed.
 
-A skipped record is stored as it was in the source, with additional headers after its own headers. The additional
+A skipped record is stored as it was on the source, with additional headers after its own headers. The additional
 headers say where the record was, who skipped it and why. A receipt is an empty record with the same additional headers
 and one more header, which says where the replayed record is stored.
 """
@@ -18,7 +18,7 @@ _RETURNED = "mirrord.returned"
 
 
 class LetterPlace(NamedTuple):
-    """The original position of a record in the source."""
+    """The original position of a record on the source."""
 
     topic: str
     partition: int
@@ -52,13 +52,14 @@ class Returned(NamedTuple):
     """A record that was replayed from the dead-letter topic."""
 
     offset: int
-    """Offset of the record in the source."""
+    """Offset of the record on the source."""
     where: str
     """Where the replayed record is stored, in the format of `TargetPosition`."""
 
     @property
     def position(self) -> "TargetPosition | None":
-        """The parsed form of `where`. None if `where` has another format, because mirrord did not write the receipt."""
+        """The parsed form of `where`. None if `where` has a different format, because mirrord did not write the
+        receipt."""
         place, _, offset = self.where.rpartition(" offset ")
         topic, _, partition = place.rpartition("-")
         if not topic or not partition.isdecimal() or not offset.isdecimal():

@@ -1,6 +1,6 @@
 """Finds out which skipped records were replayed into the target.
 
-The replay of a record leaves a receipt in the dead-letter topic, and these receipts are read here.
+Each replay of a record leaves a receipt in the dead-letter topic. This module reads the receipts.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ async def brought_back(config: Config, flow: FlowConfig, state: FlowState) -> Br
 
 def parked_from(state: FlowState) -> int | None:
     """Return the offset of the first parked record in the dead-letter topic, according to the ledger. Return -1 if the
-    offset is not known, and None if no record is parked."""
+    offset is not known, and None if no record was parked."""
     entries = [each for lane in state.lanes.values() for each in lane.quarantine if each.letters > 0]
     if not entries:
         return None

@@ -1,11 +1,11 @@
 """The dead-letter topic of a flow. It keeps skipped records, so that an operator can replay them later.
 
-Each lane has its own transactional id for this topic. A new writer of a lane therefore fences the previous writer, and
+Each lane has its own transactional id for this topic. A new writer for a lane therefore fences the previous writer, and
 each operation takes effect either completely or not at all. By the time a writer receives its producer id, the
 transactions of the lane's earlier writers have been committed or aborted (KIP-98). Transactions of other lanes may
 still be open, and records after the start of an open transaction are not yet visible to read_committed consumers. The
-writer therefore waits until these transactions have ended, and then reads the topic to find out what it already holds.
-In this way, no record is parked twice, and no record is replayed twice.
+writer therefore waits until these transactions have ended, and then reads the topic to find out which records it
+already holds. In this way, no record is parked twice, and no record is replayed twice.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -42,7 +42,7 @@ from mirrord.replication.dead_letters.records import (
 
 PATIENCE_S = 30.0
 _OPEN_MS = 10_000
-"""The transaction timeout in milliseconds. A broker aborts a transaction that has been open for longer than this; by
+"""The transaction timeout in milliseconds. A broker aborts a transaction that has been open for longer than this. By
 default, it looks for such transactions every 10 s."""
 RECORD_BYTES = 100 << 20
 """Largest batch that the topic accepts, in bytes. This is the default value of the broker config
@@ -72,7 +72,7 @@ class NotParked(EnvironmentFault):
 
 
 class Lying(NamedTuple):
-    """Says which records of a range of source offsets are in the dead-letter topic."""
+    """Says which records in a range of source offsets are in the dead-letter topic."""
 
     letters: int
     at: int
@@ -98,7 +98,8 @@ class DeadLetters:
         self._source = source
         self._target = target
         self._is_there = False
-        # A cache for the topic with this id. With the cache, not every operation has to read the whole topic.
+        # The following fields cache what was read from the topic with this id, so that not every operation has to read
+        # the whole topic.
         self._topic_id: TopicId = TopicId("")
         self._read_to = 0
         self._seen: set[LaneId] = set()
@@ -110,9 +111,9 @@ class DeadLetters:
         """Make sure that all source records from `place` to `end` (exclusive) are in the dead-letter topic, and return
         where they are.
 
-        `behind` is an offset of the dead-letter topic: if earlier calls parked any of these records, they are at this
-        offset or later.
-        Raises NotParked when the source does not return the records, or when the target does not accept them.
+        `behind` is an offset in the dead-letter topic: if earlier calls parked any of these records, they are at this
+        offset or later. Raises NotParked when the source does not return the records, or when the target does not
+        accept them.
         """
         with _not_parked():
             async with open_logs(self._flow.source, self._source, [place.topic]) as source:
@@ -125,7 +126,7 @@ class DeadLetters:
     async def keep(self, place: LetterPlace, data: bytes, origin: Origin, behind: int = -1) -> int:
         """Make sure that the only record of the batch `data` is in the dead-letter topic, and return its offset there.
 
-        `place` is the position of the record in the source. `behind` is an offset of the dead-letter topic: if the
+        `place` is the position of the record on the source. `behind` is an offset in the dead-letter topic: if the
         record was parked by an earlier call, it is at this offset or later. Raises NotParked when the record cannot be
         written.
         """
@@ -170,8 +171,8 @@ class DeadLetters:
         return await self._receipts(place, end, since) if await self._exists() else []
 
     async def all_returned(self, since: int = -1) -> dict[LaneId, list[Returned]]:
-        """Return the replayed records of all lanes, according to the receipts at offset `since` of the dead-letter
-        topic or later."""
+        """Return the replayed records of all lanes, according to the receipts at offset `since` or later in the
+        dead-letter topic."""
         found: dict[LaneId, list[Returned]] = {}
         if await self._exists():
             async with aclosing(self._all(since)) as letters:
@@ -202,8 +203,8 @@ class DeadLetters:
             )
 
     async def _lacks(self, place: LetterPlace, end: int, there: There) -> int:
-        """Return the first source offset from `place` to `end` (exclusive) whose record is not in `there`, or -1 if no
-        record is missing."""
+        """Search the source offsets from `place` to `end` (exclusive). Return the first one whose record is not in
+        `there`, or -1 if no record is missing."""
         with _not_parked():
             async with open_logs(self._flow.source, self._source, [place.topic]) as source:
                 self._check(source, place)
@@ -297,8 +298,8 @@ class DeadLetters:
     async def _all(
         self, since: int, lane: LaneId | None = None, *, settled: bool = False
     ) -> AsyncGenerator[tuple[int, Letter, DecodedRecord]]:
-        """Yield the parked records and the receipts of all lanes in log order. If a lane is given, skip the beginning
-        of the topic as far as it is known to hold no record of this lane."""
+        """Yield the parked records and the receipts of all lanes in log order. If a lane is given, skip the part at the
+        beginning of the topic that is known to hold no records of this lane."""
         async with open_logs(self._flow.target, self._target, [self.topic]) as logs:
             named = TopicPartition(self.topic, 0)
             start, stable = await (self._settled_bounds(logs, named) if settled else logs.bounds(named, committed=True))
@@ -420,7 +421,8 @@ async def _send(
     writer: Any, to: TopicPartition, record: DecodedRecord, headers: Sequence[tuple[str, bytes | None]]
 ) -> int:
     """Send the record to the partition `to`, and return its offset there."""
-    # The record is sent in a separate batch, because aiokafka's `send` refuses a record without a key and a value.
+    # The record is sent in a separate batch, because aiokafka's `send` refuses a record that has neither a key nor a
+    # value.
     batch = writer.create_batch()
     when = record.time_ms if record.time_ms != NO_TIME else None
     batch.append(timestamp=when, key=record.key, value=record.value, headers=list(headers))
@@ -433,8 +435,8 @@ async def _send(
 def _content(record: DecodedRecord, headers: Sequence[tuple[str, bytes | None]]) -> bytes:
     """Return a digest of the record's key and value and of the given headers.
 
-    The timestamp is not part of the digest: if a source record has no timestamp, its parked copy has the time of
-    parking.
+    The timestamp is not part of the digest: if a source record has no timestamp, its parked copy has the time at which
+    it was parked.
     """
     return blake2b(repr((record.key, record.value, tuple(headers))).encode(), digest_size=16).digest()
 

@@ -1,1 +1,1 @@
-"""The code of a replicator: it passes input to its lanes and does the I/O that they request."""
+"""The code of a replicator: it passes input to its lanes and performs the I/O that they request."""

@@ -21,7 +21,7 @@ _UNLIMITED = (1 << 31) - 1
 
 def rebuild(request: RebuildRequest) -> RebuiltBatch | None:
     """Decode the records of a source batch, and put the records that the request selects into a new batch for the lane.
-    Return None if it selects no records.
+    Return None if the request selects no records.
 
     This function implements `mirrord.replication.lane.second_path.Rebuilder`. The new batch has no gaps between its
     offsets. Keys, values, headers and timestamps are kept, and so is the codec unless the target refuses it. A log
@@ -36,7 +36,7 @@ def rebuild(request: RebuildRequest) -> RebuiltBatch | None:
 def build(codec: int, kept: Sequence[DecodedRecord], offsets: Sequence[int], request: RebuildRequest) -> RebuiltBatch:
     """Return a batch for the lane that contains the records `kept`.
 
-    `offsets` are the records' offsets in the source, and `codec` is the codec of the source batch.
+    `offsets` are the records' offsets on the source, and `codec` is the codec of the source batch.
     """
     builder = DefaultRecordBatchBuilder(
         magic=_MAGIC,
@@ -47,8 +47,8 @@ def build(codec: int, kept: Sequence[DecodedRecord], offsets: Sequence[int], req
         base_sequence=request.base_sequence,
         batch_size=_UNLIMITED,
     )
-    # For the builder, a first timestamp of -1 means "none yet". In that case, all timestamps are increased by one, and
-    # afterwards the timestamps in the batch header are decreased by one.
+    # For the builder, a first timestamp of -1 means "none yet". In that case, all timestamps are increased by one for
+    # the builder, and the timestamps in the finished batch are decreased by one.
     shift = 1 if kept[0].time_ms == NO_TIME else 0
     for delta, record in enumerate(kept):
         builder.append(delta, record.time_ms + shift, record.key, record.value, list(record.headers))

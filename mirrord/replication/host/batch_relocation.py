@@ -89,8 +89,8 @@ class BatchRelocation:
     async def _standing(self, wanted: AskRebuild, own: list[OwnBatch]) -> tuple[bool, list[TargetBatch]]:
         """Read the lane's batches from the target, and append an `OwnBatch` for each of them to `own`.
 
-        Return whether the records on the target have the timestamps of the source. Also return the contents of all
-        batches that have records with the ordinal `wanted.first` or higher.
+        Return whether the records on the target have the timestamps of the source records. Also return the contents of
+        all batches that have records with the ordinal `wanted.first` or higher.
         """
         standing: list[TargetBatch] = []
         timed, size = True, 0

@@ -116,7 +116,7 @@ class BatchVerification:
         left = [pair for pair in pairs if pair not in lost]
         reused = {pair[0] for pair in left if self._is_of_another_epoch(*pair, originals)}
         finding = self._compare_records(batch, first, originals, pairs)
-        # Nothing is lost if the source has the very same record at the reused offset.
+        # Nothing is lost if the source has exactly the same record at the reused offset.
         if finding.outcome == "equal" or not (lost or reused):
             return finding
         return together([LOST, self._compare_records(batch, first, originals, left, reused)])
@@ -143,14 +143,14 @@ class BatchVerification:
         except PolicyFault as fault:
             return BatchFinding("unverifiable", str(fault))
         finding = same_records(pairs, copies, changed, timed=timed, reused=reused)
-        # No other process can have written the record: a lane with policies waits until a former holder can no longer
-        # write (`mirrord.replication.lane.resuming`).
+        # No other process can have written the record: a lane with policies waits until the previous holder can no
+        # longer write (`mirrord.replication.lane.resuming`).
         doubt = f"the transform now returns a different record for it: {finding.note}"
         return BatchFinding("unverifiable", doubt) if finding.outcome == "different" else finding
 
     def _is_of_another_epoch(self, ordinal: int, offset: int, originals: list[ReadBatch]) -> bool:
-        """Return whether the source now has a record of another leader epoch at the offset of a copied record. It has
-        then lost the copied record, and has used its offset again."""
+        """Return whether the source now has a record of a different leader epoch at the offset of a copied record. If
+        so, the source has lost the copied record and reused its offset."""
         known = epoch_at(self._wanted.epochs, ordinal)
         now = next((each.header.leader_epoch for each in originals if each.header.last_offset >= offset), -1)
         return known not in {now, -1} and now >= 0
@@ -187,8 +187,8 @@ def _decode(batch: ReadBatch) -> list[DecodedRecord]:
 
 
 class _Originals:
-    """Reads the source batches for one range of offsets after another. It expects each range to begin at or after the
-    start of the previous range, and keeps only the batches that the current range or a later one may need."""
+    """Reads the source batches for a sequence of offset ranges. Each range must begin at or after the start of the
+    previous range. Only the batches that the current range or a later one may need are kept."""
 
     def __init__(self, source: Stretches, partition: PartitionId, end: int) -> None:
         self._source = source

@@ -14,8 +14,8 @@ from mirrord.topics.rules.retention import is_compacted
 
 _POLICY = "cleanup.policy"
 KNOWN_S = 10.0
-"""How long, in seconds, the policy of a target topic is cached. The cache saves requests because the lanes of one topic
-are often taken over together."""
+"""How long, in seconds, the cleanup policy of a target topic is cached. The cache saves requests, because the lanes of
+one topic are often taken over together."""
 Begin = Callable[[Coroutine[None, None, None]], asyncio.Task[None]]
 
 

@@ -1,5 +1,5 @@
-"""Parks rejected records in the dead-letter topic of a flow that is configured to skip them, for the lanes of one
-replicator."""
+"""Parks the rejected records of one replicator's lanes in the dead-letter topic, if the flow is configured to skip
+them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -15,7 +15,7 @@ from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.replication.lane.signals import Park, ParkAnswer
 
 AT_ONCE = 8
-"""Maximum number of lanes whose records are written to the dead-letter topic at the same time; other lanes wait."""
+"""Maximum number of lanes whose records are written to the dead-letter topic at the same time. All other lanes wait."""
 
 log = structlog.get_logger()
 
@@ -31,8 +31,8 @@ class DeadLetterWriter:
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     def ask(self, hosted: HostedLane, effect: Park) -> None:
-        """Park a record of a lane. The lane then receives the record's offset in the dead-letter topic, or the reason
-        why the record was not parked."""
+        """Park a record of a lane. Pass the lane the record's offset in the dead-letter topic, or the reason why the
+        record was not parked."""
         self._begin(self._park(hosted, effect))
 
     async def _park(self, hosted: HostedLane, effect: Park) -> None:

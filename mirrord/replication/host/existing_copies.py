@@ -1,5 +1,5 @@
-"""Finds unknown copies: records in the target that mirrord copied, but that are not in the ledger. Such copies exist if
-the ledger was lost, or if the flow previously had a different name.
+"""Finds unknown copies: records in the target that mirrord has copied but that are not in the ledger. Such copies exist
+if the ledger was lost, or if the flow previously had a different name.
 
 A lane without a history in the ledger would copy these records again. Therefore, samples of the source log and of the
 target log are compared before the lane starts. In addition, records of each source sample are looked up in the target
@@ -94,7 +94,7 @@ class ExistingCopies:
         """Return a line that says why a lane without a history in the ledger must not start copying, or an empty string
         if it may start.
 
-        Raises ReadFailed if a log cannot be read at the moment; the caller then has to ask again.
+        Raises ReadFailed if a log cannot be read at the moment. In that case, the caller must ask again.
         """
         if self._flow.on_unknown_copies == "begin":
             return ""
@@ -146,7 +146,8 @@ class _Look:
         self._find_copies = find_copies
 
     async def look(self, what: What) -> tuple[int, int] | None:
-        """Return a source offset and a target offset that hold the same record, or None if no such pair is found.
+        """Return a source offset and a target offset at which the same record was found, or None if there is no such
+        pair.
 
         `what` selects the part of the records that is compared.
         """
@@ -212,7 +213,7 @@ async def _read(log: _End, start: int, end: int) -> list[ReadBatch]:
                 if size > LOOK_BYTES:
                     break
     except ReadFailed as failed:
-        # A timeout is not an error here: the log cleaner may have removed all records up to the end.
+        # Here, a timeout is not an error: the log cleaner may have removed all records up to the end.
         if failed.error != int(ErrorCode.REQUEST_TIMED_OUT):
             raise
     return batches

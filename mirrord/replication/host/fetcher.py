@@ -64,7 +64,7 @@ class SourceFetcher:
         self._loop = asyncio.get_running_loop()
         self._feeds: dict[int, FetchFeed] = {}
         self._homeless: set[PartitionFetch] = set()
-        """Partitions that are to be fetched and have no known leader."""
+        """Partitions that are to be fetched but have no known leader."""
         self._search: asyncio.TimerHandle | None = None
         self._pause = Backoff(5.0)
         self.room = FetchRoom(budget, self._feeds)
@@ -94,7 +94,7 @@ class SourceFetcher:
             self._place(tap)
 
     def stop(self, tap: PartitionFetch) -> None:
-        """Cancel the fetch request for a partition. If the response still arrives, it is discarded."""
+        """Cancel the fetch request for a partition. If a response still arrives, it is discarded."""
         tap.wish = None
         self._homeless.discard(tap)
         if tap.timer is not None:
@@ -171,7 +171,7 @@ class FetchFeed:
         self._new: set[PartitionFetch] = set()
         """Partitions whose fetch requests have not been sent yet."""
         self._cold: set[PartitionFetch] = set()
-        """Partitions that move from the hot connection to the idle one with the idle connection's next request."""
+        """Partitions that the next request on the idle connection takes over from the hot connection."""
         self._remote = RemoteReads(self._remote_channel, source.budget.leave)
         self._alone = RemoteReads(self._alone_channel, source.budget.leave)
         self._scheduled = False
@@ -200,7 +200,7 @@ class FetchFeed:
         return lane_bytes(tap, self._hot.request_bytes(), asking, is_far=self._hot.size.is_far)
 
     def heard(self, tap: PartitionFetch) -> float:
-        """Return when the last response to a request for this partition arrived, or 0 if there was no response."""
+        """Return when the latest response for this partition arrived, or 0 if there has been no response."""
         for channel in self._channels:
             if channel.heard > tap.asked and channel.taps.get(channel.key(tap)) is tap:
                 return channel.heard
@@ -312,7 +312,7 @@ class Channel:
         self.taps: dict[TopicAndPartition, PartitionFetch] = {}
         """The partitions of the request in flight, or of the next request."""
         self.heard = 0.0
-        """Time of the last response that was not throttled."""
+        """Time of the latest response that was not throttled."""
         self.size = FetchSize()
         self._feed = feed
         self._source = feed.source
@@ -323,7 +323,7 @@ class Channel:
         self._promised = 0
         self._asked_bytes = 0
         self._growth = 1.0
-        """The memory that a response takes, divided by its size. For small batches, the ratio is well above 1."""
+        """The ratio of the memory that a response takes to its size. With small batches, the ratio is well above 1."""
         self._asked = 0.0
         self._wait_s = 0.0
         self._remote = remote
@@ -377,7 +377,7 @@ class Channel:
             tap.asked = asked
             if tap.source_end < 0 and self._session.knows(key):
                 # A session does not repeat a high watermark that it has returned for the same position. However, if one
-                # request omits the partition, it is new to the session again.
+                # request omits the partition, the next request adds it to the session as a new partition.
                 wanted.pop(key, None)
                 wait_ms = 0
             else:

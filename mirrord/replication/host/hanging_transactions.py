@@ -29,8 +29,8 @@ from mirrord.replication.lane.phases import Phase
 from mirrord.runtime.clock import Clock
 
 AGAIN_S = 30.0
-"""Interval in seconds at which the source is asked again about an open transaction. The first answer may not have
-identified the transaction, and the transaction's state may change."""
+"""Interval in seconds at which the source is asked again about an open transaction. This is necessary because the first
+answer may not have identified the transaction, and because the transaction's state may change."""
 
 log = structlog.get_logger()
 
@@ -44,17 +44,17 @@ class OpenTransactions:
         self._clock = clock
         self._now = now
         self._alarm_s = alarm_s
-        """Time, in seconds, that a lane may wait before the transaction is reported."""
+        """Time in seconds for which a lane may wait before the transaction is reported."""
         self._known: dict[LaneId, OpenTransaction] = {}
         self._asked: dict[LaneId, float] = {}
 
     def of(self, lane: LaneId) -> OpenTransaction | None:
-        """Return the open transaction for which the lane has been waiting too long, or None if there is none. Another
+        """Return the open transaction that the lane has been waiting for too long, or None if there is none. Another
         thread may call this method."""
         return self._known.get(lane)
 
     def look(self, lanes: Collection[HostedLane]) -> None:
-        """Find the lanes that have been waiting too long for a transaction, and ask the source about these
+        """Find the lanes that have been waiting too long for a transaction to end, and ask the source about these
         transactions. Forget the transactions of lanes that are no longer waiting. This method is called every
         second."""
         now = self._now()

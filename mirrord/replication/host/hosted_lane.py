@@ -70,16 +70,16 @@ class HostedLane:
         self.connections = 0
         self.started = self.forgotten = False
         self.ledger_trouble = ""
-        """Why the last append to the ledger failed; empty if it succeeded."""
+        """Why the latest append to the ledger failed. Empty if it succeeded."""
         self.saved: Progress | None = None
         """The progress record that the state topic is known to hold."""
         self.unread_note = ""
-        """A line for the status while records that must be compared cannot be read; otherwise empty."""
+        """A line for the status if records that must be compared cannot be read. Otherwise empty."""
         self.touched = True  # whether the progress record may differ from the saved one
         self.journey = MoveTrace(lane.id) if assignment.former == "left" else None
         self.left: asyncio.Future[Parting] = asyncio.get_running_loop().create_future()
-        """A future that is completed when this replicator no longer runs the lane. Its result says whether the lane was
-        drained cleanly."""
+        """A future that is completed as soon as this replicator no longer runs the lane. Its result says whether the
+        lane was drained cleanly."""
 
     @property
     def record(self) -> LaneRecord:

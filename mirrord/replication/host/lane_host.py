@@ -1,6 +1,6 @@
 """Runs lanes: passes every signal to `lane.step`, and performs every effect that `step` returns.
 
-Nothing here decides what a lane does. An unexpected exception halts only the lane that was being processed.
+This module does not decide what a lane does. An unexpected exception halts only the lane that was being processed.
 """
 
 import asyncio
@@ -163,7 +163,7 @@ class LaneHost:
     # lanes
 
     def add(self, assignment: LaneAssignment, replicator: str) -> HostedLane | None:
-        """Add a lane, which the caller then starts with `start`. Return None if the lane is already hosted."""
+        """Add a lane. The caller must call `start` to start it. Return None if the lane is already hosted."""
         known = self._lanes.get(assignment.lane)
         if known is not None and known.lane.phase is not Phase.GONE:
             return None
@@ -215,14 +215,14 @@ class LaneHost:
         hosted.tell(Drain())
 
     def remove(self, hosted: HostedLane) -> None:
-        """Stop hosting a lane. Answers to its in-flight batches are then ignored."""
+        """Stop hosting a lane. From then on, answers to its in-flight batches are ignored."""
         hosted.tell(Fenced())
         self._forget(hosted)
         if self._lanes.get(hosted.lane.id) is hosted:
             del self._lanes[hosted.lane.id]
 
     async def until_saved(self, deadline_s: float) -> None:
-        """Wait until the last progress records of drained lanes have been saved, but at most `deadline_s` seconds."""
+        """Wait up to `deadline_s` seconds until the last progress records of drained lanes have been saved."""
         if self._last_saves:
             await asyncio.wait(self._last_saves, timeout=deadline_s)
 
@@ -249,8 +249,8 @@ class LaneHost:
         return replace(report, note=unconfirmed_limit.line(hosted.lane) or note) if note else report
 
     def hurry(self, lanes: Collection[LaneId]) -> None:
-        """Fetch these lanes first, along with the lanes that this replicator itself considers urgent. Another thread
-        may call this method."""
+        """Fetch records for these lanes first, along with the lanes that this replicator itself considers urgent.
+        Another thread may call this method."""
         for hosted in list(self._lanes.values()):
             hosted.tap.urgency.tell(near=hosted.lane.id in lanes)
 
@@ -260,7 +260,7 @@ class LaneHost:
             hosted.tell(Fenced())
 
     async def close(self) -> None:
-        """End all tasks and connections. Before this call, all lanes must have been drained or removed."""
+        """End all tasks and close all connections. All lanes must have been drained or removed before this call."""
         self._beat.cancel()
         self._end_subscription()
         await self._tasks.end()

@@ -8,8 +8,8 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.replication.lane.assignment import LaneAssignment
 
 KEPT_S = 30.0
-"""How long, in seconds, the metadata of a prepared partition is kept up to date. A lane that is being moved arrives
-within a few seconds."""
+"""How long, in seconds, the metadata of a prepared partition is kept up to date. A lane that is moved arrives within a
+few seconds."""
 
 
 SOURCE = ("ask", "fetch-hot")

@@ -1,10 +1,11 @@
 """Reads the progress of MirrorMaker 2, which Kafka Connect has stored as source offsets in a topic on the target
 cluster.
 
-A key is JSON, `["MirrorSourceConnector",{"cluster":"eu","partition":0,"topic":"orders"}]`. The connector name at the
-beginning may be different if Connect does not run as part of MirrorMaker 2. The value is `{"offset":1233}`, the offset
-of the last record that was copied. For each key, the newest value is valid, and a record without a value deletes the
-key (org.apache.kafka.connect.mirror.MirrorUtils, org.apache.kafka.connect.storage.ConnectorOffsetBackingStore).
+A key is a JSON array, such as `["MirrorSourceConnector",{"cluster":"eu","partition":0,"topic":"orders"}]`. The
+connector name at the beginning may be different if Connect does not run as part of MirrorMaker 2. The value is
+`{"offset":1233}`, the offset of the last record that was copied. For each key, only the newest value is valid, and a
+record without a value deletes the key (org.apache.kafka.connect.mirror.MirrorUtils,
+org.apache.kafka.connect.storage.ConnectorOffsetBackingStore).
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -67,8 +68,8 @@ def workers_group(source: Alias) -> str:
 
 
 def positions(records: list[tuple[bytes | None, bytes | None]], source: Alias) -> dict[TopicPartition, int]:
-    """Return the offset after the last copied source record, by topic and partition. Records in a different format or
-    about a different source are ignored."""
+    """For each topic and partition, return the offset after the last source record that was copied. Records in a
+    different format or about a different source are ignored."""
     found: dict[TopicPartition, int] = {}
     for key, value in records:
         try:
@@ -132,7 +133,7 @@ async def active_workers(target: ClusterConfig, group: str, timeout_s: float) ->
     )
     async with Admin(target, timeout_s) as admin:
         try:
-            # The client's answers have no type information.
+            # The client library's answers are untyped.
             (answer,) = cast(Any, await admin.describe_consumer_groups([group]))
         except GroupAuthorizationFailedError:
             raise may_not from None  # refused by the broker that was asked for the coordinator

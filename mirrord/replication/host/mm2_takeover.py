@@ -27,8 +27,8 @@ MOST_RANGES = 1_000
 """Largest number of ranges of duplicated records, and of ranges of missing records, in one fact. The limit bounds the
 size of the fact."""
 _AT_ONCE = 2
-"""Number of lanes whose target logs are compared with the source at the same time. Each comparison holds record
-digests in memory: by default, those of 10,000 target records (`from_mm2.verify_records`) and of somewhat more source
+"""Number of lanes whose target logs are compared with the source at the same time. Each comparison holds record digests
+in memory: by default, those of 10,000 target records (`from_mm2.verify_records`) and those of slightly more source
 records."""
 _STALE_S = 5.0
 
@@ -84,8 +84,8 @@ class Mm2Takeover:
     async def of(self, lane: LaneId, source: PartitionId, target: PartitionId) -> Legacy:
         """Return what a lane takes over from MirrorMaker 2.
 
-        Raises ReadFailed or EnvironmentFault if this cannot be determined at the moment. The caller then has to ask
-        again.
+        Raises ReadFailed or EnvironmentFault if this cannot be determined at the moment. In that case, the caller must
+        ask again.
         """
         if self._flow.from_mm2.takeover == "off":
             return NO_LEGACY
@@ -105,8 +105,8 @@ class Mm2Takeover:
             return Legacy(None, what)
         if self._flow.from_mm2.takeover == "trust":
             return NO_LEGACY if said is None else Legacy(CopyInherited(lane, 0, said, said, end, 0, "trusted"))
-        # If MirrorMaker 2 crashed before it stored its first position, it would start from the beginning again.
-        # Nevertheless, the records that it had copied are in the target.
+        # If MirrorMaker 2 crashed before it stored its first position, it would start again from the beginning,
+        # although the records that it has already copied are in the target.
         position = (await bounds(self._source.asks, source))[1] if said is None else said
         async with self._slots:
             ending, looked_at = await self._search(position, source, target, begin, end)
@@ -155,8 +155,8 @@ class Mm2Takeover:
     async def _copies(self, target: PartitionId, start: int, end: int) -> tuple[list[OffsetRow], bool, bool]:
         """Read the records of the target log from `start` to `end` (exclusive).
 
-        Return the digests of the records, whether their timestamps are those of the source, and whether the records are
-        complete. They are complete if no record after the first one was removed from the log.
+        Return the digests of the records, whether their timestamps are those of the source records, and whether the
+        records are complete. They are complete if no record after the first one was removed from the log.
         """
         by_time: dict[bool, list[OffsetRow]] = {True: [], False: []}
         timed, held = True, 0

@@ -1,5 +1,5 @@
-"""Measures how long each step takes when a lane is moved to this replicator. The process's log then shows what the move
-had to wait for."""
+"""Measures how long each step takes when a lane is moved to this replicator, so that the process's log shows what the
+move had to wait for."""
 
 import asyncio
 from typing import Literal
@@ -31,7 +31,7 @@ class MoveTrace:
         self._passed.setdefault(station, round((self._loop.time() - self._began) * 1000, 1))
 
     def follow(self, lane: Lane, signal: Input) -> bool:
-        """Record the steps that the lane has completed after a signal, and return whether any steps remain."""
+        """Record which steps the lane has completed after this signal, and return whether any steps remain."""
         if lane.phase not in {Phase.OPENING, Phase.HALTED, Phase.GONE}:
             self.passes("grant")
         if lane.phase is Phase.COPYING:

@@ -1,7 +1,7 @@
 """Determines, from the ledgers on the source cluster, which lanes write to the partitions that a replicator reads.
 
-Every ledger on that cluster is read, whichever daemon and configuration its flow belongs to. The ledgers are opened
-when a lane first asks, and stay open after that.
+Every ledger on that cluster is read, regardless of the daemon and the configuration to which its flow belongs. The
+ledgers are opened when a lane first asks, and then stay open.
 
 A lane asks when it has received a source batch that may be a copy. To answer the question, the topics are listed again
 and all ledgers are read to their ends. This scan begins after the question was asked, so that the answer includes
@@ -57,7 +57,7 @@ class OriginLookup:
         self._waiting: list[tuple[PartitionId, Tell]] = []
         self._task: asyncio.Task[None] | None = None
         self.trouble = ""
-        """Why lanes cannot continue; empty while the ledgers can be read."""
+        """Why lanes cannot continue. Empty while the ledgers can be read."""
 
     def origins(self, hosted: HostedLane) -> Origins | None:
         """Return the object with which a lane recognizes copies in its source partition.
@@ -77,10 +77,10 @@ class OriginLookup:
         self._find(hosted.source, answered)
 
     async def copies(self, partition: PartitionId, headers: Sequence[HeaderTuple]) -> set[int]:
-        """Return the indexes of the source batches that are copies.
+        """Return the indexes of those source batches that are copies.
 
-        `headers` are the headers of these batches, which were read before this call. Raises ReadFailed if the origin of
-        a batch cannot be determined at the moment.
+        `headers` are the headers of all batches to examine, which were read before this call. Raises ReadFailed if the
+        origin of a batch cannot be determined at the moment.
         """
         answer: asyncio.Future[tuple[tuple[Writer, ...], str]] = asyncio.get_running_loop().create_future()
 

@@ -35,9 +35,8 @@ async def own_batches(
 
 
 def may_be_cleaned(asked: AskScan, own: Sequence[OwnBatch], others: Sequence[Interval]) -> bool:
-    """Return whether the outcome of a scan depends on whether the topic is compacted.
-
-    The outcome depends on this if records are missing from the log, or if other producers also write to the topic.
+    """Return whether the outcome of a scan depends on whether the topic is compacted. This is the case if records are
+    missing from the log, or if other producers also write to the topic.
     """
     held = sum(batch.count for batch in own)
     follows = all(

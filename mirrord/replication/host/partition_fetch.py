@@ -34,7 +34,7 @@ class Keeper(Protocol):
         ...
 
     def heard(self, tap: "PartitionFetch") -> float:
-        """Return when the last response to a request for this partition arrived, or 0 if there was no response."""
+        """Return when the latest response for this partition arrived, or 0 if there has been no response."""
         ...
 
     def throttled_s(self, tap: "PartitionFetch") -> float:
@@ -82,32 +82,33 @@ class PartitionFetch:
         """Maximum number of batches that a fetch from a distant broker may return. Their total size may exceed
         `lane_bytes`."""
         self.batch_bytes = 0
-        """Size in bytes of the first batch in the last response that contained records. 0 if there was no response."""
+        """Size in bytes of the first batch in the latest response that contained records. 0 if there has been no such
+        response."""
         self.deliver = deliver
         self.wish: FetchFrom | None = None
         self.position = FetchPosition(0)
         """The offset and the leader epochs that the fetch request contains for this partition."""
         self.preferred_replica = -1
-        """The replica to which the leader redirects this client (KIP-392); -1 if there is none."""
+        """The replica to which the leader redirects this client (KIP-392), or -1 if there is none."""
         self.high_watermark = -1
-        """The high watermark in the last response that was delivered to the lane."""
+        """The high watermark in the latest response that was delivered to the lane."""
         self.source_end = -1
-        """The newest known high watermark, which the status shows. -1 if it is unknown or may be outdated because of an
+        """The latest known high watermark, which the status shows. -1 if it is unknown or may be outdated because of an
         error."""
         self.source_start = -1
-        """The newest known log start offset, which is used to forecast when the source deletes records."""
+        """The latest known log start offset, which is used to forecast when the source will delete records."""
         self.stable = StableEnd()
-        """The last stable offset, which shows whether an open transaction holds up the partition."""
+        """The last stable offset, which shows whether an open transaction blocks the partition."""
         self.heard = self.asked = 0.0
         """Two times on the monotonic clock. `heard`: when a response last contained this partition. `asked`: when the
         partition was last added to a request."""
         self.round = -1
-        """The lane's round at its last fetch request."""
+        """The lane's round at the time of its latest fetch request."""
         self.hot_until = 0.0
         """The time until which more records are expected, because the partition has just returned some. It is a time on
         the event loop's clock."""
         self.local_start = -1
-        """Records below this offset are in remote storage; -1 if the broker has to be asked first."""
+        """Records below this offset are in remote storage. -1 if the broker has to be asked first."""
         self.is_remote = False
         """Whether the fetch request is for records in remote storage."""
         self.look_after = 0.0
@@ -116,7 +117,7 @@ class PartitionFetch:
         self.apart = False
         """Whether the partition is fetched separately, because a response that included the partition was too large."""
         self.too_large = ""
-        """The error message, if a response for this partition alone was too large; otherwise empty."""
+        """The error message if a response for this partition alone was too large. Otherwise empty."""
         self.urgency = FetchPriority()
         self.feed: Keeper | None = None
         """The object that currently sends this fetch request to a broker. None while the request is not being sent."""
@@ -132,7 +133,7 @@ class PartitionFetch:
         """Return the log start offset and the high watermark that the source last reported for the partition. They are
         part of the lane's report. Another thread may call this method."""
         feed = self.feed
-        # If a response in a fetch session omits a partition, nothing has changed there (KIP-227).
+        # If a response in a fetch session omits a partition, nothing has changed in this partition (KIP-227).
         heard = self.heard if feed is None else max(self.heard, feed.heard(self))
         self.urgency.note(self.source_start, self.position.offset, self.source_end)
         return SourceBounds(self.source_end, max(0.0, time.monotonic() - heard), self.source_start)
@@ -152,8 +153,8 @@ def prefer(cluster: str, tap: PartitionFetch, replica: int) -> None:
 
 
 def find_bounds(asks: Asks, tap: PartitionFetch, wish: FetchFrom) -> None:
-    """Ask the leader for the log start offset and the high watermark after a fetch position was out of range. Deliver
-    the answer to the lane as a chunk without records."""
+    """Handle a fetch position that is out of range: ask the leader for the log start offset and the high watermark, and
+    deliver the answer to the lane as a chunk without records."""
 
     def answered(error: int, high_watermark: int, log_start: int) -> None:
         if tap.wish is not wish:

@@ -40,7 +40,7 @@ _LINGER_S = 1.0
 
 
 class Sender(Protocol):
-    """The part of a hosted lane that a `TargetProducer` uses."""
+    """The attributes of a hosted lane that a `TargetProducer` uses."""
 
     lane: Lane
     tell: Callable[[Input], None]
@@ -63,7 +63,7 @@ class TargetProducer:
     def __init__(self, view: ClusterView, may_write: Callable[[], bool], request_timeout_ms: int) -> None:
         self.view = view
         self.may_write = may_write
-        """Called right before each write; returns whether the lease is valid."""
+        """Called right before each write. Returns whether the lease is valid."""
         self.request_timeout_ms = request_timeout_ms
         self._outlets: dict[int, TargetOutlet] = {}
         self._loop = asyncio.get_running_loop()
@@ -98,8 +98,8 @@ class TargetProducer:
         sender.outlet_round = number
         sender.outlet = None
         leader = self.view.leader(sender.target)
-        # The lane got the log end for this round from the leader of one epoch. A different leader may have a different
-        # log.
+        # For this round, the lane got the log end offset from the leader of the epoch `end_epoch`. A different leader
+        # may have a different log.
         if leader is None or leader.epoch != sender.lane.log.end_epoch:
             self.view.refresh()
             return
@@ -122,8 +122,8 @@ class TargetOutlet:
         self._loop = asyncio.get_running_loop()
         self._packer: Packer[OutgoingBatch] = Packer()
         self.answering = False
-        """Whether answers are being processed. Batches that lanes add in the meantime are sent after the last of these
-        answers."""
+        """Whether answers are being processed. Batches that lanes add in the meantime are sent once the last of these
+        answers has been processed."""
         self._taken: dict[Sender, ProduceAccepted] = {}
         """For each lane, its accepted batches in the answers that are being processed. A lane is informed of all its
         accepted batches in one step."""
@@ -151,7 +151,7 @@ class TargetOutlet:
     def _flush_soon(self) -> None:
         """Schedule a flush, which sends the waiting batches, once per iteration of the event loop.
 
-        If answers are being processed, the flush follows directly after the last of them.
+        If answers are being processed, the flush takes place right after the last of them.
         """
         if not self._scheduled:
             self._scheduled = True
@@ -210,9 +210,8 @@ class TargetOutlet:
             self._connection.pipe.wake_for(self._owed.low_watermark_bytes)
 
     def _await_lease(self) -> None:
-        """Wait until the lease is valid again, and then refuse the waiting batches.
-
-        The batches are outdated by then. The lanes read the target log again and send new batches.
+        """Wait until the lease is valid again, and then refuse the waiting batches. By then, these batches are
+        outdated. The lanes read the target log again and send new batches.
         """
         if not self._awaiting_lease:
             self._awaiting_lease = True
@@ -373,7 +372,8 @@ class _Pending:
         try:
             response = decode(self._version, end.reader())
         except WireError as error:
-            # These batches are answered first, then all later ones: a lane is answered in the order of its batches.
+            # These batches are answered before all later ones, because a lane must receive its answers in the order of
+            # its batches.
             self._outlet.answered(items, [_NO_OUTCOME] * len(items))
             self._connection.pipe.close(str(error), error)
             return

@@ -33,7 +33,8 @@ class RecordPolicies:
         self._transform: GuardedTransform | None = None
         self._fault = ""
         self.fingerprint = flow.isolation
-        """Fingerprint of the configuration that decides which records are copied from topics with record policies."""
+        """Fingerprint of the configuration that determines which records are copied from topics with record
+        policies."""
         if flow.records.is_on:
             rules = flow.records
             parts = (rules.filter, rules.filter_settings, rules.transform, rules.transform_settings)

@@ -58,8 +58,8 @@ class Replicator(LeasedWorker):
         self._target: ClusterView | None = None
 
     async def open(self) -> None:
-        """Read the ledger and start working under the flow's lease. Meanwhile, background tasks request the metadata of
-        both clusters.
+        """Read the ledger and start working under the flow's lease. While the ledger is being read, background tasks
+        request the metadata of both clusters.
 
         Raises LedgerMissing, LedgerUnavailable, LedgerCorrupt or LedgerWentBack if the ledger cannot be opened.
         """
@@ -83,7 +83,7 @@ class Replicator(LeasedWorker):
         options = ConnectionOptions(client_id=f"mirrord-{setup.flow.name}", request_timeout_s=request_s)
         source = self._source = ClusterView(setup.flow.source, setup.source, pool, options, setup.source_cluster_id)
         # The next holder of a lane relies on what `FlowSetup.barrier_s` assumes about this process: the kernel does not
-        # retransmit data for longer than a request may take, and delivers nothing after the connection is closed.
+        # retransmit data for longer than a request may take, and it delivers nothing after the connection is closed.
         options = ConnectionOptions(
             client_id=f"mirrord-{setup.flow.name}",
             request_timeout_s=request_s,
@@ -150,8 +150,8 @@ class Replicator(LeasedWorker):
         return partings
 
     def hurry(self, lanes: Collection[LaneId]) -> None:
-        """Fetch records for these lanes before other lanes. The next call to this method replaces the list. Another
-        thread may call this method."""
+        """Fetch records for these lanes before other lanes. The next call to this method replaces the list of lanes.
+        Another thread may call this method."""
         if self._host is not None:
             self._host.hurry(lanes)
 
@@ -183,7 +183,7 @@ class Replicator(LeasedWorker):
         return self._host is not None and any(lane.phase != "gone" for lane in self._host.reports())
 
     async def close(self, deadline_s: float) -> None:
-        """Drain all lanes, then end all tasks and connections."""
+        """Drain all lanes, and then end all tasks and close all connections."""
         if self._host is not None:
             await self.release(self._host.lane_ids(), deadline_s)
         await self._leave(self._close_connections)
@@ -197,7 +197,7 @@ class Replicator(LeasedWorker):
 
     async def _start(self, host: LaneHost, added: Sequence[HostedLane]) -> None:
         """Start lanes. A lane that can start from a handoff checkpoint starts at once. Other lanes start when the
-        ledger has been read to its end, because only then is it known what former holders recorded."""
+        ledger has been read to its end, because only then is it known what the previous holders recorded."""
         if self._expiry is not None and self._expiry_known is not None:
             await asyncio.shield(self._expiry_known)
             host.expect_expiry(self._expiry.shortest_ms)
@@ -248,7 +248,7 @@ class Replicator(LeasedWorker):
 
 
 def _settle_collector() -> None:
-    """Tune the garbage collector: it ignores all objects that exist now, and runs less often.
+    """Tune the garbage collector so that it ignores all existing objects and runs less often.
 
     The hot path creates hardly any reference cycles. With Python's default settings, the collector scans a hundred
     thousand library objects again and again, which takes about 5% of the hot path's time.

@@ -36,8 +36,8 @@ class StartSearch:
     async def of(self, lane: LaneId, source: PartitionId, target: PartitionId, ledger: LedgerEvidence) -> StartEvidence:
         """Return the evidence for one lane. If the ledger alone decides where the lane starts, nothing is read.
 
-        Raises ReadFailed or EnvironmentFault if the evidence cannot be read at the moment. The caller then has to ask
-        again.
+        Raises ReadFailed or EnvironmentFault if the evidence cannot be read at the moment. In that case, the caller
+        must ask again.
         """
         if ledger.is_recreated:
             return StartEvidence()

@@ -47,7 +47,7 @@ Piece = tuple[int, int, int]
 
 
 class Lookups:
-    """Answers lanes' questions about compacted target topics."""
+    """Answers the questions of lanes about compacted target topics."""
 
     def __init__(
         self, setup: FlowSetup, source: LogReaders, target: LogReaders, shaping: RecordPolicies, begin: Begin
@@ -96,7 +96,8 @@ class SupersededLookup:
         read_committed: bool,
         is_open: Callable[[int], bool],
     ) -> None:
-        """`asks` is a pair: the first object sends questions to the source, the second one to the target.
+        """`asks` is a pair: the first object sends questions to the source, and the second one sends questions to the
+        target.
 
         If `read_committed` is set, the lane does not copy records of aborted transactions.
 
@@ -112,8 +113,8 @@ class SupersededLookup:
         self._is_open = is_open
 
     async def run(self, asked: AskSuperseded) -> SupersededAnswer:
-        """Return the missing records that have to be copied again. Raises ReadFailed when the source or the target
-        cannot currently be read."""
+        """Return the missing records that have to be copied again. Raises ReadFailed if the source or the target cannot
+        be read at the moment."""
         again: list[tuple[int, int]] = []
         until = until_epoch = -1
         for part in in_parts(asked):
@@ -214,8 +215,8 @@ class SupersededLookup:
             end, _ = await bounds(self._target_asks, self._target_partition)
 
     async def _see_appended(self, judge: SupersededJudge, asked: AskSuperseded) -> None:
-        """Read from the source records that were appended to the target, because the target's cleaner may have removed
-        them there. Read only records that are newer than a record that would be copied again."""
+        """Read, from the source, records that were appended to the target, because the target's cleaner may have
+        removed them from the target. Read only records that are newer than a record that would be copied again."""
         lowest = judge.lowest_left()
         if not asked.appended or lowest == NEVER:
             return
@@ -236,7 +237,7 @@ class SupersededLookup:
                         judge.see_appended(changed.key, record.offset)
 
     async def _committed_ones(self, start: int, stable: int, end: int) -> AsyncIterator[ReadBatch]:
-        """Yield the batches with committed records. Leave out batches of aborted or open transactions."""
+        """Yield the batches with committed records. Omit batches of aborted or open transactions."""
         if start < stable:
             async for batch in self._target.read(self._target_partition, start, stable, committed=True):
                 if not batch.aborted and not batch.header.attributes & CONTROL:

@@ -1,4 +1,4 @@
-"""Syncs and then reads the configs of target topics that have refused a record, for the lanes of one replicator."""
+"""For the lanes of one replicator, syncs and then reads the configs of target topics that have refused a record."""
 
 import asyncio
 import hashlib
@@ -55,8 +55,8 @@ class _Facts:
 
 
 class TargetConfigs:
-    """Answers lanes' questions about the configs of target topics. The connections are opened when the first record is
-    refused."""
+    """Answers the questions of lanes about the configs of target topics. The connections are opened when the first
+    record is refused."""
 
     def __init__(
         self, setup: FlowSetup, store: LedgerStore, begin: Callable[[Coroutine[Any, Any, None]], object]

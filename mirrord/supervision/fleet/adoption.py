@@ -2,7 +2,7 @@
 hosts and whether it is kept.
 
 Each replicator reports its own lanes. If a replicator does not answer, it is assumed to host the lanes that the ledger
-records for it. Like every replicator that does not answer, it is ended after a while.
+records for it. Like every replicator that does not answer, it is killed after a while.
 """
 
 from typing import NamedTuple
@@ -68,8 +68,8 @@ async def left_running(engine: Engine, prefix: str) -> list[Member]:
 
 
 async def end_all(engine: Engine, prefix: str) -> None:
-    """End the replicators and group followers of a flow that a dead daemon left running. They are no longer allowed to
-    write, because this daemon holds the lease."""
+    """Terminate the replicators and group followers of a flow that a dead daemon left running. They are no longer
+    allowed to write, because this daemon holds the lease."""
     for name in await engine.found(prefix):
         log.info("leftover_ended", name=name)
         try:

@@ -66,9 +66,9 @@ class DesiredLanes:
     def destinations(
         self, leaving: Collection[LaneId], hosts: Sequence[ObservedReplicator], now: float
     ) -> dict[str, list[LaneId]]:
-        """Return which of the lanes in `leaving` each replicator will get, by the replicator's name. The lanes in
-        `leaving` are those that are leaving their current replicators. A lane whose next replicator is not known yet is
-        omitted."""
+        """Return the lanes that each replicator will get, by the replicator's name. `leaving` contains the lanes that
+        are leaving their current replicators, and only these lanes are returned. A lane whose next replicator is not
+        known yet is omitted."""
         desired, wishes = self._wished(now)
         return destinations(leaving, desired, hosts, self._config, self._engine.cores, wishes)
 

@@ -20,7 +20,7 @@ class ReplicatorDead(EnvironmentFault):
 
 
 class ReplicatorUnsure(EnvironmentFault):
-    """Raised when the replicator did not answer in time, or cannot be reached. It may still be alive and copying."""
+    """Raised when the replicator did not answer in time or cannot be reached. It may still be alive and copying."""
 
 
 class ReplicatorUnreachable(ReplicatorUnsure):
@@ -30,7 +30,7 @@ class ReplicatorUnreachable(ReplicatorUnsure):
 class NodeLost(ReplicatorUnreachable):
     """Raised when Ray counts the replicator's node as lost and will not reconnect to it.
 
-    A node that is only cut off from the network keeps running, and so do its replicators.
+    If the node is merely cut off from the network, it keeps running, and so do its replicators.
     """
 
 
@@ -49,8 +49,8 @@ class ReplicatorHandle(Protocol):
         ...
 
     async def prepare(self, lanes: Sequence[LaneAssignment]) -> None:
-        """Announce lanes that the replicator may get, so that it can connect to their brokers. Return when it has done
-        so. The announcement does not mean that the replicator will get these lanes."""
+        """Announce lanes that the replicator may get, so that it can connect to their brokers. Return when it is
+        connected. The announcement does not mean that the replicator will get these lanes."""
         ...
 
     async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
@@ -62,10 +62,10 @@ class ReplicatorHandle(Protocol):
         ...
 
     async def hurry(self, lanes: Sequence[LaneId]) -> None:
-        """Make the replicator fetch these lanes first, in addition to the lanes that it prioritizes by itself. Each
+        """Make the replicator fetch these lanes first, in addition to the lanes that it prioritizes on its own. Each
         call replaces the lanes of the previous call.
 
-        The call only affects speed. A replicator that runs an older version ignores it.
+        The call affects only speed. A replicator that runs an older version ignores it.
         """
         ...
 
@@ -79,11 +79,11 @@ class ReplicatorHandle(Protocol):
         ...
 
     async def close(self, deadline_s: float) -> None:
-        """Make the replicator drain its lanes and end."""
+        """Make the replicator drain its lanes and then shut down."""
         ...
 
     async def kill(self) -> None:
-        """End the replicator without draining it. Return when it is known to have ended. Raises ReplicatorUnsure if it
+        """Kill the replicator without draining it. Return when it is known to have ended. Raises ReplicatorUnsure if it
         may still be running."""
         ...
 
@@ -109,7 +109,7 @@ class GroupsHandle(Protocol):
         ...
 
     async def kill(self) -> None:
-        """End the group follower at once. It has no state that a new follower could not rebuild.
+        """Kill the group follower. It has no state that a new follower could not rebuild.
 
         Raises ReplicatorUnsure if it may still be running.
         """
@@ -117,7 +117,7 @@ class GroupsHandle(Protocol):
 
 
 class Engine(Protocol):
-    """Starts, finds and ends the replicators and group followers of a daemon."""
+    """Starts, finds and terminates the replicators and group followers of a daemon."""
 
     @property
     def cores(self) -> int:
@@ -133,7 +133,7 @@ class Engine(Protocol):
 
     @property
     def hosts_all(self) -> bool:
-        """Whether all replicators are tasks in this process, so that they end when it ends."""
+        """Whether all replicators are tasks in this process, so that they end when the process exits."""
         ...
 
     async def start(
@@ -161,24 +161,24 @@ class Engine(Protocol):
         ...
 
     async def attach(self, name: str, on_death: Callable[[], None]) -> ReplicatorHandle:
-        """Attach to a running replicator whose name `found` has returned. `on_death` is called as for `start`.
+        """Attach to a running replicator whose name was returned by `found`. `on_death` is called as for `start`.
 
         Raises ReplicatorDead if the replicator no longer exists.
         """
         ...
 
     async def attach_groups(self, name: str, on_death: Callable[[], None]) -> GroupsHandle:
-        """Attach to a running group follower whose name `found` has returned. The arguments and errors are those of
+        """Attach to a running group follower whose name was returned by `found`. The arguments and errors are those of
         `attach`."""
         ...
 
     async def end(self, name: str) -> None:
-        """End the replicator or group follower whose name `found` has returned.
+        """Terminate the replicator or group follower whose name was returned by `found`.
 
         Raises ReplicatorUnsure if it may still be running.
         """
         ...
 
     async def close(self) -> None:
-        """End all replicators and group followers that this process has started or attached to."""
+        """Terminate all replicators and group followers that this process has started or attached to."""
         ...

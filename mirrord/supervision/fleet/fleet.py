@@ -49,13 +49,13 @@ from mirrord.supervision.rules.reconcile import (
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 REPEAT_S = 3.0
-"""If a replicator does not report a lane within this time of its assignment, the lane is assigned to the same
+"""If a replicator does not report a lane within this time after the assignment, the lane is assigned to the same
 replicator again."""
 UNREACHABLE_S = 3.0
 """A replicator that cannot be reached for this long counts as lost. Either its process or its node has failed, or it is
 cut off from the network."""
 SILENT_S = 10.0
-"""A replicator is ended if it has not answered for this long, or if its event loop has been stuck for this long. In
+"""A replicator is killed if it has not answered for this long, or if its event loop has been stuck for this long. In
 either case, its lanes make no progress."""
 RETIRED_AT_ONCE = 16
 RETIRE_PAUSE_S = 0.5
@@ -83,7 +83,7 @@ class Fleet:
         self.note = ""
         """Why replicators do not start, as one line for operators. Empty if they do start."""
         self.deaths = 0
-        """Number of replicators that died, or that were ended because they did not answer."""
+        """Number of replicators that died, or that were killed because they did not answer."""
         self._engine = engine
         self._setup = setup
         self._prefix = f"{instance}/{setup.flow.name}/"
@@ -103,12 +103,12 @@ class Fleet:
 
     @property
     def reports(self) -> Mapping[str, ReplicatorReport]:
-        """The last report of each active replicator."""
+        """The latest report of each active replicator."""
         return {name: member.report for name, member in self._members.items() if member.report is not None}
 
     @property
     def last_reports(self) -> list[ReplicatorReport]:
-        """The last report of each active replicator, and of each unreachable replicator that may still be running."""
+        """The latest report of each active replicator, and of each unreachable replicator that may still be running."""
         return [*self.reports.values(), *self._cut_off.reports]
 
     def states(self) -> dict[str, HostState]:
@@ -143,7 +143,7 @@ class Fleet:
         return view._replace(ends=ends, standings={**view.standings, **standings}, retrying=retrying)
 
     def place_by(self, config: ReplicatorsConfig) -> None:
-        """Change the number of replicators and the placement of lanes. A surplus replicator is ended after its lanes
+        """Change the number of replicators and the placement of lanes. A surplus replicator is stopped after its lanes
         have moved to other replicators."""
         self._wanted.place_by(config)
         self.changed.set()
@@ -183,8 +183,8 @@ class Fleet:
         return steps
 
     async def adopt(self) -> None:
-        """Adopt the replicators that an earlier process of this daemon left running. Meanwhile, their lanes continue to
-        copy."""
+        """Adopt the replicators that an earlier process of this daemon left running. Their lanes continue to copy
+        during the adoption."""
         members = await left_running(self._engine, self._prefix)
         for member in members:
             try:
@@ -203,7 +203,7 @@ class Fleet:
     async def poll(self) -> None:
         """Request the current state of every replicator.
 
-        If a report lacks lanes that were assigned to the replicator, these lanes are either assigned again or no longer
+        Lanes that were assigned to a replicator but are missing from its report are either assigned again or no longer
         counted as lanes of this replicator.
         """
         asked = [member for member in self._members.values() if member.is_asked]
@@ -222,7 +222,8 @@ class Fleet:
         )
 
     async def drain(self, deadline_s: float) -> None:
-        """Make all replicators drain their lanes and end. Kill the replicators that have not ended by the deadline."""
+        """Make all replicators drain their lanes and shut down. Kill the replicators that have not ended by the
+        deadline."""
         self._closing = True
         await asyncio.gather(*(self._close(member, deadline_s) for member in list(self._members.values())))
         await self._tasks.end()
@@ -234,8 +235,7 @@ class Fleet:
         await self._tasks.end()
 
     async def part(self) -> None:
-        """Forget all replicators without ending them, because another process of this daemon has taken over the
-        replicators."""
+        """Forget all replicators without ending them, because another process of this daemon has taken them over."""
         self._closing = True
         await self._tasks.end()
         self._members.clear()

@@ -1,8 +1,8 @@
 """Announces a lane to a replicator before the lane is assigned to it, so that a planned move takes less time.
 
-When the lane is then assigned, the replicator already knows the leaders of the source partition and the target
-partition, and is connected to them. Before the assignment, it neither fetches nor writes records of the lane. If the
-lane is never assigned to it, the replicator forgets the partitions after a while.
+By the time the lane is assigned, the replicator already knows the leaders of the source partition and the target
+partition, and is connected to them. Before the assignment, the replicator neither fetches nor writes records of the
+lane. If the lane is never assigned to it, the replicator forgets the partitions after a while.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ NOWHERE: Coming = MappingProxyType({})
 
 
 async def prepare_ahead(members: Mapping[str, Member], planned: Mapping[LaneId, PlannedLane], coming: Coming) -> None:
-    """Announce lanes to the replicators that will get them, and wait at most `AHEAD_S` for these replicators to be
-    prepared."""
+    """Announce lanes to the replicators that will get them, and wait up to `AHEAD_S` seconds for these replicators to
+    be prepared."""
     by_handle = {members[name].handle: lanes for name, lanes in coming.items() if name in members}
     preparing = [
         asyncio.create_task(_prepare(handle, [_assignment(planned[lane]) for lane in lanes if lane in planned]))
@@ -48,6 +48,6 @@ async def _prepare(handle: ReplicatorHandle, lanes: Sequence[LaneAssignment]) ->
 
 
 def _assignment(lane: PlannedLane) -> LaneAssignment:
-    """Return the assignment with which a lane is announced. It gives the former holder as "unknown", because the lane's
-    current replicator has not left the lane yet."""
+    """Return the assignment with which a lane is announced. It gives the previous holder as "unknown", because the
+    lane's current replicator has not left the lane yet."""
     return LaneAssignment(lane.key, lane.source_topic, lane.target_topic, "unknown")

@@ -132,13 +132,13 @@ class _Task:
         return self._replicator.report()
 
     async def greet(self) -> Greeting:
-        """Return the replicator's version, its setup and its report. The new daemon requests them when it replaces this
+        """Return the replicator's version, its setup and its report. A new daemon requests them when it replaces this
         daemon."""
         report = msgspec.msgpack.encode(await self.report())
         return Greeting(program(), msgspec.msgpack.encode(self._setup), report)
 
     async def close(self, deadline_s: float) -> None:
-        """Make the replicator drain its lanes and end."""
+        """Make the replicator drain its lanes and then shut down."""
         self._check()
         del self._running[self.name]
         self._unwatch()

@@ -63,6 +63,7 @@ class Loads:
         return now >= self._even_after
 
     def evened_out(self, now: float) -> None:
-        """Record that lanes are being moved now. For `PAUSE_S`, no more lanes are moved to balance the loads."""
+        """Record that lanes are being moved now. For the next `PAUSE_S` seconds, no more lanes are moved to balance the
+        loads."""
         if self.by_bytes:
             self._even_after = now + PAUSE_S

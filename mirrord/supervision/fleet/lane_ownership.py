@@ -24,8 +24,8 @@ class Custody:
         self._former_ended = former_ended
         self._held: dict[LaneId, Held] = {}
         self._others: set[LaneId] = set()
-        """Lanes with a former holder under this lease that may still be writing, but whose name this object no longer
-        records."""
+        """Lanes that had an earlier holder under this lease. That holder may still be writing, but this object no
+        longer records its name."""
         self._dead: set[str] = set()
         """Replicators that are known to have ended."""
 
@@ -39,7 +39,7 @@ class Custody:
         self.orphans.discard(lane)
 
     def found(self, lanes: Iterable[LaneId], name: str, now: float) -> None:
-        """Record lanes that a replicator already hosted before this process started."""
+        """Record that a replicator already hosted these lanes before this process started."""
         for lane in lanes:
             until = now + self._barrier_s(lane, "unknown")
             self._held[lane] = Held(name, "unknown", until, grant_of(self._ledger(), lane))
@@ -84,7 +84,7 @@ class Custody:
         self._dead &= {held.name for held in self._held.values()}
 
     def longest_s(self, lanes: Iterable[LaneId]) -> float:
-        """Return the longest time in seconds for which a former holder of one of these lanes may still write. This is
+        """Return the longest time in seconds for which a previous holder of any of these lanes may still write. This is
         an upper limit, because the method does not check whether a holder has already ended or left its lane."""
         return max((self._barrier_s(lane, "unknown") for lane in lanes), default=0.0)
 
@@ -93,8 +93,8 @@ class Custody:
         return self._setup.barrier_s(former, known.times if known is not None else (0, 0))
 
     def _former(self, lane: LaneId, now: float) -> Former:
-        """Return what is known about the lane's former holder. The former holder is the last one under this lease or,
-        if there was none, the last one in the ledger."""
+        """Return what is known about the lane's previous holder: the last holder under this lease or, if there was
+        none, the last holder in the ledger."""
         held = self._held.get(lane)
         if held is None:
             former = former_of(self._ledger(), lane)

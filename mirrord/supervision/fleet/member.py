@@ -30,7 +30,7 @@ class Held(NamedTuple):
     until: float
     """The time until which the previous replicator may still be writing."""
     grant: int
-    """The lane's grant at the time when `former` (what is known about the previous replicator) was determined."""
+    """The lane's grant at the time when `former`, which describes the previous replicator, was determined."""
     left: bool = False
     word: Progress | None = None
     """The handoff checkpoint of the previous replicator, if that replicator left one."""
@@ -49,20 +49,20 @@ class Member:
     lanes: set[LaneId] = field(default_factory=set[LaneId])
     leaving: set[LaneId] = field(default_factory=set[LaneId])
     assigned_at: dict[LaneId, float] = field(default_factory=dict[LaneId, float])
-    """For each lane that the replicator has not reported since the lane was assigned: the time of the last
+    """For each lane that the replicator has not reported since the lane was assigned, the time of the latest
     assignment."""
     sending: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
-    """The running calls that assign lanes to the replicator. A release waits until they have ended, so that it cannot
-    overtake them."""
+    """The pending calls that assign lanes to the replicator. A release waits until they have completed, so that it
+    cannot overtake them."""
     hurried: bool = False
-    """True if the last call to `hurry` named urgent lanes."""
+    """True if the latest call to `hurry` named urgent lanes."""
     report: ReplicatorReport | None = None
     heard: float = 0.0
     """When the replicator last answered."""
     greeted: bool = True
     """True if the replicator takes its commands from this process."""
     quarantined: bool = False
-    """True if the replicator is being ended because it did not answer."""
+    """True if the replicator is being killed because it did not answer."""
     killed: bool = False
     """True if this process has asked the engine to kill the replicator. From then on, the engine may report the
     replicator as dead before its process has ended."""
@@ -93,8 +93,8 @@ def slot_of(name: str) -> int | None:
 
 
 def former_of(state: FlowState, lane: LaneId) -> Former:
-    """Return what the ledger says about the lane's last holder: there was none, it has left the lane, or it may still
-    be writing.
+    """Return what the ledger says about the lane's last holder: that there was none, that it has left the lane, or that
+    it may still be writing.
 
     The result is valid only if the ledger was read to its end after this daemon took the lease.
     """
@@ -105,7 +105,7 @@ def former_of(state: FlowState, lane: LaneId) -> Former:
 
 
 def grant_of(state: FlowState, lane: LaneId) -> int:
-    """Return the lane's grant, or 0 if the lane was never taken."""
+    """Return the lane's grant, or 0 if no replicator has ever taken the lane."""
     known = state.lanes.get(lane)
     return known.grant if known is not None else 0
 

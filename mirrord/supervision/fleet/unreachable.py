@@ -3,7 +3,7 @@ confirmed.
 
 Their lanes have been assigned to other replicators. The status shows an unreachable replicator while the ledger names
 it as the holder of any of these lanes. When the replicator learns from the ledger that others have taken its lanes, it
-ends.
+shuts down.
 """
 
 from collections.abc import Callable, Iterable
@@ -40,7 +40,7 @@ class CutOff:
 
     @property
     def reports(self) -> list[ReplicatorReport]:
-        """The last reports of the unreachable replicators."""
+        """The latest reports of the unreachable replicators."""
         return [member.report for member, _ in self._members.values() if member.report is not None]
 
     def states(self) -> dict[str, HostState]:

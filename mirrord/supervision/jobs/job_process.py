@@ -1,8 +1,8 @@
 """Runs an audit or a compaction in a separate process. The process reads its order from stdin and writes its result to
 stdout.
 
-The kernel ends the process when the thread that started it ends (`mirrord.jobs.job_main`). The process therefore also
-ends when its parent is killed. If the job has started Spark, Spark's Java process ends with the job process.
+The kernel kills the process when the thread that started it ends (`mirrord.jobs.job_main`). The process therefore also
+exits if its parent is killed. If the job has started Spark, Spark's Java process exits together with the job process.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from mirrord.model.jobs import Job, JobOutcome
 
 PROGRAM = "mirrord.jobs.job_main"
 END_S = 6.0
-"""After a job process has been asked to end, it has this many seconds to record its end in the ledger. Then it is
-killed."""
+"""A job process that has been asked to exit has this many seconds to record the end of the job in the ledger. After
+that, it is killed."""
 _SHOWN_BYTES = 2_000
 
 
@@ -48,9 +48,10 @@ class JobProcess:
         self._ending: set[asyncio.Task[None]] = set()
 
     async def run(self, order: JobOrder) -> JobReport:
-        """Run a job in a new process, wait until the process has ended, and return the result.
+        """Run a job in a new process, wait until the process has exited, and return the result.
 
-        If this call is cancelled, the process is asked to end. If it has not ended after `END_S` seconds, it is killed.
+        If this call is cancelled, the process is asked to exit. If it has not exited after `END_S` seconds, it is
+        killed.
         """
         with tempfile.TemporaryFile() as words:
             process = await asyncio.create_subprocess_exec(

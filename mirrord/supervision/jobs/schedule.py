@@ -3,8 +3,8 @@ keys are `[audit] every` and `[compact] every`.
 
 Each job runs in a separate process (`mirrord.supervision.jobs.job_process`), so that it does not block the supervisor's
 event loop. A person, a cron job or another daemon may already have started the same job. In that case, the ledger shows
-that the job is running or done (`mirrord.ledger.store.job_lease`). The process then does no work and reports that the
-job was not needed.
+that the job is running or done (`mirrord.ledger.store.job_lease`), and the job's process does no work and reports that
+the job was not needed.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ from mirrord.supervision.jobs.job_process import JobOrder, JobProcess, JobReport
 from mirrord.supervision.rules.job_times import next_ms
 
 LOOK_S = 60.0
-"""Maximum interval between two readings of the wall clock while a job is not due. The clock is read repeatedly because
-it may be adjusted."""
+"""Maximum interval between two readings of the wall clock while a job is not due yet. The clock is read repeatedly
+because it may be adjusted."""
 AGAIN_S = 30.0
-"""Pause in seconds after an internal error, before the next attempt."""
+"""Pause in seconds between an internal error and the next attempt."""
 
 log = structlog.get_logger()
 

@@ -1,2 +1,2 @@
-"""The pure decisions of supervision: the placement of lanes, the effect of operator commands, and the judgment of
-probes."""
+"""The decisions of supervision, as pure functions: the placement of lanes, the effect of operator commands, and the
+judgment of probes."""

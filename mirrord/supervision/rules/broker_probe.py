@@ -1,14 +1,14 @@
 """The probe of a target's brokers: the batches that it sends, and the judgment of the brokers' answers.
 
 Exactly-once delivery depends on how a broker handles sequences, offsets and checksums. The page
-docs/explanation/broker-behaviour.md lists these rules, and `tests/sim/contract.py` checks all of them against Kafka.
-Other products also implement Kafka's protocol, and a later version of Kafka may behave differently. Therefore, for each
-set of brokers, the batches in `STEPS` are sent once to a topic with one partition, and the answers are compared with
-the behavior that a lane relies on.
+docs/explanation/broker-behaviour.md lists the rules for this, and `tests/sim/contract.py` checks all of them against
+Kafka. Other products also implement Kafka's protocol, and a later version of Kafka may behave differently. Therefore,
+for each set of brokers, the batches in `STEPS` are sent once to a topic with one partition, and the answers are
+compared with the behavior that a lane relies on.
 
-Two properties cannot be observed by a probe. The first is how long a broker remembers a producer. A broker config
-determines this time, and lanes request its value from the broker. The second is durability across a crash, which only
-the tests check.
+A probe cannot observe two properties. The first is how long a broker remembers a producer. A broker config determines
+this time, and lanes request the value of the config from the broker. The second is durability across a crash, which
+only the tests check.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ OLD_MS = 10 * 86_400_000
 """Age in milliseconds of the old records that the last step of the probe sends. It is longer than the time for which
 brokers remember a producer."""
 PRODUCERS = 4
-"""Number of producers that the steps of the probe use. Each of them has a new producer id."""
+"""Number of producers in the steps of the probe. Each of them has a new producer id."""
 _LAST_SEQUENCE = 2**31 - 1
 _ACROSS = _LAST_SEQUENCE - 1
 _ANYTHING = 5_000_000
@@ -103,8 +103,8 @@ class Observed(msgspec.Struct, frozen=True):
     answers: Sequence[ProbeAnswer]
     """The answers to the batches of `STEPS`, in the same order."""
     last_sequences: Mapping[int, int] | None
-    """The last sequence of each producer that the partition leader remembers, by the number of the producer. None if
-    the leader does not support the request for this information (DescribeProducers)."""
+    """The last sequence number of each producer that the partition leader remembers, by the number of the producer.
+    None if the leader does not support the request for this information (DescribeProducers)."""
     end: int
     stored: Sequence[Stored]
 
@@ -175,7 +175,7 @@ def _fault(step: ProbeStep, answer: ProbeAnswer, end: int, known_at: int) -> str
 
 
 def _after(seen: Observed, taken: Sequence[tuple[ProbeStep, int]], end: int) -> dict[str, str]:
-    """Return what is wrong for each rule that the broker's state breaks after the last step."""
+    """Compare the broker's state after the last step with the rules. For each broken rule, return what is wrong."""
     faults: dict[str, str] = {}
     wanted = {step.producer: (step.sequence + RECORDS - 1) % (_LAST_SEQUENCE + 1) for step, _ in taken}
     if seen.last_sequences is None:
@@ -204,7 +204,7 @@ def mode(probed: TargetProbed | None) -> Mode:
 def guarantee(probed: TargetProbed | None, not_probed: str = "") -> tuple[Guarantee | None, str]:
     """Return the delivery guarantee of a flow, and one line with the failures or remarks of the probe.
 
-    `not_probed` says why the probe could not be completed; it is empty if the probe was completed.
+    `not_probed` says why the probe could not be completed. It is empty if the probe was completed.
     """
     if probed is None and not not_probed:
         return None, ""

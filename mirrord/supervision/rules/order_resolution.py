@@ -1,8 +1,8 @@
 """Resolves operator commands: determines what the name in a command refers to, which facts the command produces, and
 how it affects the placement of lanes.
 
-The effect of a command is determined by its facts alone. A command that is impossible is refused with one line that
-says what would be possible.
+The effect of a command is determined by its facts alone. An impossible command is refused with one line that says what
+would be possible.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -76,7 +76,7 @@ class FlowView(NamedTuple):
     standings: Mapping[LaneId, Standing] = {}
     """The position of each lane that has begun to copy, together with its earlier seeks."""
     retrying: Mapping[TopicPartition, str] = {}
-    """Source partitions of hosted lanes that are copying nothing now but are retrying by themselves, each with the
+    """Source partitions of hosted lanes that are currently copying nothing but are retrying on their own, each with the
     lane's status text."""
 
 

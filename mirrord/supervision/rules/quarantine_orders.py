@@ -27,7 +27,7 @@ def rule(
     this name.
 
     `ends` holds the known log ends of the source partitions. `retrying` is the status text of the lane if it is
-    retrying by itself, or None if it is not. Raises ConfigError if the command is impossible.
+    retrying on its own, or None if it is not. Raises ConfigError if the command is impossible.
     """
     offset = order.offset
     waits = [(lane, entry) for lane, quarantine in lanes.items() if (entry := waiting(quarantine)) is not None]

@@ -11,7 +11,7 @@ loads are balanced. A lane that should run alone gets a replicator to itself. Th
 obeyed unless that would leave a lane without a replicator.
 
 If a Ray node has too many replicators (`mirrord.supervision.rules.node_spread`), a new replicator starts on another
-node. Then the lanes of one replicator on the crowded node move away, as with `mirrord drain`, and that replicator is
+node. Next, the lanes of one replicator on the crowded node move away, as with `mirrord drain`, and that replicator is
 stopped.
 """
 
@@ -277,7 +277,7 @@ class _Places:
         return place(lanes, self._rooms, self._most, self._weights)
 
     def fresh(self, lanes: Sequence[LaneId], share: int | None) -> dict[LaneId, str]:
-        """Choose a replicator for each remaining lane that has none. Return the replicator name of each lane. With
+        """Choose a replicator for each lane that still has no replicator. Return the replicator name of each lane. With
         `share`, no replicator gets more than `share` lanes in total."""
         limits = [each for each in (self._most, share) if each is not None]
         return place(lanes, self._rooms, min(limits, default=None), self._weights)
@@ -303,8 +303,8 @@ def _place_alone(lanes: Sequence[LaneId], serving: Sequence[ObservedReplicator])
 
 
 def _makes_room(serving: Sequence[ObservedReplicator], alone: Collection[LaneId]) -> list[ReconcileStep]:
-    """Return steps that release lanes that should run alone but share their replicator. These lanes can then move to an
-    empty replicator."""
+    """Return steps that release lanes that should run alone but share their replicator. Once released, these lanes can
+    move to an empty replicator."""
     crowded = [(host, lane) for host in serving if len(host.lanes) > 1 for lane in sorted(host.lanes) if lane in alone]
     empty = sum(not host.lanes for host in serving)
     return [Release(host.name, (lane,)) for host, lane in crowded[: min(empty, MOVES_AT_ONCE)]]
@@ -326,8 +326,8 @@ def _unwanted(desired: Collection[LaneId], serving: Iterable[ObservedReplicator]
 
 
 def _misplaced(hosts: Sequence[ObservedReplicator], wanted: int, wishes: Wishes) -> frozenset[str]:
-    """Return a set that contains the name of the replicator that should be replaced by one on another node, or an empty
-    set if no replicator should be replaced.
+    """Return a set with the name of the replicator that should be replaced by one on another node, or an empty set if
+    no replicator should be replaced.
 
     The same name is returned until that replicator has ended. A replicator is never chosen if an operator has drained
     it, if lanes are pinned to it, or if it hosts a lane that must run alone.
@@ -407,8 +407,8 @@ def _empties(
 
 
 def _moves(places: _Places, wishes: Wishes) -> list[ReconcileStep]:
-    """Return a step that releases lanes of the replicator with the highest load. These lanes can then move to the
-    replicator with the lowest load that has room."""
+    """Return a step that releases lanes of the replicator with the highest load. Once released, these lanes can move to
+    the replicator with the lowest load that has room."""
     weights = wishes.weights
     loads = {host.name: weights.sum(host.lanes) for host in places.hosts}
     free = [loads[host.name] for host in places.hosts if places.has_room(host)]

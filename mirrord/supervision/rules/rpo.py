@@ -15,8 +15,8 @@ NOT_LOOKED = "the source's topics are not known yet"
 def rpo_status(
     rpo_ms: int | None, state: FlowPhase, lanes: Sequence[LaneStatus], faults: Iterable[str], *, looked: bool
 ) -> RpoStatus | None:
-    """Return whether the flow meets its recovery point objective and, if not, why. Return None if the flow has no
-    objective.
+    """Return whether the flow meets its recovery point objective and, if it does not, the reason. Return None if the
+    flow has no objective.
 
     `faults` are the selected topics that are not copied or are copied only in part. `looked` says whether discovery has
     already found all lanes that should exist.

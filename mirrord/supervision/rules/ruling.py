@@ -9,5 +9,5 @@ class Ruling(NamedTuple, Generic[FactT]):
     """The fact that carries out an operator command, and one line for the operator."""
 
     fact: FactT | None
-    """The fact to append; None if the command changes nothing, because the ledger already holds an equivalent fact."""
+    """The fact to append. None if the command changes nothing, because the ledger already holds an equivalent fact."""
     line: str

@@ -2,7 +2,7 @@
 
 The new daemon continues the leases of the old daemon, so the old replicators may keep writing. It moves their lanes to
 new replicators, one group of lanes at a time (`Fleet`). The old replicators run in processes of the old daemon, so they
-are commanded through its HTTP API. When they no longer host any lanes, the new daemon orders the old daemon to end.
+are commanded through its HTTP API. When they no longer host any lanes, the new daemon orders the old daemon to exit.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,12 +26,12 @@ from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall, H
 
 CALL_S = 5.0
 ANSWER_S = 4.0
-"""Additional time after the deadline for the answer to a call that has one. The old daemon passes such a call on to its
-replicator."""
+"""A call with a deadline may be answered up to this many seconds after the deadline, because the old daemon passes the
+call on to its replicator."""
 RETRY_S = 0.2
 LET_GO_S = 15.0
-"""Time limit for the old daemon to hand over a flow. It also limits the attempts to end the old daemon after all lanes
-have moved."""
+"""Time limit for the old daemon to hand over a flow. It also limits the attempts to make the old daemon exit after all
+lanes have moved."""
 LOOK_S = 0.5
 
 log = structlog.get_logger()
@@ -46,7 +46,7 @@ class Succession:
         """The address and version of this daemon, which each request to the old daemon contains. The address is empty
         until the HTTP API of this daemon is open."""
         self.over = False
-        """Whether the old daemon no longer has any flows and has been ordered to end."""
+        """Whether the old daemon no longer has any flows and has been ordered to exit."""
         self.names: set[str] = set()
         """Names of the replicators that run in processes of the old daemon."""
         self._config = config
@@ -100,8 +100,8 @@ class Succession:
         return []
 
     async def dismiss(self, left: Callable[[], bool]) -> None:
-        """Wait until none of the old daemon's replicators is left, then order the old daemon to end. `left` returns
-        whether such replicators exist.
+        """Wait until none of the old daemon's replicators is left, and then order the old daemon to exit. `left`
+        returns whether such replicators exist.
 
         If the old daemon does not accept the order in time, it keeps running, but without any flows.
         """
@@ -126,7 +126,7 @@ class Succession:
         return await hand_over(self.predecessor.http, self._config, call, max(CALL_S, deadline_s + ANSWER_S))
 
     async def _end(self) -> str:
-        """Order the old daemon to end. Return why it does not end, or an empty string if it does."""
+        """Order the old daemon to exit. Return why it does not exit, or an empty string if it does."""
         try:
             return (await self.call("end")).refused
         except (NoAnswer, CommandRefused) as fault:
@@ -158,7 +158,7 @@ class SuccessionEngine:
 
     @property
     def hosts_all(self) -> bool:
-        """Always False: replicators in processes of the old daemon do not end when this process ends."""
+        """Always False: replicators in processes of the old daemon do not end when this process exits."""
         return False
 
     async def start(
@@ -168,7 +168,7 @@ class SuccessionEngine:
         return await self._engine.start(name, setup, on_death, node)
 
     async def start_groups(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> GroupsHandle:
-        """Start a group follower on the wrapped engine. When the old daemon hands over the flow, it ends its own
+        """Start a group follower on the wrapped engine. When the old daemon hands over the flow, it terminates its own
         follower."""
         return await self._engine.start_groups(name, setup, on_death)
 
@@ -183,13 +183,13 @@ class SuccessionEngine:
         return sorted({*own, *(name for name in others if name.startswith(prefix))})
 
     async def attach(self, name: str, on_death: Callable[[], None]) -> ReplicatorHandle:
-        """Return a handle for a replicator whose name `found` has returned."""
+        """Return a handle for a replicator whose name was returned by `found`."""
         if name in self._succession.names:
             return Remote(name, self._succession)
         return await self._engine.attach(name, on_death)
 
     async def attach_groups(self, name: str, on_death: Callable[[], None]) -> GroupsHandle:
-        """Return a handle for a group follower whose name the wrapped engine has found."""
+        """Return a handle for a group follower whose name was returned by the wrapped engine."""
         return await self._engine.attach_groups(name, on_death)
 
     def running(self, prefix: str) -> Sequence[ReplicatorHandle]:
@@ -197,14 +197,14 @@ class SuccessionEngine:
         return self._engine.running(prefix)
 
     async def end(self, name: str) -> None:
-        """End a replicator or group follower whose name `found` has returned."""
+        """Terminate a replicator or group follower whose name was returned by `found`."""
         if name in self._succession.names:
             await Remote(name, self._succession).kill()
         else:
             await self._engine.end(name)
 
     async def close(self) -> None:
-        """End all replicators and group followers of the wrapped engine."""
+        """Terminate all replicators and group followers of the wrapped engine."""
         await self._engine.close()
 
 
@@ -230,7 +230,7 @@ class Remote:
         return {lane: Parting(clean, answer.words.get(lane)) for lane, clean in answer.left.items()}
 
     async def hurry(self, lanes: Sequence[LaneId]) -> None:
-        """Ignore the call. A replicator of the old daemon is about to end."""
+        """Ignore the call. A replicator of the old daemon is about to shut down."""
 
     async def report(self) -> ReplicatorReport:
         """Return the current report of the replicator."""
@@ -244,7 +244,7 @@ class Remote:
         """Return the replicator's version, its setup and its report.
 
         The old daemon's address is appended to the version. The result never equals the version of this daemon, so the
-        replicator is always retired. Retiring is necessary because its process ends with the old daemon.
+        replicator is always retired. Retiring is necessary because its process exits together with the old daemon.
         """
         answer = await self._call("greet")
         if answer.greeting is None:
@@ -254,11 +254,11 @@ class Remote:
         )
 
     async def close(self, deadline_s: float) -> None:
-        """Make the replicator drain its lanes and end."""
+        """Make the replicator drain its lanes and then shut down."""
         await self._call("close", (), deadline_s)
 
     async def kill(self) -> None:
-        """End the replicator without draining it."""
+        """Kill the replicator without draining it."""
         await self._call("kill")
 
     async def _call(self, verb: HandoverVerb, lanes: Sequence[LaneId] = (), deadline_s: float = 0.0) -> HandoverAnswer:

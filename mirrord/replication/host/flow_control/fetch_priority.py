@@ -10,8 +10,8 @@ seconds)."""
 
 
 class FetchPriority:
-    """The urgency of one lane. Threads that report on the lane update the urgency, and the thread that fetches reads
-    it.
+    """The urgency of one lane. Threads that report on the lane update its urgency, and the thread that fetches its
+    records reads the urgency.
 
     A lane is urgent if the log start offset advances so fast that it will soon reach the lane's position. A lane is
     also urgent if the supervisor concludes from the topic's configs that retention will soon delete the lane's next

@@ -15,19 +15,19 @@ from mirrord.replication.lane.flow_control.byte_window import FAR_S
 
 REQUEST_BYTES = 8 << 20
 MOST_REQUEST_BYTES = FRAME_LIMIT // 2
-"""Largest number of bytes that a request asks for: half of the largest frame that a connection accepts. A response can
-then be too large for the connection only because of a single large batch
+"""Largest number of bytes that a request asks for: half of the largest frame that a connection accepts. Therefore, a
+response can be too large for the connection only because of a single large batch
 (`mirrord.replication.host.flow_control.oversized_fetch`)."""
 LEAST_REQUEST_BYTES = 64 << 10
 LEAST_LANE_BYTES = 1 << 20
 ROUND_TRIPS = 4
-"""A request to a distant broker asks for as much data as the broker sends in this many round trips, so that only one
-fifth of the time passes without data."""
+"""A request to a distant broker asks for as much data as the broker sends in this many round trips, so that the
+connection is idle for only one fifth of the time."""
 _NEW_SHARE = 0.25
-"""Weight of the newest response in the average transfer rate."""
+"""Weight of the latest response in the average transfer rate."""
 _LEAST_DRAIN = 0.1
 """Lower limit for the estimated transfer time of a response, as a share of the response's duration (from the sending of
-the request to the end of the response). The estimate is this duration minus the shortest duration so far."""
+the request to the end of the response). The estimate is this duration minus the shortest duration of any response."""
 
 
 class FetchSize:
@@ -55,8 +55,8 @@ class FetchSize:
         return max(usual_bytes, min(most_bytes, int(ROUND_TRIPS * self._rate * self._soonest_s)))
 
     def answered(self, asked_bytes: int, size: int, took_s: float) -> None:
-        """Record a response: how many bytes were requested and received, and how many seconds it took. The transfer
-        rate is derived only from responses with at least half of the requested bytes."""
+        """Record how many bytes were requested and received, and how many seconds the response took. The transfer rate
+        is derived only from responses with at least half of the requested bytes."""
         self._soonest_s = min(self._soonest_s, took_s)
         if 2 * size < asked_bytes or took_s <= 0:
             return
@@ -94,7 +94,8 @@ def lane_bytes(tap: PartitionFetch, size: int, asking: int, *, is_far: bool) -> 
 
     The share of each lane is limited, because a few lanes that are catching up must not fill the whole response. If
     `size` allows, a lane may receive at least 1 MiB. This is about Kafka's default limit for a batch
-    (`message.max.bytes`). With less, a broker might truncate a batch, which would then have to be fetched again.
+    (`message.max.bytes`). With a lower limit, a broker might truncate a batch, which would then have to be fetched
+    again.
     """
     most = max(tap.lane_bytes, tap.far_batches * tap.batch_bytes) if is_far else tap.lane_bytes
     # If retention is about to delete the lane's records, the lane may use the whole request.

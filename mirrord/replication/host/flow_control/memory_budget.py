@@ -22,8 +22,8 @@ record."""
 class Rate:
     """A rate limit in bytes per second.
 
-    Over a long time, the average stays within the limit. After a pause, as many bytes as the limit allows per second
-    may be received at once.
+    In the long term, the average stays within the limit. After a pause, up to one second's worth of bytes may be
+    received at once.
     """
 
     def __init__(self, bytes_per_s: int, now: Callable[[], float] = time.monotonic) -> None:
@@ -33,12 +33,12 @@ class Rate:
         self._at = now()
 
     def spend(self, size: int) -> None:
-        """Count received bytes. If they exceed what the rate allows now, later bytes have to wait longer."""
+        """Count received bytes. If they exceed what the rate currently allows, later bytes have to wait longer."""
         self._fill()
         self._left -= size
 
     def wait_s(self) -> float:
-        """Return the number of seconds until more bytes are allowed; 0 means now."""
+        """Return the number of seconds until more bytes are allowed, or 0 if they are allowed now."""
         self._fill()
         return max(0.0, -self._left / self.bytes_per_s)
 
@@ -68,8 +68,8 @@ class MemoryBudget:
 
     @property
     def most_bytes(self) -> int:
-        """Largest number of bytes that one request should ask for: as many as the rate limit allows per second.
-        Without a rate limit, it is the whole memory limit."""
+        """Largest number of bytes that one request should ask for: the number of bytes that the rate limit allows per
+        second or, without a rate limit, the whole memory limit."""
         return self.limit_bytes if self._rate is None else int(self._rate.bytes_per_s)
 
     def share(self, parts: int) -> None:
@@ -107,7 +107,7 @@ class MemoryBudget:
         return wait_s <= 0
 
     def leave(self, who: object) -> None:
-        """Remove a caller from the queue, because it does not want to fetch now or has received its permission."""
+        """Remove a caller from the queue, because it no longer wants to fetch or has received its permission."""
         if who in self._waiting:
             del self._waiting[who]
             self._tell()
@@ -118,7 +118,7 @@ class MemoryBudget:
         self._tell()
 
     def hold(self, frame: Frame) -> "HeldFrame":
-        """Count a frame's bytes for as long as anything refers to the returned object."""
+        """Count a frame's bytes as long as anything refers to the returned object."""
         self.held_bytes += len(frame.buffer)
         if frame.pool is not None:
             # Buffers that are kept for later use occupy memory as well.

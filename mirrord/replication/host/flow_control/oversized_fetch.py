@@ -1,12 +1,12 @@
-"""Handles partitions whose response is larger than a connection accepts.
+"""Handles partitions for which the response is larger than a connection accepts.
 
 A request asks for at most half of the size that a connection accepts. Only the first batch of a response may exceed the
 requested size, because a broker sends it whole (KIP-74). Therefore, if a response is larger than the connection
 accepts, its first batch is the cause. The connection refuses such a response before it reads any of it, so it is not
 known which partition contains the large batch.
 
-To find this partition, each partition of the request is fetched once in a separate request. A partition whose response
-is accepted is fetched together with others from then on. The partition with the large batch makes no progress. It is
+To find this partition, each partition of the request is fetched once in a separate request. From then on, a partition
+whose response was accepted is fetched together with others. The partition with the large batch makes no progress. It is
 fetched separately again every `RETRY_S` seconds.
 """
 
@@ -21,7 +21,7 @@ from mirrord.replication.host.partition_fetch import PartitionFetch
 
 RETRY_S = 30.0
 """Pause in seconds before a partition with an oversized batch is fetched again. By then, the batch may have been
-deleted, or an operator may have set the lane's position past the batch."""
+deleted, or an operator may have moved the lane's position past the batch."""
 
 log = structlog.get_logger()
 
@@ -64,5 +64,5 @@ class OversizedFetch:
 
 
 def passed(tap: PartitionFetch) -> None:
-    """Record that a response for this partition could be read."""
+    """Record that a response for this partition has been read."""
     tap.apart, tap.too_large = False, ""

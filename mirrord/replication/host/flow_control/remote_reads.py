@@ -2,8 +2,8 @@
 
 A broker answers a fetch that needs remote storage once the remote storage has answered or a maximum wait has elapsed.
 Before Kafka 3.8, this maximum is the max wait of the request. Since Kafka 3.8, it is the broker config
-`remote.fetch.max.wait.ms`. All other partitions in the same request have to wait, too. Therefore, mirrord fetches each
-partition that needs remote storage in a separate request, which has a long max wait and uses a connection that is
+`remote.fetch.max.wait.ms`. All other partitions in the same request have to wait as well. Therefore, mirrord fetches
+each partition that needs remote storage in a separate request, which has a long max wait and uses a connection that is
 reserved for remote storage.
 """
 
@@ -23,9 +23,10 @@ at a time, so this many fetches can run in parallel."""
 SHARE = 2
 """A request for remote records asks for the usual number of bytes divided by this number."""
 LOOK_PATIENCE_S = 0.25
-"""Longest time in seconds that a fetch is delayed while the broker is asked where the local part of the log begins."""
+"""Maximum time in seconds for which a fetch is delayed while the broker is asked where the local part of the log
+begins."""
 EMPTY_PAUSE_S = 0.1
-"""Pause in seconds after an empty answer from remote storage."""
+"""Pause in seconds after an empty response from remote storage."""
 UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION)
 
 
@@ -64,13 +65,13 @@ class LocalLogStarts:
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[PartitionFetch, asyncio.TimerHandle] = {}
         self._has_remote = False
-        """Whether any fetch has needed remote storage so far."""
+        """Whether any fetch has already needed remote storage."""
 
     def locate(self, tap: PartitionFetch, position: int) -> bool:
         """Set `tap.is_remote`, which says whether the record at `position` is in remote storage. Return False if the
-        broker has to be asked first; in that case, `place` is called after the broker has answered.
+        broker has to be asked first. In that case, `place` is called after the broker has answered.
 
-        Until the first fetch from remote storage, no fetch waits for the broker's answer, because most clusters have no
+        Until a fetch has needed remote storage, no fetch waits for the broker's answer, because most clusters have no
         remote storage.
         """
         if tap.is_remote and position >= tap.local_start:
@@ -89,8 +90,9 @@ class LocalLogStarts:
         return True
 
     def came_empty(self, tap: PartitionFetch) -> None:
-        """Handle a response without records from remote storage, which returned nothing within the max wait. After a
-        pause, the broker is asked again where the local log starts, and the partition is fetched again."""
+        """Handle an empty response to a fetch from remote storage: after a pause, ask the broker again where the local
+        log starts, and fetch the partition again. The response is empty if remote storage returned nothing within the
+        max wait."""
         tap.is_remote, tap.local_start = False, -1
         tap.timer = self._loop.call_later(EMPTY_PAUSE_S, self._place, tap)
 
