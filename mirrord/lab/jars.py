@@ -92,7 +92,7 @@ def locked(path: Path) -> Generator[None]:
 
 
 def _download(version: str, bundle: Bundle, jars: Path) -> None:
-    """Download to a temporary folder. When the download is complete, rename the folder to `jars`."""
+    """Download the jars to a temporary folder. When the download is complete, rename the folder to `jars`."""
     java, ivy = find_java(), find_ivy()
     with tempfile.TemporaryDirectory(prefix="download-", dir=jars.parent) as name:
         folder = Path(name)

@@ -14,7 +14,7 @@ _given: set[int] = set()
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports on which no process is listening, and which this function has not returned before. Raises OSError if
+    """Return ports on which no process is listening and that this function has not already returned. Raises OSError if
     there are not enough such ports.
 
     The ports are outside the range that the kernel uses for outgoing connections. Otherwise a client that tries to

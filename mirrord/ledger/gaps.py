@@ -21,8 +21,8 @@ _NEVER = 1 << 63
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """A range [start, end) of source offsets, with the verdict on them. The offsets were not copied, or ("truncated")
-    the source lost their records after they had been copied, and uses the offsets again."""
+    """A range [start, end) of source offsets, with the verdict on them. Either the offsets were not copied, or the
+    source lost their records after they had been copied and now uses the offsets again ("truncated")."""
 
     lane: LaneId
     start: int

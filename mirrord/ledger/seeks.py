@@ -30,7 +30,7 @@ Seeks = tuple[Seek, ...]
 
 
 def sought(seeks: Seeks, order: LaneSought) -> Seeks | None:
-    """Add the seek that an operator has requested, and return all seeks. Return None if the request does not take
+    """Add the seek that an operator has requested and return all seeks. Return None if the request does not take
     effect, because an earlier seek reaches at least as far."""
     if any(each.end >= order.end for each in seeks):
         return None
@@ -38,8 +38,8 @@ def sought(seeks: Seeks, order: LaneSought) -> Seeks | None:
 
 
 def done(seeks: Seeks, fact: SeekDone) -> Seeks:
-    """Return the seeks after the lane has carried one out. Pending seeks to the same offset or a lower one have then
-    been carried out as well."""
+    """Return the seeks after the lane has carried one out. Pending seeks to the same offset or a lower one then also
+    count as carried out."""
     kept = [each for each in seeks if each.done or each.end > fact.end]
     carried = next((each for each in seeks if each.end == fact.end and not each.done), None)
     if carried is not None and fact.start < fact.end:

@@ -28,7 +28,7 @@ BLOCK = 256
 
 StartOffset = Callable[[str, TopicId, int], int | None]
 """A function that takes a topic name, a topic id and a partition number. It returns the source offset at which a new
-lane of this partition begins; None if the offset is not known."""
+lane of this partition begins; None if the offset is unknown."""
 
 
 class SourcePartition(NamedTuple):
@@ -68,7 +68,7 @@ def lane_end(state: FlowState, lane: LaneState) -> int:
 def changed_records(
     state: FlowState, ends: Mapping[SourcePartition, int], lease_epoch: int, at_ms: int
 ) -> list[Progress]:
-    """Return the records that must be saved to make these ends known to daemons that start later.
+    """Return the records that must be saved so that daemons that start later know these ends.
 
     A partition for which no end has been saved yet needs no record while the progress record of its lane contains an
     end that is at least as high.

@@ -45,11 +45,11 @@ PROGRESS_PREFIX = "progress/"
 RUNS_KEY = "runs"
 """Prefix of the keys of pieces."""
 COLUMNS, PACKED = 0, 1
-"""The forms of runs in the state topic (`RunsPiece.form`). Only the newer form is written."""
+"""The forms in which the state topic stores runs (`RunsPiece.form`). Only the newer form is written."""
 
 
 class LastEntry(msgspec.Struct, frozen=True, array_like=True):
-    """The last entry of a writer: its number, and the lease epoch under which it was written. A writer is one
+    """The latest entry of a writer: its number, and the lease epoch under which it was written. A writer is one
     `LedgerStore`, which numbers the entries that it appends to the ledger."""
 
     lease_epoch: int

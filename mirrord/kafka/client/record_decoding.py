@@ -1,6 +1,6 @@
 """Decodes the records of batches with aiokafka's compiled classes.
 
-The second path uses this module, and so do audits and other parts of mirrord that need the content of records.
+This module is used by the second path, by audits, and by other parts of mirrord that need the content of records.
 
 Messages of formats 0 and 1 are read as Kafka's own consumer reads them
 (org.apache.kafka.common.record.AbstractLegacyRecordBatch). The result is the same as when a Kafka 3.9 broker converts

@@ -19,8 +19,8 @@ class Produced(Enum):
 
     DONE = "done"
     DOUBT = "doubt"
-    """The batch was refused and not appended, and the reason may be temporary. The lane waits for its in-flight
-    batches, and then resumes."""
+    """The batch was refused and not appended, and the reason may be temporary. The lane waits until all its in-flight
+    batches have been answered, and then resumes."""
     UNKNOWN = "unknown"
     """The batch may have been appended, or may still be appended. The lane does the same as for DOUBT. In addition, it
     takes into account that batches that have already been sent may still reach the target log."""

@@ -41,8 +41,8 @@ class LedgerWatch:
 
     @property
     def known(self) -> LedgerEnd | None:
-        """The end of the part of the ledger that has been read. Before the ledger is read, the value of `remembered`.
-        After a loss has been found, the recorded end that proves the loss."""
+        """The end of the part of the ledger that has been read. Before the ledger is read, this is the value of
+        `remembered`. After a loss has been found, it is the recorded end that proves the loss."""
         if self._lost is not None:
             return self._lost
         return self._evidence.read if self._evidence is not None else self.remembered
@@ -54,7 +54,7 @@ class LedgerWatch:
         return saved is None or (saved.topic_id == recorded.topic_id and saved.end <= recorded.end)
 
     async def check_recorded_ends(self, records: Iterable[StateRecord], ends: LogEnds) -> None:
-        """Compare the ends that the state topic records with the ends that the brokers reported later."""
+        """Compare the ends that the state topic records with the ends that the brokers later reported."""
         recorded_ends = [recorded for record in records if (recorded := recorded_end(record)) is not None]
         self._saved = max(recorded_ends, key=lambda recorded: recorded.end, default=None)
         self._verified = -1
@@ -62,8 +62,8 @@ class LedgerWatch:
         for recorded in recorded_ends:
             await self._check(recorded, ends)
         saved = self._saved
-        # After `mirrord rebuild`, the state topic names the new ledger. What was known about the old ledger then no
-        # longer applies.
+        # After `mirrord rebuild`, the state topic names the new ledger. Information about the old ledger then no longer
+        # applies.
         rebuilt = mine is not None and saved is not None and mine.topic_id != saved.topic_id
         if mine is not None and not rebuilt:
             await self._check(mine, ends)

@@ -1,4 +1,4 @@
-"""Describes this process as the `Holder` of a lease, and determines whether another holder on this machine is certainly
+"""Describes this process as the `Holder` of a lease and determines whether another holder on this machine is certainly
 dead."""
 
 import os

@@ -153,7 +153,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def complete_generation(folder: Path, manifest: Manifest) -> None:
-    """Check that all files of a generation exist, and write its manifest. Raises EnvironmentFault."""
+    """Check that all files of a generation exist and write its manifest. Raises EnvironmentFault."""
     try:
         for path in _missing_files(folder, manifest.files):
             where = "the folder of [compact] path must be the same for all of Spark's executors"
@@ -205,7 +205,7 @@ def _missing_files(folder: Path, files: Sequence[ArchiveFile]) -> Iterator[str]:
 
 class FolderArchive:
     """An `Archive` in a folder. If a read takes longer than `READ_S`, `get` raises ArchiveLost until that read has
-    ended."""
+    finished."""
 
     def __init__(self, folder: Path, read_s: float = READ_S) -> None:
         self.folder = folder
