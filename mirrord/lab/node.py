@@ -76,7 +76,7 @@ class Node:
         self._end(lambda process: process.terminate())
 
     def pause(self) -> None:
-        """Send SIGSTOP. The node hangs, and its connections stay open. Return when all of its threads have stopped
+        """Send SIGSTOP. The node hangs, but its connections stay open. Return when all of its threads have stopped
         running.
 
         Threads on other cores receive the signal only when they next enter the kernel. Without this wait, a broker

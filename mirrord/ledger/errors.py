@@ -10,7 +10,7 @@ class LedgerCorrupt(EnvironmentFault):
 
 
 class LedgerWentBack(EnvironmentFault):
-    """Raised when facts are lost: the ledger lacks an entry that it once contained, or the ledger topic is now a
+    """Raised when facts have been lost: the ledger lacks an entry that it once contained, or the ledger topic is now a
     different topic."""
 
 

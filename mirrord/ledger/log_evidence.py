@@ -1,4 +1,4 @@
-"""Remembers what one process knows about the log of its ledger topic and detects reads that contradict it.
+"""Remembers what one process knows about the log of its ledger topic. Detects reads that contradict this knowledge.
 
 After an unclean election, a log can lose its last entries and then grow past a reader's position before the reader
 fetches again. Offsets alone therefore do not reveal the loss, but leader epochs do (KIP-595). In a log, a later entry

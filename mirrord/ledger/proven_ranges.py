@@ -92,7 +92,7 @@ def _audit(lane: LaneState, fact: RangeAudited) -> bool:
 
 
 def clip_proof(lane: LaneState) -> None:
-    """Lower the source offset up to which the lane is proven, if the source has truncated its log below this offset
+    """Lower the source offset up to which the lane is proven if the source has truncated its log below this offset
     since the proven records were copied. The source uses the truncated offsets again for records that no audit has
     seen."""
     fact = lane.audited

@@ -81,8 +81,8 @@ def waiting(quarantine: Quarantine) -> Parked | None:
 
 
 def go_on(quarantine: Quarantine) -> Quarantine:
-    """Return the quarantine without the ranges that are waiting for a decision. This is done when the lane tries to
-    copy their records again. If a record is refused again, a new range is added."""
+    """Return the quarantine without the ranges that are waiting for a decision. This function is called when the lane
+    tries to copy their records again. If a record is refused again, a new range is added."""
     return tuple(each for each in quarantine if each.skipped is not None)
 
 

@@ -38,8 +38,8 @@ from mirrord.model.runs import Runs
 
 
 class PieceOfLane(NamedTuple):
-    """A piece of a lane's runs that is to be written. Its data is loaded only when the piece is written and may be in a
-    file until then."""
+    """A piece of a lane's runs that is to be written. Its data may be in a file and is loaded only when the piece is
+    written."""
 
     lane: LaneId
     side: Side

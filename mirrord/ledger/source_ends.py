@@ -86,7 +86,7 @@ def changed_records(
 
 
 def truncated(state: FlowState, ends: Mapping[SourcePartition, int], hosted: Container[LaneId]) -> list[VerdictGiven]:
-    """Return verdicts on the records that source partitions have lost by truncation before a lane read them.
+    """Return verdicts on the records that source partitions lost through truncation before a lane read them.
 
     A lane itself records which of its copied records were truncated. It cannot record the loss of records that it has
     not read. Lanes in `hosted`, which replicators currently host, are omitted.
@@ -138,8 +138,8 @@ def settled_records(
     start_offset: StartOffset,
     at_ms: int,
 ) -> tuple[list[Progress], list[LaneId]]:
-    """Return how to change the records of deleted topics in the state topic: the records to save, and the keys of the
-    records to remove.
+    """Return the changes to make to the records of deleted topics in the state topic: the records to save, and the keys
+    of the records to remove.
 
     A partition may have lost records although it never had a lane. A record that covers such a partition is saved as
     the record of this loss, which was found at `at_ms`. All other records are removed. `unrecorded` contains the lanes

@@ -161,8 +161,8 @@ class LaneState:
     changed_at: int = 0
     """Ledger offset of the latest entry that changed the lane."""
     folded_to: int = 0
-    """Entries below this ledger offset are already included: the lane was restored from a newer snapshot than
-    the flow."""
+    """Entries below this ledger offset are already included: the lane was restored from a newer snapshot than the flow
+    was."""
 
     @property
     def partition(self) -> int:

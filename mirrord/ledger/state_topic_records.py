@@ -166,7 +166,7 @@ class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
     orders: tuple[OrderFact, ...] = ()
     forgotten_topics: tuple[str, ...] = ()
     forgotten_copies: tuple[tuple[TopicId, TopicId], ...] = ()
-    """Source and target topic ids of lanes that were forgotten, but may still have records in the state topic."""
+    """Source and target topic ids of lanes that were forgotten but may still have records in the state topic."""
     compaction: int = 0
     named: tuple[CopyNamed, ...] = ()
     jobs: tuple[JobState, ...] = ()
@@ -181,7 +181,7 @@ StateRecord = Progress | LeaseRenewed | LedgerEnd | Snapshot
 
 class Tenure(NamedTuple):
     """The period in which one process holds the lease: the lease epoch, and the turn of the process under that lease.
-    Later tenures are greater."""
+    A later tenure compares as greater than an earlier one."""
 
     lease_epoch: int
     turn: int = 1

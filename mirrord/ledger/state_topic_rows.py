@@ -72,8 +72,8 @@ class StateTopicRows:
             self._rows[key] = value
 
     def _keep(self, key: str, value: bytes) -> bool:
-        """Return whether the record is a valid piece and keep the piece. An invalid piece is reported only when a
-        snapshot refers to it."""
+        """Keep the piece if the record is valid, and return whether it is valid. An invalid piece is reported only when
+        a snapshot refers to it."""
         try:
             record = decode_state(key, value)
             if not isinstance(record, RunsPiece) or record.form != PACKED or checksum(record.packed) != record.checksum:

@@ -39,7 +39,7 @@ class Mm2Topic(LedgerTopics):
         self._writer = self._new_writer()
 
     async def create(self, factor: InternalFactor, settings: dict[str, str]) -> bool:
-        """Create the topic if it does not exist and return whether it was created.
+        """Create the topic if it does not exist. Return whether it was created.
 
         If the cluster has fewer brokers than `factor`, the topic gets fewer replicas.
         """
@@ -61,7 +61,7 @@ class Mm2Topic(LedgerTopics):
         return self._name in (await self._admin.describe([self._name])).topics
 
     async def write(self, records: Sequence[KeyValue]) -> None:
-        """Append records and return when all of them have been replicated.
+        """Append records. Return when all of them have been replicated.
 
         After an error, the topic may contain none of the records, only the first few of them, or all of them.
         """

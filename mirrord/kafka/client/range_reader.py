@@ -333,4 +333,4 @@ minimum interval between two such requests, in seconds."""
 
 
 SLOW_S = 0.1
-"""If a fetch takes this many seconds longer than its max wait, the broker may have read from remote storage."""
+"""If a fetch exceeds its max wait by this number of seconds, the broker may have read from remote storage."""

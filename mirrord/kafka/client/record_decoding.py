@@ -52,8 +52,8 @@ def decode(buffer: Bytes, start: int, end: int) -> list[DecodedRecord]:
 
 
 def read(buffer: Bytes, start: int, end: int) -> tuple[int, list[DecodedRecord]]:
-    """Return the codec, and the records in ascending order of offset. The input is the same as for `decode`. Raises
-    ValueError if the data cannot be read."""
+    """Return the codec and the records. The records are in ascending order of offset. The input is the same as for
+    `decode`. Raises ValueError if the data cannot be read."""
     data = bytes(memoryview(buffer)[start:end])
     try:
         codec, records = _read_old(data) if is_old(data, 0, len(data)) else _read_batch(data)

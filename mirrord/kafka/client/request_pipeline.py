@@ -2,7 +2,7 @@
 of the requests.
 
 Kafka answers the requests on a connection one after another (the protocol guide, "Network"). Therefore each answer
-belongs to the oldest unanswered request. The parts of a request are passed to the transport as they are, and uvloop
+belongs to the oldest unanswered request. The parts of a request are passed to the transport unchanged, and uvloop
 writes them without copying them into one buffer.
 """
 

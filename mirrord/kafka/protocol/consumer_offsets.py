@@ -51,7 +51,7 @@ class OffsetValue(msgspec.Struct, frozen=True):
 
 
 def decode_key(data: Bytes) -> OffsetKey | int:
-    """Return the key of a committed offset. If the record is of a kind other than 0 and 1, return the kind. Raises
+    """Return the key of a committed offset. If the record is of a kind other than 0 or 1, return the kind. Raises
     WireError."""
     reader = Reader(data)
     kind = reader.int16()

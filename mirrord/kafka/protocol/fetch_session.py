@@ -5,7 +5,7 @@ The broker keeps the position of each partition until the client sends a new pos
 data, the client must advance the position or remove the partition from the session. Otherwise the broker sends the same
 data again.
 
-`next_step` receives all partitions that are currently wanted and computes the changes. Only one request of a session
+`next_step` receives all partitions that are currently wanted, and computes the changes. Only one request of a session
 may be in flight at a time. The module follows FetchSessionHandler in org.apache.kafka.clients and FetchSession in
 kafka.server.
 """

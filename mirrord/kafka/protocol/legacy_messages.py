@@ -33,7 +33,7 @@ bytes."""
 
 
 class Group(NamedTuple):
-    """Consecutive messages in buffer[start:end]. A group is either one wrapper, or several uncompressed messages."""
+    """Consecutive messages in buffer[start:end]. A group is either one wrapper or several uncompressed messages."""
 
     start: int
     end: int

@@ -1,5 +1,5 @@
-"""Encodes and decodes Metadata (API 3, versions 11 to 13), which reports the leaders of partitions, and the ids of the
-cluster and of its topics.
+"""Encodes and decodes Metadata (API 3, versions 11 to 13), which reports the leaders of partitions and the ids of the
+cluster and its topics.
 
 Versions 12 and 13 can request topics by id (KIP-516). Version 13 can return REBOOTSTRAP_REQUIRED for the whole request
 (KIP-1102).

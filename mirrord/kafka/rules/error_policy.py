@@ -10,7 +10,7 @@ from enum import Enum
 
 NONE = 0
 NETWORK = 13
-"""NETWORK_EXCEPTION. No broker sends this code. `LaneHost` reports it if a connection ends before the answer to a
+"""NETWORK_EXCEPTION. No broker sends this code. `LaneHost` reports it if a connection is lost before the answer to a
 request arrives. The outcome of the request is then unknown."""
 
 
@@ -83,7 +83,7 @@ class Fetched(Enum):
 
     TAKE = "take"
     AGAIN = "again"
-    """The reason is temporary. The lane looks up the leader and fetches again."""
+    """The error is temporary. The lane looks up the leader and fetches again."""
     RANGE = "range"
     """The requested offset is outside the source's log."""
     DENIED = "denied"

@@ -297,7 +297,7 @@ class LaneOpened(Fact, frozen=True, tag="lane_opened"):
     producer_id: int
     producer_epoch: int
     policy: str
-    """Fingerprint of the settings that determine which records the lane copies, and how it changes them: the isolation
+    """Fingerprint of the settings that determine which records the lane copies and how it changes them: the isolation
     level, the filter and the transform."""
     mode: Mode = "sequence"
     """How the lane avoids writing a record twice. With `sequence`, it copies each record exactly once. If the target's
@@ -656,8 +656,8 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
     """Leader epoch of the source batch before `source_offset`, or -1 if it is unknown."""
     epochs_told: bool = False
     """Whether the ledger contains every change of the source's leader epoch. If so, each change is recorded before the
-    first record with the new epoch is written to the target. False in records that were written by older versions of
-    mirrord, and while the ledger may lack even the first epoch.
+    first record with the new epoch is written to the target. The value is false in records that older versions of
+    mirrord wrote, and as long as even the first epoch may be missing from the ledger.
     """
     settled: bool = False
     """Whether the lane has finished with every source record before `source_offset`: each of these records either is
@@ -677,7 +677,7 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LeaseRenewed(msgspec.Struct, frozen=True, array_like=True):
-    """A sign of life of the process that holds the lease.
+    """A sign of life from the process that holds the lease.
 
     A reader measures the age of the record by its own monotonic clock, from the moment at which it saw the record.
     Clocks of different machines are not compared.

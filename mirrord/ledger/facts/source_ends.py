@@ -12,5 +12,5 @@ class SourceEnds(msgspec.Struct, frozen=True, array_like=True):
     lost: bool = False
     """Whether the topic no longer exists and its records below `ends` were lost before any lane was opened for them."""
     starts: tuple[int, ...] = ()
-    """The source offset at which the lane of each partition would have begun, if `lost` is true. Records below this
+    """If `lost` is true, the source offset at which the lane of each partition would have begun. Records below this
     offset do not count as lost, because they were not to be copied. Missing values at the end are 0."""

@@ -1,4 +1,4 @@
-"""Reads all ledgers on one cluster, whichever daemons and configurations their flows belong to."""
+"""Reads all ledgers on one cluster, regardless of the daemons and configurations to which their flows belong."""
 
 from collections.abc import Callable
 from contextlib import suppress

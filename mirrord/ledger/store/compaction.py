@@ -145,7 +145,7 @@ def write(work: FileWork) -> ArchiveFile:
 async def compact(
     store: LedgerStore, folder: Path, wanted: RunSelection, spread: Spread, report: OnRunsWritten
 ) -> Compacted:
-    """Compact the flow whose ledger is open in `store` and write the moved runs to a folder. Return the result.
+    """Compact the flow whose ledger is open in `store`, and write the moved runs to a folder. Return the result.
 
     Raises EnvironmentFault. Even then, the runs of each lane are either in the ledger or completely in the folder.
     """

@@ -178,7 +178,7 @@ class LeaseKeeper:
         return self._is_of_daemon(state.holder) and not state.released and state.ttl_ms == self._ttl_ms
 
     async def _continue(self) -> bool:
-        """Continue the lease of this daemon if it holds one and return whether this succeeded. Raises Superseded."""
+        """Continue the lease of this daemon if it holds one. Return whether this succeeded. Raises Superseded."""
         state = self._store.state
         if self._held_before and self._is_of_daemon(state.holder) and state.holder != self._holder:
             self.superseded.set()

@@ -65,7 +65,7 @@ class LeasedWorker:
         return self._lease.is_valid
 
     async def _leave(self, close_connections: Callable[[], Awaitable[None]]) -> None:
-        """End the tasks, close the connections that the tasks use, and then leave the lease and close the ledger."""
+        """Stop the tasks, close the connections that the tasks use, and then leave the lease and close the ledger."""
         await self._tasks.end()
         await close_connections()
         await self._lease.close()

@@ -1,7 +1,7 @@
 """Reads and writes the only partition of a flow's ledger topic or state topic.
 
 A fetch that waits for new records delays all other requests on its connection, and so does a large snapshot. Each
-reader and each writer therefore has a separate connection. A lost connection is opened again, and a connection is
+reader and each writer therefore has a separate connection. Lost connections are reopened, and each connection is
 replaced before its SASL session ends (KIP-368). After leader changes, broker restarts and refused credentials, requests
 are retried until their time limit expires.
 """

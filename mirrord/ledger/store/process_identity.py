@@ -109,7 +109,7 @@ def _has_ended(pid: int, started_ticks: int) -> bool:
 
 
 def _boot_id() -> str:
-    """Return an id of the running kernel and of the pid namespace.
+    """Return an id that identifies both the running kernel and the pid namespace.
 
     The namespace is included because containers on the same kernel do not see each other's processes.
     """

@@ -153,7 +153,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def complete_generation(folder: Path, manifest: Manifest) -> None:
-    """Check that all files of a generation exist and write its manifest. Raises EnvironmentFault."""
+    """Check that all files of a generation exist, and write its manifest. Raises EnvironmentFault."""
     try:
         for path in _missing_files(folder, manifest.files):
             where = "the folder of [compact] path must be the same for all of Spark's executors"
@@ -263,8 +263,8 @@ class FolderArchive:
 
 
 def flow_archive(flow: FlowConfig, known: Archive | None = None) -> Archive | None:
-    """Return the dataset of a flow in the folder of `[compact] path`. Return None if no folder is configured. Return
-    `known` itself if it is the same dataset."""
+    """Return the dataset of a flow in the folder that `[compact] path` names. Return None if no folder is configured.
+    Return `known` itself if it is the same dataset."""
     if flow.archive is None:
         return None
     folder = Path(flow.archive) / flow.name

@@ -158,7 +158,7 @@ class LedgerTopics:
             link.close()
 
     async def asking(self, ask: Callable[[], Awaitable[T]], *, patient: bool = False) -> T:
-        """Call `ask` repeatedly until it returns an answer and return the answer. Raises LedgerUnavailable if no answer
+        """Call `ask` repeatedly until it returns an answer. Return this answer. Raises LedgerUnavailable if no answer
         arrives in time.
 
         `patient` means that the brokers have previously accepted this client. In this case, even refused credentials
@@ -241,7 +241,7 @@ class LedgerTopics:
         return sorted(missing), len(found.brokers)
 
     async def _has_state(self) -> bool:
-        """Return whether the state topic has ever had a record. If it has, there was a ledger."""
+        """Return whether the state topic has ever had a record. If it has, a ledger has existed."""
         found = await self._metadata((self.state,))
         return (await self._offsets(found, list_offsets.LATEST, (self.state,)))[self.state].offset > 0
 
