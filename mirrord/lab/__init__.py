@@ -1,9 +1,9 @@
 """Starts real Kafka brokers on this machine, for the demo, the tests and the benchmarks. The brokers require only Java.
 
-A caller creates a `Cluster` from the number of brokers, the Kafka version, and the way in which clients authenticate.
-The brokers listen on 127.0.0.1 and can be killed, paused and restarted individually.
+A caller creates a `Cluster` with a given number of brokers, Kafka version and way for clients to authenticate. The
+brokers listen on 127.0.0.1 and can be killed, paused and restarted individually.
 
-`cluster` starts all processes of a cluster, and uses the following modules. `jars` finds the programs to run, and
+`cluster` starts all processes of a cluster and uses the following modules. `jars` finds the programs to run, and
 `ports` chooses the ports. `server_properties` and `security` define the configuration. `storage` creates data folders,
 `node` runs one process, and `broker_readiness` checks whether a broker is ready.
 

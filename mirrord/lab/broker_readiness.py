@@ -1,4 +1,4 @@
-"""Checks whether a broker is ready. The check sends a metadata request, like any client."""
+"""Checks whether a broker is ready. For this check, it sends a metadata request, as any client does."""
 
 import socket
 import struct

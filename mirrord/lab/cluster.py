@@ -110,7 +110,7 @@ class Cluster:
         self._await_ready(broker, {broker}, [node])
 
     def pause(self, broker: int = 1) -> None:
-        """Pause a broker with SIGSTOP. Its connections stay open, and requests to it are not answered."""
+        """Pause a broker with SIGSTOP. Its connections stay open, but requests to it are not answered."""
         self._nodes[broker].pause()
 
     def resume(self, broker: int = 1) -> None:
@@ -131,7 +131,7 @@ class Cluster:
         return self._nodes[broker].log_tail(lines)
 
     def close(self) -> None:
-        """End all processes immediately, and remove the temporary folder if there is one. A second call has no
+        """Kill all processes immediately and remove the temporary folder if there is one. A second call has no
         effect."""
         self._kill_all()
         if self._temporary:
@@ -201,8 +201,8 @@ class Cluster:
 
 
 def start_together(clusters: Iterable[Cluster]) -> None:
-    """Start several clusters in parallel, because starting a cluster consists mostly of waiting. If one of the clusters
-    does not start, close all of them."""
+    """Start several clusters in parallel, because starting a cluster mostly means waiting. If one of the clusters does
+    not start, close all of them."""
     clusters = list(clusters)
     try:
         with ThreadPoolExecutor(max(1, len(clusters))) as starters:

@@ -66,7 +66,7 @@ def up(folder: Path, options: LabOptions) -> LabState:
 
 
 def down(folder: Path) -> LabState | None:
-    """End both clusters, remove their data, and return the former state of the pair, or None if there is no pair."""
+    """Stop both clusters, remove their data, and return the former state of the pair, or None if there is no pair."""
     if not (folder / _STATE).exists():
         return None
     with _locked(folder):
@@ -95,9 +95,9 @@ def is_running(cluster: LabCluster) -> bool:
 
 
 def _process(cluster: LabCluster) -> psutil.Process | None:
-    """Return the cluster's process, or None if the process that `up` started has ended. By now, another program may
-    have the same process id. Therefore a process is assumed to be the cluster's only if its command line contains the
-    cluster's folder."""
+    """Return the cluster's process, or None if the process that `up` started has exited. In the latter case, another
+    program may now have the same process id. Therefore a process is assumed to be the cluster's only if its command
+    line contains the cluster's folder."""
     try:
         process = psutil.Process(cluster.pid)
         ours = any(part.startswith(cluster.folder) for part in process.cmdline())

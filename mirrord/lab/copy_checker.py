@@ -1,5 +1,5 @@
 """Compares a topic with its copy record by record. In the copy, no record may be missing, duplicated, altered or out of
-order, and the copy may not contain any record that the topic does not contain (a foreign record).
+order. The copy must also not contain any record that the topic lacks (a foreign record).
 
 The checker reads both topics with librdkafka, which shares no code with mirrord. It reads each partition from the first
 offset to the end. The isolation level is `read_committed` for the source and `read_uncommitted` for the target. The
@@ -64,7 +64,7 @@ class PartitionResult(NamedTuple):
 
 
 class CopyComparison(NamedTuple):
-    """The results for all partitions of all topic pairs, in order."""
+    """The results for all partitions of all topic pairs, in the order of the pairs and partitions."""
 
     partitions: tuple[PartitionResult, ...]
 
@@ -118,7 +118,7 @@ def compare(
             results[each] = compare_partition(source, target, *each)
             report(results[each])
         return CopyComparison(tuple(results.values()))
-    # Processes are spawned, because librdkafka's threads do not survive a fork.
+    # The processes are spawned and not forked, because librdkafka's threads do not survive a fork.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max(1, min(processes, len(work))), context) as pool:
         running = {pool.submit(compare_partition, source, target, *each): each for each in work}
@@ -129,7 +129,7 @@ def compare(
 
 
 def compare_partition(source: str, target: str, pair: TopicPair, partition: int) -> PartitionResult:
-    """Compare one partition of a topic pair, and return the result. Raises EnvironmentFault."""
+    """Compare one partition of a topic pair and return the result. Raises EnvironmentFault."""
     wanted = _read(source, pair.source, partition, isolation="read_committed")
     found = _read(target, pair.target, partition, isolation="read_uncommitted")
     return PartitionResult(
@@ -238,8 +238,8 @@ def _read(bootstrap: str, topic: str, partition: int, *, isolation: str) -> _Rec
             if messages:
                 deadline = time.monotonic() + PATIENCE_S
             elif wait_ms == _WAIT_MS and time.monotonic() > deadline - PATIENCE_S + _REMOTE_S:
-                # Before Kafka 3.8, a broker cancels a read from remote storage when the request's wait time has passed.
-                # Therefore the reader continues with a longer wait time.
+                # Brokers older than Kafka 3.8 cancel a read from remote storage when the request's wait time has
+                # passed. Therefore the reader continues with a longer wait time.
                 wait_ms = _REMOTE_WAIT_MS
                 consumer.close()
                 consumer = _consumer(bootstrap, isolation, wait_ms)
@@ -262,8 +262,8 @@ def _consumer(bootstrap: str, isolation: str, wait_ms: int = _WAIT_MS) -> Any:
             "isolation.level": isolation,
             "enable.partition.eof": True,
             "check.crcs": True,
-            # The consumer recognizes the end of the partition by a response without records. A short wait time makes
-            # the broker send such a response promptly.
+            # The consumer recognizes the end of the partition from an empty response. A short wait time makes the
+            # broker send such a response promptly.
             "fetch.wait.max.ms": wait_ms,
             "queued.max.messages.kbytes": 65_536,
             # Errors are handled where the records are read. Other log output from librdkafka is not needed.

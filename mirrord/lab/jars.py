@@ -65,7 +65,7 @@ def kafka_jars(version: str = KAFKA_VERSION, bundle: Bundle = BROKER) -> Path:
     downloaded first (44 MB for a broker, 35 MB for MirrorMaker 2).
 
     Several processes may call this function at once. One of them downloads the jars, and the others wait. Raises
-    EnvironmentFault. Raises ConfigError if the version is not valid.
+    EnvironmentFault, or ConfigError if the version is invalid.
     """
     if not _VERSION.fullmatch(version):
         raise ConfigError(f'"{version}" is not a version of Apache Kafka; one looks like {KAFKA_VERSION}')
@@ -92,7 +92,7 @@ def locked(path: Path) -> Generator[None]:
 
 
 def _download(version: str, bundle: Bundle, jars: Path) -> None:
-    """Download to a temporary folder. When the download is complete, rename the folder to `jars`."""
+    """Download the jars to a temporary folder. When the download is complete, rename the folder to `jars`."""
     java, ivy = find_java(), find_ivy()
     with tempfile.TemporaryDirectory(prefix="download-", dir=jars.parent) as name:
         folder = Path(name)

@@ -16,7 +16,7 @@ from mirrord.runtime.leash import leashed
 _STOP_SECONDS = 30
 _TAIL_BYTES = 16_384
 
-# A node that is not detached ends when the thread that started its process ends (`leashed`). The thread in this pool
+# A node that is not detached exits when the thread that started its process ends (`leashed`). The thread in this pool
 # runs until the interpreter exits.
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lab-starter")
 
@@ -24,7 +24,7 @@ _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lab-starter")
 class Node:
     """A Kafka process that can be killed, paused and started again. A node's folder and ports never change.
 
-    A detached node outlives the process that starts it. Any other node ends when that process ends, for whatever
+    A detached node outlives the process that starts it. Any other node exits when that process exits, for whatever
     reason.
     """
 
@@ -66,17 +66,17 @@ class Node:
         self._process = _starter.submit(self._spawn).result()
 
     def kill(self) -> None:
-        """Send SIGKILL and wait until the process has ended. The node's ports are then free again."""
+        """Send SIGKILL and wait until the process has exited. The node's ports are then free again."""
         self._end(lambda process: process.kill())
 
     def stop(self) -> None:
-        """Send SIGTERM, as an operator does to stop a broker. Send SIGKILL if the process has not ended after 30 s."""
+        """Send SIGTERM, as an operator does to stop a broker. Send SIGKILL if the process has not exited after 30 s."""
         if self.running:
             self.resume()
         self._end(lambda process: process.terminate())
 
     def pause(self) -> None:
-        """Send SIGSTOP. The node hangs, and its connections stay open. Return when all of its threads have stopped
+        """Send SIGSTOP. The node hangs, but its connections stay open. Return when all of its threads have stopped
         running.
 
         Threads on other cores receive the signal only when they next enter the kernel. Without this wait, a broker
@@ -115,7 +115,7 @@ class Node:
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
-            # The process gets a new session, so that Ctrl-C in the terminal ends this process but not the brokers.
+            # The process gets a new session, so that Ctrl-C in the terminal stops this process but not the brokers.
             return subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )

@@ -8,13 +8,13 @@ LOOPBACK = "127.0.0.1"
 LOWEST, HIGHEST = 10_000, 65_535
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _TRIES = 1_000
-# Ports that this process has already returned. While a broker is down, its port is free, but the port must not be
-# assigned to another broker.
+# Ports that `free_ports` has already returned in this process. While a broker is down, its port is free, but the port
+# must not be assigned to another broker.
 _given: set[int] = set()
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports on which no process is listening, and which this function has not returned before. Raises OSError if
+    """Return ports on which no process is listening and that this function has not already returned. Raises OSError if
     there are not enough such ports.
 
     The ports are outside the range that the kernel uses for outgoing connections. Otherwise a client that tries to

@@ -1,4 +1,4 @@
-"""Defines the options of a lab cluster, and turns them into the server.properties of its nodes."""
+"""Defines the options of a lab cluster and turns them into the server.properties of its nodes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

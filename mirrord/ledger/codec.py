@@ -94,8 +94,8 @@ def encode_state(record: StateRecord) -> bytes:
 
 
 def decode_state(key: str, data: bytes) -> StateRecord:
-    """Return the record that the state topic holds under a key. Raises LedgerCorrupt if the data is not valid, or if
-    the kind of key is not known."""
+    """Return the record that the state topic holds under a key. Raises LedgerCorrupt if the data is invalid or the kind
+    of key is unknown."""
     decoder = _STATE.get(key.partition("/")[0])
     if decoder is None:
         raise LedgerCorrupt(f"the state topic holds an unknown key: {key!r}")

@@ -1,8 +1,8 @@
 """Selects the runs that a compaction (`mirrord compact`) moves from the ledger to files. These are the packed runs
 below the resume position of each lane. They are moved in parts, and each part consists of several pieces.
 
-The newest runs of a lane are not packed, so they stay in the ledger. A lane may resume at a slightly earlier position
-than its last one. The runs that it needs are then still in the ledger.
+The newest runs of a lane are not packed, so they stay in the ledger. A lane may resume slightly below its latest resume
+position, and the runs that it then needs are still in the ledger.
 """
 
 from array import array

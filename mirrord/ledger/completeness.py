@@ -33,7 +33,7 @@ def account(lane: LaneState, progress: Progress | None, source_end: int, target_
     accounted for.
 
     `target_end` is the high watermark of the target partition, or None if the partition does not exist. `progress` is
-    the lane's last progress record.
+    the lane's latest progress record.
     """
     if progress is None:
         missing = () if source_end == 0 else (f"nothing is known about it, and the source ends at {source_end}",)
@@ -71,7 +71,7 @@ def _begin(lane: LaneState) -> int | None:
 
 def uncopied(state: FlowState, topics: Container[str]) -> dict[Reason, int]:
     """Count the source offsets of these topics that have a verdict instead of a copy, by reason. A partition has older
-    lanes if a topic was deleted and created again. For these lanes, only losses are counted."""
+    lanes if its topic was deleted and created again. For these older lanes, only losses are counted."""
     present: dict[tuple[str, int], LaneState] = {}
     for lane in sorted(state.lanes.values(), key=lambda each: each.age):
         present[lane.source_topic, lane.partition] = lane

@@ -1,5 +1,5 @@
-"""Handles verdicts that record a decision, such as the decision of a filter, instead of a property of the source. If a
-filter is called again for the same record, its decision may be different.
+"""Handles verdicts that record a decision, such as that of a filter, rather than a property of the source. If a filter
+is called again for the same record, it may decide differently.
 
 A replicator that takes over a lane calls the filter again for every record without a decision in the ledger. It then
 records new runs. From then on, the runs and decisions that the ledger already contains for later source records are no
@@ -49,8 +49,8 @@ def void_no_longer(pieces: Iterable[VoidPiece], lowest: int) -> tuple[list[Inter
 def invalidated_decisions(runs: Runs, new_runs: Sequence[Run], above: int) -> list[Interval]:
     """Return the source offsets whose earlier decisions are no longer valid because the runs `new_runs` were recorded.
 
-    These are the source offsets in the new runs. If no other run follows them, all higher source offsets are returned
-    as well, because the lane reaches them again. No decision was recorded for a source offset at or above `above`. If
+    These are the source offsets in the new runs. If no other run follows them, all higher source offsets are also
+    returned, because the lane reaches them again. No decision was recorded for a source offset at or above `above`. If
     all new runs begin there, the list is therefore empty.
     """
     if not new_runs:

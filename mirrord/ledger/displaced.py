@@ -35,7 +35,8 @@ def within(known: Sequence[Displaced], first: int, last: int) -> Sequence[Displa
 
 
 def kept_below(known: tuple[Displaced, ...], ordinal: int) -> tuple[Displaced, ...]:
-    """Return the displaced ordinals below a given one. The ordinals from that one on are assigned or stored again."""
+    """Return the displaced ordinals below a given one. The ordinals at or above that one are assigned or stored
+    again."""
     if not known or known[-1].last < ordinal:
         return known
     kept = (each for each in known if each.first < ordinal)

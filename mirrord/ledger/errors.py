@@ -10,7 +10,7 @@ class LedgerCorrupt(EnvironmentFault):
 
 
 class LedgerWentBack(EnvironmentFault):
-    """Raised when facts are lost: the ledger lacks an entry that it once contained, or the ledger topic is now a
+    """Raised when facts have been lost: the ledger lacks an entry that it once contained, or the ledger topic is now a
     different topic."""
 
 
@@ -28,8 +28,8 @@ class LedgerMissing(EnvironmentFault):
 
 
 class LedgerUnavailable(EnvironmentFault):
-    """Raised when an append or a save was not confirmed before its deadline. It is not known whether the records
-    reached the log."""
+    """Raised when an append or a save was not confirmed before its deadline. It is unknown whether the records reached
+    the log."""
 
 
 class ForeignFlow(EnvironmentFault):
@@ -37,11 +37,11 @@ class ForeignFlow(EnvironmentFault):
 
 
 class AliasChanged(ForeignFlow):
-    """Raised when the alias of the source differs from the alias under which the flow has copied so far."""
+    """Raised when the alias of the source differs from the alias in the names of the flow's existing target topics."""
 
 
 def went_back(topic: str, what: str) -> LedgerWentBack:
-    """Return the error for a ledger that has lost facts. Its message contains `what`, the sign of the loss, and says
+    """Return the error for a ledger that has lost facts. Its message contains `what` (the sign of the loss) and says
     what an operator can do."""
     return LedgerWentBack(f"{topic} {what}: {LOST}")
 

@@ -7,14 +7,15 @@ take effect.
 These facts take effect:
 
 - The first `FlowOpened` of the ledger. No other fact takes effect before it.
-- `LeaseTaken` if its epoch is one more than the last epoch, and equals the epoch of its entry. If it does not take
-  effect, its writer is not the holder. The facts that follow it in the same entry then do not take effect either.
-- Every other fact if its entry has the epoch of the current lease, and this lease has not been released. Facts of jobs
+- `LeaseTaken` if its epoch is one more than the previous epoch and equals the epoch of its entry. If it does not take
+  effect, its writer is not the holder. In this case, the facts that follow it in the same entry do not take effect
+  either.
+- Every other fact if its entry has the epoch of the current lease and this lease has not been released. Facts of jobs
   (audits, repairs, compactions) also take effect after the release, because jobs hold no lease.
 
 Some of these other facts have to meet a further condition:
 
-- `LeaseContinued`: its turn is one more than the last turn, and its daemon is that of the holder.
+- `LeaseContinued`: its turn is one more than the current turn, and its daemon is that of the holder.
 - `LaneOpened`: it is the first one for its lane. `LaneTaken`: its grant is one more than the lane's grant. All other
   facts about a lane: they carry the lane's grant.
 - Operator commands (`OrderFact`): they change something. Commands about the quarantine: the lane is waiting for a
@@ -80,8 +81,8 @@ from mirrord.model.names import LaneKey, TopicId
 from mirrord.model.runs import Runs
 
 WRITERS_KEPT = 1000
-"""Maximum number of writers whose last entries are remembered. Each replicator writes under its own name, and one lease
-may outlive many replicators."""
+"""Maximum number of writers whose latest entries are remembered. Each replicator writes under its own name, and one
+lease may outlive many replicators."""
 FORGOTTEN_KEPT = 1000
 """Maximum number of source topics whose names are remembered after `CopyForgotten`. All names must fit in one
 record."""
@@ -95,7 +96,7 @@ def writer_text(writer: str, number: int) -> str:
 
 
 def fold(state: FlowState, entry: Entry, offset: int) -> tuple[bool, ...]:
-    """Fold the entry at a ledger offset into the state. Return, for each of its facts, whether the fact took effect.
+    """Fold the entry at a ledger offset into the state. For each of its facts, return whether the fact took effect.
 
     An entry below `state.next_offset` has already been folded and is ignored.
     """

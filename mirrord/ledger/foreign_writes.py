@@ -1,8 +1,8 @@
 """Finds foreign records in a lane's target partition, at the target offsets between the lane's own records.
 
 A run of the target begins wherever a record does not directly follow the previous one. The offsets between two runs
-therefore belong to other clients: they hold records of these clients and the markers of their transactions. Records
-below the lane's first record were in the partition before the lane began. Records above its last record are noticed
+therefore belong to other clients: they hold the records and transaction markers that these clients wrote. Records below
+the lane's first record were in the partition before the lane began. Records above the lane's last record are noticed
 when the lane writes its next record.
 
 Copies by other lanes of the flow are not foreign records. When a source topic is created again, its records are
@@ -19,7 +19,7 @@ from mirrord.model.names import LaneId, TopicId
 
 
 def foreign_counts(state: FlowState) -> Mapping[LaneId, int]:
-    """Return the number of foreign target offsets of each lane that has at least one."""
+    """Return the number of foreign target offsets for each lane that has at least one."""
     numbers = ((lane_id, _number(lane, state.progress.get(lane_id))) for lane_id, lane in state.lanes.items())
     found = {lane_id: number for lane_id, number in numbers if number}
     sharing: dict[tuple[TopicId, int], list[LaneId]] = {}
@@ -59,7 +59,7 @@ def _where(lane: LaneState) -> tuple[TopicId, int]:
 
 
 def _extent(state: FlowState, lane_id: LaneId) -> Interval:
-    """Return the range from the first target offset that the lane's offset map knows to the lane's resume position."""
+    """Return the range from the first target offset in the lane's offset map to the lane's resume position."""
     first, progress = state.lanes[lane_id].target_runs.first, state.progress.get(lane_id)
     return (0, 0) if first is None or progress is None else (first.offset, progress.target_offset)
 

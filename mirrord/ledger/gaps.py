@@ -1,4 +1,4 @@
-"""Collects the source offsets that were not copied, with the reasons, from the verdicts in a ledger.
+"""Collects, from the verdicts in a ledger, the source offsets that were not copied and the reasons.
 
 A later verdict overrides an earlier one on the same offsets. After a takeover, a lane records the verdicts near its
 position again, and it may copy records that an earlier verdict had excluded. A "truncated" verdict is different. It
@@ -21,8 +21,8 @@ _NEVER = 1 << 63
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """A range [start, end) of source offsets, with the verdict on them. The offsets were not copied, or ("truncated")
-    the source lost their records after they had been copied, and uses the offsets again."""
+    """A range [start, end) of source offsets, with the verdict on them. Either the offsets were not copied, or the
+    source lost their records after they had been copied and now uses the offsets again ("truncated")."""
 
     lane: LaneId
     start: int
@@ -61,7 +61,7 @@ class Gaps:
                 self._note_void(lane, hole)
 
     def take(self, fact: AnyFact, at_ms: int) -> None:
-        """Add the verdicts of a fact. The fact must have taken effect, or already be part of the state."""
+        """Add the verdicts of a fact. The fact must either have taken effect or already be part of the state."""
         match fact:
             case SourceRun() | VerdictGiven():
                 if isinstance(fact, SourceRun):

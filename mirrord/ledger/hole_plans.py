@@ -30,8 +30,8 @@ def kept_below(hole: HoleFound, ordinal: int) -> HoleFound:
 def ended_at(hole: HoleFound, last: int) -> HoleFound:
     """Return the updated form of a hole whose records are now copied again only under ordinals below `last`.
 
-    If there are no such ordinals, `again` is set to a higher value than `until`. If both were equal, the hole would be
-    mistaken for a hole for which nothing is copied again (`HoleFound.is_open`).
+    If there are no such ordinals, `again` is set to a higher value than `until`. If the two values were equal, the hole
+    would be mistaken for one for which nothing is copied again (`HoleFound.is_open`).
     """
     if hole.until <= last:
         return hole

@@ -27,7 +27,7 @@ class JobState(msgspec.Struct, frozen=True, array_like=True):
     line: str = ""
     ended_ms: int | None = None
     succeeded_ms: int | None = None
-    """When the last successful job of this kind ended. That job may be earlier than this one."""
+    """When the most recent successful job of this kind ended. That job may be earlier than this one."""
 
 
 def after(known: JobState | None, fact: JobFact) -> JobState | None:

@@ -1,4 +1,4 @@
-"""Remembers what one process knows about the log of its ledger topic, and detects reads that contradict it.
+"""Remembers what one process knows about the log of its ledger topic. Detects reads that contradict this knowledge.
 
 After an unclean election, a log can lose its last entries and then grow past a reader's position before the reader
 fetches again. Offsets alone therefore do not reveal the loss, but leader epochs do (KIP-595). In a log, a later entry
@@ -33,8 +33,8 @@ class Evidence:
         self._epochs: list[tuple[int, int]] = []
         """Pairs of (leader epoch, offset of the first entry that was read under this epoch), in ascending order."""
         self._ahead: list[LedgerEnd] = []
-        """Known ends of the log that are above the part that has been read. They are recorded in the state topic, or
-        the brokers reported them."""
+        """Known ends of the log that are above the part that has been read. They were recorded in the state topic or
+        reported by brokers."""
 
     @property
     def end(self) -> int:
@@ -76,8 +76,8 @@ class Evidence:
 
 
 def covers(recorded: LedgerEnd, other: LedgerEnd) -> bool:
-    """Return whether the recorded end `recorded` proves every loss that `other` proves. To do so, it must belong to the
-    same topic, be at least as high, and not have a later leader epoch."""
+    """Return whether the recorded end `recorded` proves every loss that `other` proves. To do so, `recorded` must
+    belong to the same topic, be at least as high, and not have a later leader epoch."""
     return (
         recorded.topic_id == other.topic_id
         and recorded.end >= other.end

@@ -3,9 +3,9 @@
 A pair contains the source offset and the target offset of one record. Only records below the lane's resume position are
 eligible: they have been acknowledged and replicated, and the ledger explains them. The first record of each run is
 published, because source offsets and target offsets advance together until the next run begins. The last eligible
-record is also published if more than `mm2_records.offset_lag_max` records follow the last published one, and when the
-lane becomes idle. MirrorMaker 2 keeps 64 pairs for each partition (OffsetSyncStore). If there are many new runs, only
-the pairs of the latest runs are published.
+record is also published in two cases: if more than `mm2_records.offset_lag_max` records follow the last published one,
+and when the lane becomes idle. MirrorMaker 2 keeps 64 pairs for each partition (OffsetSyncStore). If there are many new
+runs, only the pairs of the latest runs are published.
 
 MirrorMaker 2 translates a group's position using the newest pair at or below the position. In each pair, both offsets
 must therefore be higher than in the previous pair. No pair is published for records that were copied out of order
@@ -19,7 +19,7 @@ from mirrord.ledger.state import LaneState
 from mirrord.model.runs import Runs
 
 MOST = 10
-"""Maximum number of new runs whose first records are published at once."""
+"""Maximum number of new runs whose first records are published at one time."""
 
 
 class PublishedPairs(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ def due_syncs(
 
 def _moved(lane: LaneState, published: PublishedPairs) -> bool:
     """Return whether the record of the last published pair now has different offsets. This happens if the target log
-    lost its last records and they were copied again."""
+    lost its newest records and they were copied again."""
     upstream, downstream = lane.source_runs.offset_of(published.last), lane.target_runs.offset_of(published.last)
     known = published.last >= 0 and upstream is not None and downstream is not None
     return known and (upstream, downstream) != (published.upstream, published.downstream)

@@ -1,4 +1,4 @@
-"""The exact offset map of a lane. It translates source offsets into target offsets and vice versa, and is computed from
+"""The exact offset map of a lane. It translates source offsets into target offsets and vice versa and is computed from
 the lane's runs.
 
 Translating a source offset `o` answers this question: where does a reader of the target resume if it has already read
@@ -10,15 +10,15 @@ resume position.
 Each run usually begins at higher offsets than the previous run. There are three exceptions:
 
 - Records were copied again because of a hole (`HoleFound`), or because the target differed from the source
-  (`MapRebuilt`). They are out of order, and have higher ordinals than the records that follow them in the source. A
-  reader may then have to resume at a different record from the requested one: "reordered".
+  (`MapRebuilt`). They are out of order and have higher ordinals than the records that follow them in the source. A
+  reader may then have to resume at a record other than the requested one ("reordered").
 - If the target has differed from the source, it may hold a record twice. Translations use the first copy.
 - The source log was truncated, and its offsets are used again for different records (`LaneState.truncations`).
   Translations use the newer records.
 
 At each exception, the source offsets jump back (`Runs.turns`). These points divide the ordinals of a lane into a few
 stretches. Within a stretch, source offsets only increase, so the stretch can be searched by bisection. The ordinals of
-a hole have no records, and are left out of every search.
+a hole have no records and are left out of every search.
 """
 
 from bisect import bisect_right
@@ -39,8 +39,8 @@ TranslationKind = Literal["exact", "reordered", "not_copied", "before_map", "at_
   that follow the requested one in one log precede it in the other log.
 - "not_copied": this lane has no record at the requested offset; `offset` is that of the next record.
 - "before_map": the requested offset is below all offsets that the map contains.
-- "at_end": no record at or after the requested offset has been copied yet. The next one will be at `offset` or later,
-  so the offset has to be translated again later.
+- "at_end": no record at or after the requested offset has been copied yet. The next one will be at `offset` or higher,
+  so the requested offset has to be translated again later.
 - "unknown": no reliable answer is possible.
 """
 
@@ -51,7 +51,7 @@ class CopiedPosition(NamedTuple):
     ordinal: int
     """All ordinals below this one are in the target log."""
     target_offset: int
-    """The target offset after the last record with a lower ordinal than `ordinal`."""
+    """The target offset after the last record whose ordinal is lower than `ordinal`."""
     source_offset: int
     """The source offset that the lane copies next. It is used only for display. It may be ahead of `ordinal`, because
     the records before it may not have been acknowledged yet."""
@@ -68,7 +68,7 @@ class Translation(msgspec.Struct, frozen=True):
     asked: int
     kind: TranslationKind
     offset: int | None
-    """Where a reader resumes in the other log; None if this is not known."""
+    """Where a reader resumes in the other log; None if this is unknown."""
     record: int | None = None
     """The offset of the requested record in the other log, if it exists there."""
     reason: str = ""
@@ -89,7 +89,7 @@ class Translation(msgspec.Struct, frozen=True):
 
 class _Stretch(NamedTuple):
     """A range of ordinals [first, end) in which source offsets only increase. Its records at source offset `limit` or
-    higher were lost when the source log was truncated, and different records have these offsets now."""
+    higher were lost when the source log was truncated, and these offsets now belong to different records."""
 
     first: int
     end: int

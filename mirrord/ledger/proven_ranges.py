@@ -29,8 +29,8 @@ def take_audit_fact(lane: LaneState, fact: AuditFact, offset: int) -> bool:
 
 
 def with_repair(known: Repaired, fact: RangeRepaired) -> Repaired | None:
-    """Add the range of a repair to the repaired ranges of a lane, and return all of them. Return None if the repair
-    adds nothing new. The ranges are in the order of their offsets and do not overlap.
+    """Add the range of a repair to the repaired ranges of a lane and return all of them. Return None if the repair adds
+    nothing new. The ranges are in the order of their offsets and do not overlap.
 
     Where ranges overlap, the newer fact replaces the older ones, because it may name a different topic, or the same
     topic may have been rebuilt. A fact that differs from a known one only in its author or its time adds nothing.
@@ -57,7 +57,7 @@ def with_repair(known: Repaired, fact: RangeRepaired) -> Repaired | None:
 
 def repaired_at(known: Repaired, start: int, end: int) -> RangeRepaired | None:
     """Return one `RangeRepaired` fact that covers exactly the source offsets [start, end). Return None unless all these
-    offsets were repaired, and their records are stored in the same topic."""
+    offsets were repaired and their records are stored in the same topic."""
     met = [each for each in known if each.start < end and start < each.end]
     ranges = [(each.start, each.end) for each in met]
     if not met or list(uncovered((start, end), ranges)) or len({each.topic for each in met}) > 1:
@@ -92,7 +92,7 @@ def _audit(lane: LaneState, fact: RangeAudited) -> bool:
 
 
 def clip_proof(lane: LaneState) -> None:
-    """Lower the source offset up to which the lane is proven, if the source has truncated its log below this offset
+    """Lower the source offset up to which the lane is proven if the source has truncated its log below this offset
     since the proven records were copied. The source uses the truncated offsets again for records that no audit has
     seen."""
     fact = lane.audited

@@ -49,7 +49,7 @@ def drop_removed(state: FlowState, snapshot: FlowSnapshot) -> None:
     """Remove lanes from the list of forgotten lanes (`FlowState.forgotten_lanes`) if their records are no longer in the
     state topic.
 
-    A lane is forgotten by the fact `CopyForgotten`. If a later snapshot of the flow no longer lists the lane, it was
+    The fact `CopyForgotten` marks a lane as forgotten. If a later snapshot of the flow no longer lists the lane, it was
     written after the lane's records were removed. Only a process that trims the ledger removes these records itself.
     Without this function, all other processes would keep the lanes in the list permanently.
     """

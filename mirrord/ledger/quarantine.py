@@ -1,5 +1,6 @@
 """The quarantine of a lane. It lists ranges of records that cannot be copied, because the target refuses them or
-because they cannot be read from the source. The lane waits until an operator decides what happens to the range."""
+because they cannot be read from the source. The lane waits at such a range until an operator decides what happens to
+it."""
 
 from collections.abc import Iterable
 
@@ -32,7 +33,7 @@ Quarantine = tuple[Parked, ...]
 
 
 def park(quarantine: Quarantine, fact: Quarantined) -> Quarantine:
-    """Add the range of a fact to the quarantine, and return the new quarantine. A later fact about the same offsets
+    """Add the range of a fact to the quarantine and return the new quarantine. A later fact about the same offsets
     replaces an earlier one.
 
     Consecutive ranges that are skipped because of the configuration (`on_reject`) are merged into one.
@@ -57,7 +58,7 @@ def _holds(entry: Parked, other: Parked) -> bool:
 
 
 def decide(quarantine: Quarantine, order: QuarantineOrder) -> Quarantine | None:
-    """Apply an operator's decision about quarantined records, and return the new quarantine.
+    """Apply an operator's decision about quarantined records and return the new quarantine.
 
     Return None if no range at the offsets of the command is waiting for a decision. The command then does not take
     effect.
@@ -80,8 +81,8 @@ def waiting(quarantine: Quarantine) -> Parked | None:
 
 
 def go_on(quarantine: Quarantine) -> Quarantine:
-    """Return the quarantine without the ranges that are waiting for a decision. This is done when the lane tries to
-    copy their records again. If a record is refused again, a new range is added."""
+    """Return the quarantine without the ranges that are waiting for a decision. This function is called when the lane
+    tries to copy their records again. If a record is refused again, a new range is added."""
     return tuple(each for each in quarantine if each.skipped is not None)
 
 
@@ -91,8 +92,8 @@ def skipped_ranges(quarantine: Iterable[Parked]) -> list[tuple[int, int]]:
 
 
 def lettered_from(quarantine: Iterable[Parked]) -> int:
-    """Return an offset in the dead-letter topic. The parked records of ranges that have not been decided yet can only
-    be at this offset or later, because they follow the parked records of all decided ranges. Return -1 if no range has
-    parked records.
+    """Return an offset in the dead-letter topic. The parked records of ranges about which no decision has been made yet
+    can only be at this offset or later, because they follow the parked records of all decided ranges. Return -1 if no
+    range has parked records.
     """
     return max((each.letters_at for each in quarantine), default=-1)

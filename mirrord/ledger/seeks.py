@@ -1,5 +1,5 @@
-"""The seeks of a lane: the source offsets to which operators moved it, and the ranges that it has skipped because of
-these commands."""
+"""The seeks of a lane: the source offsets to which operators moved it, and the ranges that it has skipped as a
+result."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -31,15 +31,15 @@ Seeks = tuple[Seek, ...]
 
 def sought(seeks: Seeks, order: LaneSought) -> Seeks | None:
     """Add the seek that an operator has requested, and return all seeks. Return None if the request does not take
-    effect, because an earlier seek reaches at least as far."""
+    effect because an earlier seek reaches at least as far."""
     if any(each.end >= order.end for each in seeks):
         return None
     return (*seeks, Seek(order.start, order.end, order.log_start, order.origin))[-KEPT:]
 
 
 def done(seeks: Seeks, fact: SeekDone) -> Seeks:
-    """Return the seeks after the lane has carried one out. Pending seeks to the same offset or a lower one have then
-    been carried out as well."""
+    """Return the seeks after the lane has carried one out. Pending seeks to the same offset or a lower one then also
+    count as carried out."""
     kept = [each for each in seeks if each.done or each.end > fact.end]
     carried = next((each for each in seeks if each.end == fact.end and not each.done), None)
     if carried is not None and fact.start < fact.end:
@@ -48,8 +48,8 @@ def done(seeks: Seeks, fact: SeekDone) -> Seeks:
 
 
 def cut(seeks: Seeks, offset: int) -> Seeks:
-    """Return only the seeks that end at this source offset or below it. This is done after the source log has been
-    truncated to this offset, because the source then has different records at higher offsets."""
+    """Return only the seeks that end at this source offset or below it. This function is called after the source log
+    has been truncated to this offset, because the source then has different records at higher offsets."""
     return tuple(each for each in seeks if each.end <= offset)
 
 

@@ -8,7 +8,7 @@ contains the ledger offset up to which the lane was folded. The records that it 
 complete newer snapshot exists.
 
 The pieces are also the form in which a process keeps the older runs of a lane in memory (`Runs.pieces`). The key of a
-piece in the state topic identifies its content. If runs of a piece are replaced later, the piece gets a different key.
+piece in the state topic identifies its content. If runs of a piece are later replaced, the piece gets a different key.
 Only pieces whose keys are not in the state topic yet are written.
 """
 
@@ -38,8 +38,8 @@ from mirrord.model.runs import Runs
 
 
 class PieceOfLane(NamedTuple):
-    """A piece of a lane's runs that is to be written. Its data is loaded only when the piece is written, and may be in
-    a file until then."""
+    """A piece of a lane's runs that is to be written. Its data may be in a file and is loaded only when the piece is
+    written."""
 
     lane: LaneId
     side: Side

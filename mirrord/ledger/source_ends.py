@@ -28,7 +28,7 @@ BLOCK = 256
 
 StartOffset = Callable[[str, TopicId, int], int | None]
 """A function that takes a topic name, a topic id and a partition number. It returns the source offset at which a new
-lane of this partition begins; None if the offset is not known."""
+lane of this partition begins; None if the offset is unknown."""
 
 
 class SourcePartition(NamedTuple):
@@ -68,7 +68,7 @@ def lane_end(state: FlowState, lane: LaneState) -> int:
 def changed_records(
     state: FlowState, ends: Mapping[SourcePartition, int], lease_epoch: int, at_ms: int
 ) -> list[Progress]:
-    """Return the records that must be saved to make these ends known to daemons that start later.
+    """Return the records that must be saved so that daemons that start later know these ends.
 
     A partition for which no end has been saved yet needs no record while the progress record of its lane contains an
     end that is at least as high.
@@ -86,7 +86,7 @@ def changed_records(
 
 
 def truncated(state: FlowState, ends: Mapping[SourcePartition, int], hosted: Container[LaneId]) -> list[VerdictGiven]:
-    """Return verdicts on the records that source partitions have lost by truncation before a lane read them.
+    """Return verdicts on the records that source partitions lost through truncation before a lane read them.
 
     A lane itself records which of its copied records were truncated. It cannot record the loss of records that it has
     not read. Lanes in `hosted`, which replicators currently host, are omitted.
@@ -138,8 +138,8 @@ def settled_records(
     start_offset: StartOffset,
     at_ms: int,
 ) -> tuple[list[Progress], list[LaneId]]:
-    """Return how to change the records of deleted topics in the state topic: the records to save, and the keys of the
-    records to remove.
+    """Return the changes to make to the records of deleted topics in the state topic: the records to save, and the keys
+    of the records to remove.
 
     A partition may have lost records although it never had a lane. A record that covers such a partition is saved as
     the record of this loss, which was found at `at_ms`. All other records are removed. `unrecorded` contains the lanes

@@ -1,5 +1,5 @@
-"""Determines which partitions begin at the configured `start`, and keeps, for each of them, the source offset to which
-`start` refers (its start offset).
+"""Determines which partitions begin at the configured `start`. For each of these partitions, keeps the source offset to
+which `start` refers (the partition's start offset).
 
 `start` applies to the partitions that exist when a configuration first selects their topic. The topic is first selected
 at the first discovery of the flow, or at the first discovery after the flow's selection of topics has changed. The

@@ -42,7 +42,7 @@ _OVERRULED: frozenset[Reason] = frozenset(get_args(Reason)) - {"truncated"}
 
 @dataclass(slots=True)
 class VerdictTally:
-    """Counts the source offsets with each verdict, and keeps the exact ranges of the newest verdicts. The ledger holds
+    """Counts the source offsets with each verdict and keeps the exact ranges of the newest verdicts. The ledger holds
     all verdicts.
 
     A newer verdict replaces older ones: where it overlaps one of the kept ranges, the older verdict no longer counts.
@@ -80,12 +80,12 @@ class VerdictTally:
                 self.recent.popleft()
 
     def invalidate_decided(self, ranges: Sequence[Interval]) -> None:
-        """Take back the decided verdicts on these source offsets."""
+        """Withdraw those verdicts on these source offsets that record a decision."""
         self._take_back(ranges, DECIDED)
         self.decided = max((verdict.end for verdict in self.recent if verdict.reason in DECIDED), default=0)
 
     def explained(self, ranges: Sequence[Interval]) -> None:
-        """Take back the verdict "unexplained" on these source offsets, because other facts now give the reason."""
+        """Withdraw the verdict "unexplained" on these source offsets, because other facts now give the reason."""
         self._take_back(ranges, ("unexplained",))
 
     def _take_back(self, ranges: Sequence[Interval], reasons: Collection[Reason]) -> None:
@@ -105,7 +105,7 @@ class VerdictTally:
 
 @dataclass(slots=True)
 class LaneState:
-    """The state of one lane, according to its facts that took effect."""
+    """The state of one lane, according to the facts about it that took effect."""
 
     key: LaneKey
     source_topic: str
@@ -118,8 +118,8 @@ class LaneState:
     """The current grant; 0 until the first `LaneTaken`."""
     replicator: str = ""
     times: tuple[int, int] = (0, 0)
-    """Length of the lease and request timeout, in milliseconds, from the last `LaneTaken`. Each is the longer of the
-    holder's value and the value of a previous holder that did not leave cleanly."""
+    """Length of the lease and request timeout, in milliseconds, as recorded in the latest `LaneTaken`. Each is the
+    longer of the holder's value and the value of a previous holder that did not leave cleanly."""
     source_runs: Runs = field(default_factory=Runs)
     target_runs: Runs = field(default_factory=Runs)
     verdicts: VerdictTally = field(default_factory=VerdictTally)
@@ -133,7 +133,7 @@ class LaneState:
     halted: LaneHalted | None = None
     last_check: TakeoverChecked | None = None
     inherited: CopyInherited | None = None
-    """The copy that MirrorMaker 2 made and the lane continues, if there is one."""
+    """The copy that MirrorMaker 2 made and that the lane continues, or None if there is none."""
     quarantine: Quarantine = ()
     seeks: Seeks = ()
     """Operator commands to skip ahead in the source, and the ranges that were skipped because of them."""
@@ -143,26 +143,26 @@ class LaneState:
     """Ranges whose records `mirrord repair` has stored in a separate topic (`mirrord.ledger.proven_ranges`), in the
     order of their offsets and without overlap. If there are many, only those with the highest offsets are kept."""
     regiven: int = -1
-    """The lowest ordinal that was assigned to a record although a different record may have been sent under it before.
+    """The lowest ordinal that was assigned to a record although a different record may already have been sent under it.
     It is kept until a comparison with the source has shown which records are in the target log. -1 if there is none."""
     rewinds: tuple[tuple[int, Rewound], ...] = ()
     """The notes that ordinals of the lane were reassigned (`Rewound`), oldest first, each with the grant under which it
     was recorded."""
     displaced: tuple[Displaced, ...] = ()
     """The ordinals that the target log lacks because later ordinals have their target offsets
-    (`mirrord.ledger.displaced`). They are ascending and do not overlap. Displaced ordinals that an older version found
-    are not known."""
+    (`mirrord.ledger.displaced`). They are in ascending order and do not overlap. Displaced ordinals that an older
+    version of mirrord found are not included."""
     retold: tuple[int, int] = (0, 0)
     """A pair of numbers. The first is the number of the latest compaction at the time when the lane last recorded a
     run. The second is the lowest ordinal at which the lane has recorded a run since that compaction began."""
     opened_at: int = 0
-    """Ledger offset of the entry that opened the lane. 0 means that an older version wrote the snapshot, and the offset
-    is not known."""
+    """Ledger offset of the entry that opened the lane. 0 means that an older version of mirrord wrote the snapshot, so
+    the offset is unknown."""
     changed_at: int = 0
-    """Ledger offset of the last entry that changed the lane."""
+    """Ledger offset of the latest entry that changed the lane."""
     folded_to: int = 0
-    """Entries below this ledger offset are already included: the lane was restored from a newer snapshot than
-    the flow."""
+    """Entries below this ledger offset are already included: the lane was restored from a newer snapshot than the flow
+    was."""
 
     @property
     def partition(self) -> int:
@@ -199,17 +199,17 @@ class FlowState:
     topics: dict[TopicId, TargetTopic] = field(default_factory=dict[TopicId, TargetTopic])
     """Target topics that mirrord created or added partitions to, by topic id."""
     named: dict[TopicId, CopyNamed] = field(default_factory=dict[TopicId, CopyNamed])
-    """Names of target topics that differ from the flow's naming, by the ids of their source topics, in the order in
-    which the names were chosen."""
+    """Names of target topics that do not follow the flow's naming rule, by the ids of their source topics, in the order
+    in which the names were chosen."""
     lanes: dict[LaneId, LaneState] = field(default_factory=dict[LaneId, LaneState])
     writers: dict[str, LastEntry] = field(default_factory=dict[str, LastEntry])
-    """The last entry of each writer under the current lease. A writer is one `LedgerStore`, which numbers the entries
-    that it appends. An entry whose number is not higher than that of its writer's last entry is a second copy of an
-    entry, and has no effect."""
+    """The latest entry of each writer under the current lease. A writer is one `LedgerStore`, which numbers the entries
+    that it appends. An entry whose number is not higher than that of its writer's latest entry is a second copy of an
+    entry and has no effect."""
     probed: TargetProbed | None = None
-    """The result of the last test of whether the target's brokers behave as exactly-once delivery requires."""
+    """The result of the latest test of whether the target's brokers behave as exactly-once delivery requires."""
     acls: frozenset[AclRule] = frozenset()
-    """ACLs on the target that mirrord has added and not removed."""
+    """ACLs on the target that mirrord has added and not since removed."""
     planned_acls: frozenset[AclRule] = frozenset()
     """ACLs that mirrord has planned to add to the target. The ledger does not record yet whether they have been
     added."""
@@ -219,29 +219,29 @@ class FlowState:
     """Source topics whose copies were forgotten (`CopyForgotten`), the newest last. Nothing else is known about them,
     and only the newest ones are kept."""
     compaction: int = 0
-    """The number of compactions that have begun, which is also the number of the last one."""
+    """The number of compactions that have begun, which is also the number of the latest one."""
     jobs: dict[Job, JobState] = field(default_factory=dict[Job, JobState])
-    """The last job of each kind."""
+    """The most recent job of each kind."""
     keeps_starts: bool = False
     """Whether the ledger holds the start offsets that were resolved at the first discovery of the flow's topics
     (`FlowOpened.keeps_starts`)."""
     selected: Selected | None = None
-    """The rules by which topics were selected at the last discovery. None if there has been no discovery yet, or if
+    """The rules by which topics were selected at the latest discovery. None if there has been no discovery yet, or if
     only an older version of mirrord has discovered topics."""
     starts: dict[TopicId, TopicStarts] = field(default_factory=dict[TopicId, TopicStarts])
     """Start offsets of the partitions whose lanes have not begun to copy, by source topic id."""
     next_offset: int = 0
     forgotten_lanes: dict[LaneId, int] = field(default_factory=dict[LaneId, int], compare=False, repr=False)
     """Forgotten lanes that may still have records in the state topic, each with the ledger offset of its
-    `CopyForgotten`. The next trim by the lease holder removes these records, and a snapshot after that no longer lists
-    the lanes (`drop_removed`)."""
+    `CopyForgotten`. The next trim by the lease holder removes these records, and later snapshots no longer list the
+    lanes (`drop_removed`)."""
     memory: RunMemory = field(default=ALL_OF_IT, compare=False, repr=False)
     """Manages the memory for the runs of all lanes. It affects how fast a lookup is, but not its result."""
     progress: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])
     """The newest progress record of each lane. It comes from the state topic, not from facts."""
     source_ends: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])
-    """The records of the ends of source partitions (`mirrord.ledger.source_ends`). They come from the state topic as
-    well."""
+    """The records of the ends of source partitions (`mirrord.ledger.source_ends`). They also come from the state
+    topic."""
 
     @property
     def tenure(self) -> Tenure:

@@ -45,11 +45,11 @@ PROGRESS_PREFIX = "progress/"
 RUNS_KEY = "runs"
 """Prefix of the keys of pieces."""
 COLUMNS, PACKED = 0, 1
-"""The forms of runs in the state topic (`RunsPiece.form`). Only the newer form is written."""
+"""The forms in which the state topic stores runs (`RunsPiece.form`). Only the newer form is written."""
 
 
 class LastEntry(msgspec.Struct, frozen=True, array_like=True):
-    """The last entry of a writer: its number, and the lease epoch under which it was written. A writer is one
+    """The latest entry of a writer: its number, and the lease epoch under which it was written. A writer is one
     `LedgerStore`, which numbers the entries that it appends to the ledger."""
 
     lease_epoch: int
@@ -166,7 +166,7 @@ class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
     orders: tuple[OrderFact, ...] = ()
     forgotten_topics: tuple[str, ...] = ()
     forgotten_copies: tuple[tuple[TopicId, TopicId], ...] = ()
-    """Source and target topic ids of lanes that were forgotten, but may still have records in the state topic."""
+    """Source and target topic ids of lanes that were forgotten but may still have records in the state topic."""
     compaction: int = 0
     named: tuple[CopyNamed, ...] = ()
     jobs: tuple[JobState, ...] = ()
@@ -181,7 +181,7 @@ StateRecord = Progress | LeaseRenewed | LedgerEnd | Snapshot
 
 class Tenure(NamedTuple):
     """The period in which one process holds the lease: the lease epoch, and the turn of the process under that lease.
-    Later tenures are greater."""
+    A later tenure compares as greater than an earlier one."""
 
     lease_epoch: int
     turn: int = 1

@@ -36,7 +36,7 @@ class Kept:
         self.lanes: dict[str, KeptLane] = {}
 
     def note(self, key: str, record: StateRecord | None) -> None:
-        """Note that a record was written under a key. If `record` is None, the record with this key was removed.
+        """Process a record that was written under a key. If `record` is None, the record with this key was removed.
         Records that are not part of a snapshot are ignored."""
         if key.partition("/")[0] not in {"flow", "lane", RUNS_KEY}:
             return
@@ -72,8 +72,8 @@ class StateTopicRows:
             self._rows[key] = value
 
     def _keep(self, key: str, value: bytes) -> bool:
-        """Return whether the record is a valid piece, and keep the piece. An invalid piece is only reported when a
-        snapshot refers to it."""
+        """Keep the piece if the record is valid, and return whether it is valid. An invalid piece is reported only when
+        a snapshot refers to it."""
         try:
             record = decode_state(key, value)
             if not isinstance(record, RunsPiece) or record.form != PACKED or checksum(record.packed) != record.checksum:

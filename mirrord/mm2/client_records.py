@@ -1,8 +1,8 @@
 """Writes the records that MirrorMaker 2's clients read: heartbeats, checkpoints and offset syncs. The daemon that holds
 a flow's lease writes that flow's records.
 
-Each kind of record has a separate loop. A loop that fails reports a remark and tries again. Its failure stops neither
-the other loops nor the copying of records.
+Each kind of record has a separate loop. After a failure, a loop reports a remark and tries again. A failure in one loop
+stops neither the other loops nor the copying of records.
 
 No checkpoints or offset syncs are written for a target topic whose name does not follow the flow's naming rule
 (`mirrord.topics.rules.recreated_topic_names`). MirrorMaker 2's clients derive the name of a target topic from the name

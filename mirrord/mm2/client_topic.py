@@ -39,7 +39,7 @@ class Mm2Topic(LedgerTopics):
         self._writer = self._new_writer()
 
     async def create(self, factor: InternalFactor, settings: dict[str, str]) -> bool:
-        """Create the topic if it does not exist, and return whether it was created.
+        """Create the topic if it does not exist. Return whether it was created.
 
         If the cluster has fewer brokers than `factor`, the topic gets fewer replicas.
         """
@@ -57,11 +57,11 @@ class Mm2Topic(LedgerTopics):
         return True
 
     async def exists(self) -> bool:
-        """Return whether the topic exists and mirrord may describe it."""
+        """Return whether the topic exists and mirrord is allowed to describe it."""
         return self._name in (await self._admin.describe([self._name])).topics
 
     async def write(self, records: Sequence[KeyValue]) -> None:
-        """Append records, and return when all of them have been replicated.
+        """Append records. Return when all of them have been replicated.
 
         After an error, the topic may contain none of the records, only the first few of them, or all of them.
         """
@@ -91,8 +91,8 @@ class Mm2Topic(LedgerTopics):
     async def follow(self) -> AsyncGenerator[list[KeyValue]]:
         """Yield the records that are appended from now on.
 
-        The first list is empty, and is yielded once the current end of the topic is known. All records that are
-        appended after this end are yielded.
+        The first list is empty and is yielded once the current end of the topic is known. All records that are appended
+        after this end are yielded.
         """
         _, end = await self._bounds()
         reader = PartitionReader(self, self._name, compacted=True)

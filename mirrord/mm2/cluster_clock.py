@@ -32,7 +32,7 @@ class ClusterClock:
         return self._estimate.best
 
     async def measure(self) -> None:
-        """Ask the controller for its time, and update the estimate."""
+        """Ask the controller for its time and update the estimate."""
         asked_ms: list[int] = []
 
         def encode(_: int) -> bytes:

@@ -25,7 +25,7 @@ CLOCKS_S = 10.0
 
 
 class Heartbeats:
-    """Writes the heartbeats of one flow, and measures the flow's latency with copied heartbeats."""
+    """Writes the heartbeats of one flow and measures the flow's latency with copied heartbeats."""
 
     def __init__(
         self, flow: FlowConfig, clusters: dict[Alias, ClusterConfig], timeout_s: float, clock: Clock, sent: SentBeats
@@ -72,7 +72,7 @@ class Heartbeats:
         )
 
     async def run(self) -> None:
-        """Write heartbeats, and read the copied heartbeats on the target, until cancelled."""
+        """Until cancelled, write heartbeats and read the copied heartbeats on the target."""
         flow = self._flow
         writers: list[tuple[Alias, Alias, Alias]] = []
         if flow.heartbeats.emit in {"target", "both"}:

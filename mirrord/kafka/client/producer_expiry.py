@@ -1,5 +1,5 @@
-"""Reads how long the target's brokers remember an idle producer. After that time, a broker may append a repeated
-batch a second time."""
+"""Reads how long the target's brokers remember an idle producer. After that time, a broker may append a batch a second
+time if it is sent again."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -17,22 +17,22 @@ from mirrord.runtime.clock import Clock
 
 EXPIRY = "producer.id.expiration.ms"
 OLD_EXPIRY = "transactional.id.expiration.ms"
-"""The name of the config that applied before Kafka 3.4 (KIP-854)."""
+"""Name of the corresponding config before Kafka 3.4 (KIP-854)."""
 
 LOOK_S = 300.0
 """Interval between two reads of the config, in seconds. The config is read again because it can change while brokers
 are running."""
 TIMEOUT_S = 5.0
 NOT_VISIBLE = 0
-"""How long a broker is assumed to remember an idle producer if mirrord may not read the config, in milliseconds. With
-this value, every lane counts as unprotected."""
+"""The assumed time, in milliseconds, for which a broker remembers an idle producer if mirrord is not allowed to read
+the config. With this value, every lane counts as unprotected."""
 
 log = structlog.get_logger()
 
 
 async def producer_expiry_ms(cluster: ClusterConfig, node: int, timeout_s: float) -> int | None:
-    """Return how long a broker remembers an idle producer, in milliseconds. Return None if mirrord may not read the
-    config. Raises Unreachable."""
+    """Return how long a broker remembers an idle producer, in milliseconds. Return None if mirrord is not allowed to
+    read the config. Raises Unreachable."""
     wanted = ConfigResource(ConfigResourceType.BROKER, str(node), {EXPIRY: None, OLD_EXPIRY: None})
     async with Admin(cluster, timeout_s) as admin:
         answers = cast(Any, await admin.describe_configs([wanted]))
@@ -58,7 +58,7 @@ class ProducerExpiry:
         self._nodes = nodes
         self._clock = clock
         self._known: dict[int, int] = {}
-        """The last answer of each broker in milliseconds, by node id."""
+        """The latest answer from each broker, in milliseconds, by node id."""
         self._warned = False
 
     @property
@@ -84,8 +84,8 @@ class ProducerExpiry:
             nodes = self._nodes()
             for node in nodes:
                 await self._ask(node)
-            # If a broker does not answer now, its last answer still counts. Brokers that have left the cluster are
-            # forgotten.
+            # If a broker does not answer this time, its previous answer still counts. Brokers that have left the
+            # cluster are forgotten.
             self._known = {node: expiry for node, expiry in self._known.items() if node in nodes}
             if self._known:
                 report(self.shortest_ms)

@@ -1,6 +1,6 @@
-"""Reads ranges of offsets from a partition's log, in order to scan the target log or to compare it with the source log.
+"""Reads ranges of offsets from a partition's log, to scan the target log or to compare it with the source log.
 
-The reader decodes only the headers of batches, as lanes do. It sends one fetch at a time for each range, outside of any
+Like a lane, the reader decodes only the headers of batches. It sends one fetch at a time for each range, outside any
 fetch session, and limits the size of each response.
 """
 
@@ -43,7 +43,7 @@ REMOTE_CHUNK_BYTES = 4 << 20
 """Approximate size of the response to one fetch from remote storage. This size is larger than `CHUNK_BYTES`, because
 each such fetch takes longer."""
 REMOTE_PATIENCE = 10
-"""Factor by which a read waits longer for a batch that is known to be in remote storage."""
+"""Factor by which the wait for a batch is extended if the batch is known to be in remote storage."""
 AGAIN_S = 1.0
 """While fetches return nothing, the reader repeatedly asks the broker where the local part of the log begins. This is
 the minimum interval between two such requests, in seconds."""
@@ -76,8 +76,8 @@ class ReadBatch(NamedTuple):
     start: int
     end: int
     aborted: bool = False
-    """Whether the batch belongs to an aborted transaction. Always false if uncommitted records are read as well,
-    because the broker then does not report which transactions were aborted."""
+    """Whether the batch belongs to an aborted transaction. Always false if uncommitted records are also read, because
+    the broker then does not report which transactions were aborted."""
 
     @property
     def is_old(self) -> bool:
@@ -154,8 +154,8 @@ class Stretches:
         return answer
 
     async def parting(self, partition: PartitionId, position: int, epoch: int) -> tuple[int, int]:
-        """Return the point at which the partition's log diverges from another log, in which a batch of the leader epoch
-        `epoch` ends at `position`.
+        """Return the point at which the partition's log diverges from another log. In the other log, a batch of the
+        leader epoch `epoch` ends at `position`.
 
         The result is the diverging leader epoch and its end offset, as the broker reports them (KIP-595). The result is
         (-1, -1) if the logs do not diverge. Raises ReadFailed.
@@ -202,8 +202,8 @@ class _Place:
     for it.
 
     Remote batches are fetched over separate connections. A broker handles the requests of a connection one at a time,
-    so a slow remote read would otherwise delay other requests. These fetches have a longer max wait, because a broker
-    older than Kafka 3.8 cancels a remote read when the max wait has elapsed.
+    so a slow remote read would otherwise delay other requests. These fetches have a longer max wait, because brokers
+    older than Kafka 3.8 cancel a remote read when the max wait has elapsed.
     """
 
     def __init__(self, view: ClusterView, partition: PartitionId, patience_s: float) -> None:
@@ -214,7 +214,7 @@ class _Place:
         self._loop = asyncio.get_running_loop()
         self._local_start = 0
         """Records below this offset are in remote storage. The value -1 means that any record may be in remote storage:
-        fetches return nothing, and the broker does not report the offset."""
+        fetches return nothing, and the broker does not report this offset."""
         self._looked = float("-inf")
         self._last = self._loop.time()
         """The time, on the event loop's clock, at which the last batch arrived."""
@@ -228,8 +228,8 @@ class _Place:
         """Record that a fetch took `took_s` seconds. `lacking` means that the fetch returned nothing, although the log
         has readable records at the position.
 
-        After a slow or lacking fetch, the records may be in remote storage. The broker is then asked where the local
-        part of the log begins.
+        If the fetch was slow or lacking, the records may be in remote storage. In this case, the broker is asked where
+        the local part of the log begins.
         """
         if self.is_remote(position):
             if lacking:
@@ -308,7 +308,7 @@ def _as_batch(messages: Group, position: int) -> ScannedBatch:
 
 
 def aborted_of(aborted: Sequence[tuple[int, int]], headers: Sequence[HeaderTuple]) -> set[int]:
-    """Return the indexes of the batches in a fetch response that belong to aborted transactions.
+    """Return the indexes of those batches in a fetch response that belong to aborted transactions.
 
     `aborted` contains the aborted transactions in the response as (producer id, first offset) (KIP-98). `headers` are
     the headers of the batches.
@@ -333,4 +333,4 @@ minimum interval between two such requests, in seconds."""
 
 
 SLOW_S = 0.1
-"""If a fetch takes this many seconds longer than its max wait, the broker may have read from remote storage."""
+"""If a fetch exceeds its max wait by this number of seconds, the broker may have read from remote storage."""

@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 class ClusterWatch:
     """The reachability of one cluster, according to several observers. An observer is a part of this daemon that sends
-    requests to the cluster. Each change is logged once."""
+    requests to the cluster. Each change in reachability is logged once."""
 
     def __init__(self, alias: Alias, clock: Clock) -> None:
         self.cluster_id: ClusterId | None = None
@@ -42,13 +42,13 @@ class ClusterWatch:
         self._note(was_reachable=was_reachable, was_asked=was_asked)
 
     def forget(self, observer: str) -> None:
-        """Remove an observer that no longer exists, together with its last error."""
+        """Remove an observer that no longer exists, together with its latest error."""
         was_reachable = not self._errors
         self._errors.pop(observer, None)
         self._note(was_reachable=was_reachable, was_asked=self._asked)
 
     def status(self) -> ClusterStatus:
-        """Return whether the cluster is reachable, and since when. If it is not, also return the error."""
+        """Return whether the cluster is reachable, and since when. If it is unreachable, also return the error."""
         error = next(iter(self._errors.values()), None)
         reachable = self._asked and error is None
         return ClusterStatus(self._alias, self.cluster_id, reachable, self._since_ms, error)
@@ -84,7 +84,7 @@ class WatchedAdmin:
         return await self._watched(self._admin.create(topics, validate_only=validate_only))
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
-        """Add partitions to topics, until each topic has the given number of partitions. Return each refused topic with
+        """Add partitions to topics until each topic has the given number of partitions. Return each refused topic with
         the reason."""
         return await self._watched(self._admin.grow(topics))
 

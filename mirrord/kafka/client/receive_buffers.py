@@ -1,5 +1,5 @@
-"""Receives the responses of a broker, and manages the buffers that hold them. A response with its length prefix is
-called a frame.
+"""Receives responses from a broker and manages the buffers that hold them. A response with its length prefix is called
+a frame.
 
 Small frames are copied out of one shared receive buffer. If a large frame has arrived only in part, it gets a separate
 buffer, and the kernel writes the rest directly into that buffer.
@@ -64,15 +64,15 @@ class BufferPool:
     def release(self, buffer: bytearray) -> None:
         """Take back a buffer that is no longer used.
 
-        If there are too many bytes in idle buffers, the buffers that have been idle the longest are freed.
+        If the idle buffers hold too many bytes, the buffers that have been idle the longest are freed.
         """
         self._idle.append(buffer)
         self.idle_bytes += len(buffer)
         self.keep_within(self.limit_bytes)
 
     def keep_within(self, size: int) -> None:
-        """Free the buffers that have been idle the longest, until all idle buffers together have at most `size`
-        bytes."""
+        """Free the buffers that have been idle the longest until the remaining idle buffers hold at most `size` bytes
+        in total."""
         while self.idle_bytes > size and self._idle:
             self.idle_bytes -= len(self._idle.popleft())
 
@@ -80,7 +80,7 @@ class BufferPool:
 class Frame:
     """One response of a broker. The body is buffer[start:end], without the response header.
 
-    The receiver of a frame owns its buffer. The receiver calls `release` once neither the receiver itself nor a
+    The receiver of a frame owns the frame's buffer. The receiver calls `release` once neither the receiver itself nor a
     transport still refers to the bytes. If a frame is never released, its buffer is garbage-collected.
     """
 
@@ -109,7 +109,7 @@ class Frame:
 
 
 class FrameReceiver(asyncio.BufferedProtocol, ABC):
-    """The receiving side of a connection. It splits the arriving bytes into frames, and passes each frame to
+    """The receiving side of a connection. It splits the arriving bytes into frames and passes each frame to
     `_deliver`."""
 
     def __init__(self, pool: BufferPool, frame_limit: int) -> None:
@@ -117,7 +117,8 @@ class FrameReceiver(asyncio.BufferedProtocol, ABC):
         self._frame_limit = frame_limit
         self._transport: asyncio.Transport | None = None
         self._stopped = False
-        # The buffer for small frames. The view prevents it from being resized while the connection exists.
+        # The buffer for small frames. The memory view prevents the buffer from being resized while the connection
+        # exists.
         self._receive = bytearray(RECEIVE_BYTES)
         self._receive_view = memoryview(self._receive)
         self._filled = 0

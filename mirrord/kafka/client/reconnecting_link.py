@@ -1,4 +1,5 @@
-"""A connection to one broker for one purpose. It is opened when it is needed, and reopened after it has been lost."""
+"""Keeps a connection to one broker for one purpose. The connection is opened when it is needed and reopened after it
+has been lost."""
 
 import asyncio
 import random
@@ -22,8 +23,8 @@ _LINGER_S = 60.0
 class Backoff:
     """Computes pauses that double with each attempt.
 
-    Each pause is shortened at random by up to half. Otherwise a thousand clients that have lost the same broker would
-    all reconnect at the same moment.
+    Each pause is shortened by a random amount, at most by half. Otherwise a thousand clients that have lost their
+    connections to the same broker would all reconnect at the same moment.
     """
 
     __slots__ = ("_chance", "_pause_s", "longest_s")
@@ -34,7 +35,7 @@ class Backoff:
         self._chance = random.Random()  # noqa: S311 -- only spreads load, so it need not be secure
 
     def next_s(self) -> float:
-        """Return how long to wait before the next attempt, in seconds."""
+        """Return how many seconds to wait before the next attempt."""
         pause = self._pause_s * self._chance.uniform(0.5, 1.0)
         self._pause_s = min(self._pause_s * 2, self.longest_s)
         return pause
@@ -45,7 +46,7 @@ class Backoff:
 
 
 async def ask(connection: Connection, api: Api, body: bytes, version: int, decode: Callable[[Reader], T]) -> T:
-    """Send a request, and return its decoded answer. Raises ConnectionLost. If the answer cannot be decoded, closes the
+    """Send a request and return its decoded answer. Raises ConnectionLost. If the answer cannot be decoded, closes the
     connection and raises WireError."""
     reader = await connection.call(api, body, version)
     try:
@@ -56,7 +57,7 @@ async def ask(connection: Connection, api: Api, body: bytes, version: int, decod
 
 
 class Link:
-    """Provides a connection to one broker, and opens a new connection if there is none.
+    """Provides a connection to one broker and opens a new connection if there is none.
 
     After a failed attempt there is a pause. During the pause, every caller immediately gets the error of that attempt.
     Otherwise, many callers would start many attempts.
@@ -82,7 +83,7 @@ class Link:
         return connection
 
     def overdue(self, connection: Connection) -> bool:
-        """Return whether the connection must be replaced, because its SASL session ends soon (KIP-368)."""
+        """Return whether the connection must be replaced because its SASL session ends soon (KIP-368)."""
         return connection.replace_before is not None and self._loop.time() >= connection.replace_before
 
     async def get(self) -> Connection:
@@ -98,7 +99,7 @@ class Link:
         return await asyncio.shield(self._opening)
 
     def close(self) -> None:
-        """Close the connection. No connection is opened after that."""
+        """Close the connection. Afterward, no new connection can be opened."""
         self._closed = True
         if self._opening is not None:
             self._opening.cancel()
@@ -118,7 +119,7 @@ class Link:
         self._error = None
         former, self.connection = self.connection, connection
         if former is not None and former.pipe.lost is None:
-            # The former connection was replaced before its SASL session ends, so pending answers can still arrive.
+            # The former connection is replaced before its SASL session ends, so pending answers can still arrive on it.
             self._loop.call_later(_LINGER_S if former.pipe.in_flight else 0.0, former.close)
         if self._closed:
             connection.close()

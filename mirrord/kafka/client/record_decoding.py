@@ -1,6 +1,6 @@
 """Decodes the records of batches with aiokafka's compiled classes.
 
-The second path uses this module, and so do audits and other parts of mirrord that need the content of records.
+This module is used by the second path, by audits, and by other parts of mirrord that need the content of records.
 
 Messages of formats 0 and 1 are read as Kafka's own consumer reads them
 (org.apache.kafka.common.record.AbstractLegacyRecordBatch). The result is the same as when a Kafka 3.9 broker converts
@@ -52,8 +52,8 @@ def decode(buffer: Bytes, start: int, end: int) -> list[DecodedRecord]:
 
 
 def read(buffer: Bytes, start: int, end: int) -> tuple[int, list[DecodedRecord]]:
-    """Return the codec, and the records in ascending order of offset. The input is the same as for `decode`. Raises
-    ValueError if the data cannot be read."""
+    """Return the codec and the records. The records are in ascending order of offset. The input is the same as for
+    `decode`. Raises ValueError if the data cannot be read."""
     data = bytes(memoryview(buffer)[start:end])
     try:
         codec, records = _read_old(data) if is_old(data, 0, len(data)) else _read_batch(data)

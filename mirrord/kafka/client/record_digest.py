@@ -11,8 +11,8 @@ _BYTES = 16
 def digest(record: DecodedRecord, *, timed: bool) -> bytes:
     """Return the digest of the record's key, value and headers.
 
-    The timestamp is included only if `timed` is set, because a target topic may replace timestamps with its append
-    time. The offset is never included.
+    The timestamp is included only if `timed` is set, because a target topic may replace timestamps with the broker's
+    append time. The offset is never included.
     """
     parts: list[bytes | None] = [record.key, record.value]
     for name, value in record.headers:

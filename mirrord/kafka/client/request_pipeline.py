@@ -2,7 +2,7 @@
 of the requests.
 
 Kafka answers the requests on a connection one after another (the protocol guide, "Network"). Therefore each answer
-belongs to the oldest unanswered request. The parts of a request are passed to the transport as they are, and uvloop
+belongs to the oldest unanswered request. The parts of a request are passed to the transport unchanged, and uvloop
 writes them without copying them into one buffer.
 """
 
@@ -27,20 +27,20 @@ _LAST_CORRELATION_ID = 2**31 - 1
 
 
 class ConnectionLost(EnvironmentFault):
-    """Raised when the connection has ended. It is then unknown whether the broker has processed the unanswered
-    requests. `__cause__` is the underlying error, if there is one."""
+    """Raised when the connection has been closed or lost. It is then unknown whether the broker has processed the
+    unanswered requests. `__cause__` is the underlying error, if there is one."""
 
 
 FrameCallback = Callable[[Frame | ConnectionLost], None]
 
 
 class FramePipe(FrameReceiver):
-    """An asyncio protocol that sends requests, and passes each answer to the callback of its request.
+    """An asyncio protocol that sends requests and passes each answer to the callback of its request.
 
     The pipe calls each callback exactly once: when the answer is received, or when the connection is closed. If a
     callback raises an exception, the connection is closed.
 
-    The connection is also closed if the oldest request remains unanswered for `timeout_s`, because a broker may
+    The connection is also closed if the oldest request remains unanswered for `timeout_s` seconds, because a broker may
     disappear without closing its connections. If the broker throttles the connection, the throttle time does not count
     (see `throttled`).
     """
@@ -88,9 +88,9 @@ class FramePipe(FrameReceiver):
         return len(self._pending)
 
     def request(self, api: Api, version: int, parts: Sequence[Bytes], size: int, callback: FrameCallback) -> None:
-        """Send a request. The body consists of `parts`, and has `size` bytes in total. The first part must be `bytes`.
+        """Send a request. The body consists of `parts` and has `size` bytes in total. The first part must be `bytes`.
 
-        If the connection is lost, the callback is called immediately.
+        If there is no connection, the callback is called immediately with the error.
         """
         transport = self._transport
         if self.lost is not None or transport is None:
@@ -112,8 +112,8 @@ class FramePipe(FrameReceiver):
             transport.writelines([header + parts[0], *parts[1:]])
 
     def throttled(self, seconds: float) -> None:
-        """Record that the broker reads nothing from this connection for this time, because a quota was exceeded
-        (KIP-219)."""
+        """Record that the broker reads nothing from this connection for this number of seconds, because a quota was
+        exceeded (KIP-219)."""
         self._throttled_until = max(self._throttled_until, self._loop.time() + seconds)
         # The broker's receive buffer may fill up during that time. The broker's kernel then does not acknowledge sent
         # bytes.
@@ -189,7 +189,7 @@ class FramePipe(FrameReceiver):
     # Receiving answers.
 
     def _deliver(self, frame: Frame) -> None:
-        """Skip the response header (version 1), and pass the frame to the callback of its request. Raises Malformed if
+        """Skip the response header (version 1) and pass the frame to the callback of its request. Raises Malformed if
         the answer does not belong to the oldest unanswered request."""
         buffer = frame.buffer
         (correlation_id,) = _RESPONSE.unpack_from(buffer)

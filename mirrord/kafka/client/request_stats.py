@@ -1,5 +1,5 @@
-"""Statistics on request times and errors. The hot path updates these statistics, so an update costs only a bisection
-and an addition.
+"""Keeps statistics on request times and errors. The hot path updates these statistics, so each update costs only a
+bisection and an addition.
 
 Request times are counted in a histogram, and errors are counted by error code.
 """

@@ -45,10 +45,10 @@ def tune(
     the size. If the process itself holds more than `unsent_bytes` of data that the kernel has not accepted yet, the
     transport asks its protocol to pause.
 
-    If `reset_on_close` is set, the connection is reset when it is closed or when the process ends in any way (SO_LINGER
-    with a time of 0, socket(7)). The kernel then discards all bytes that the other end has not acknowledged. Otherwise
-    the kernel continues to deliver these bytes after the process has ended, provided that the other end still accepts
-    some of them.
+    If `reset_on_close` is set, the connection is reset when it is closed or when the process exits for any reason
+    (SO_LINGER with a time of 0, socket(7)). The kernel then discards all bytes that the other end has not acknowledged.
+    Otherwise the kernel continues to deliver these bytes after the process has exited, as long as the other end still
+    accepts data.
     """
     transport.set_write_buffer_limits(high=unsent_bytes)
     second = duplicate(transport)

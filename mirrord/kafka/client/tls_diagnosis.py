@@ -1,8 +1,8 @@
 """Explains why a TLS handshake failed. The explanation names the certificate, the authority or the host name that
 caused the failure.
 
-OpenSSL reports the error, but not the certificate that caused it. Therefore the broker's certificate is fetched again
-after a failure, without verification, only to describe it. Nothing else is sent over that connection.
+OpenSSL reports the error, but not the certificate that caused it. Therefore, after a failure, the broker's certificate
+is fetched again without verification, only to describe it. Nothing else is sent over that connection.
 """
 
 import asyncio
@@ -14,7 +14,8 @@ from mirrord.kafka.client.credentials import client_chain, tls_context
 from mirrord.model.errors import EnvironmentFault
 
 LOOK_S = 3.0
-"""Time limit for fetching the certificate again, in seconds. If that fails, only OpenSSL's reason is reported."""
+"""Time limit for fetching the certificate again, in seconds. If it cannot be fetched, only OpenSSL's reason is
+reported."""
 _EXPIRED, _NOT_YET = 10, 9
 _OTHER_HOST, _OTHER_ADDRESS = 62, 64
 # The X509_V_ERR_* codes for: no issuer found, bad signature, self-signed, self-signed in the chain, no local issuer, no
@@ -91,8 +92,8 @@ def _first(pem: str) -> str:
 
 
 class _Facts:
-    """The fields of a certificate that appear in error messages. Raises ValueError if the certificate cannot be
-    read."""
+    """The fields of a certificate that appear in error messages. The constructor raises ValueError if the certificate
+    cannot be read."""
 
     def __init__(self, der: bytes) -> None:
         from cryptography import x509  # noqa: PLC0415 - needed only after a failure, and slow to import

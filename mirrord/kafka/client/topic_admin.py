@@ -1,7 +1,7 @@
 """Lists the topics of one cluster with their ids, creates topics, and adds partitions.
 
 Listing uses a separate connection, because aiokafka does not support topic ids. This connection stays open between
-requests. Topics and partitions are rarely created, so aiokafka's admin client is used for that.
+requests. Topics and partitions are rarely created, so aiokafka's admin client is used to create them.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -30,8 +30,8 @@ from mirrord.model.names import Alias, ClusterId, TopicId
 TOPICS_AT_ONCE = 100
 """Maximum number of topics in one CreateTopics request."""
 _THROTTLE_BYTES = 4
-"""Size of the throttle time field in bytes. The field is at the beginning of an answer, and is ignored when the answer
-is compared with the last one."""
+"""Size of the throttle time field in bytes. The field is at the beginning of an answer and is ignored when the answer
+is compared with the previous one."""
 
 
 class ClusterTopics(msgspec.Struct, frozen=True):
@@ -39,10 +39,10 @@ class ClusterTopics(msgspec.Struct, frozen=True):
 
     cluster_id: ClusterId
     topics: Mapping[str, Topic]
-    """The topics that mirrord may describe, by name. Topics are omitted if the cluster reports no partitions for
-    them."""
+    """The topics that mirrord is allowed to describe, by name. Topics for which the cluster reports no partitions are
+    omitted."""
     refused: Mapping[str, str] = {}
-    """The name of Kafka's error for each topic that does not exist, or that mirrord may not describe."""
+    """The name of Kafka's error for each topic that does not exist or that mirrord is not allowed to describe."""
     allowed: Mapping[str, int] = {}
     """The operations that mirrord may perform on each topic, as a bit field
     (`mirrord.kafka.protocol.metadata.TopicMetadata.allowed`). Empty if they were not requested."""
@@ -59,8 +59,7 @@ class TopicAdmin(Protocol):
     partitions.
 
     If the cluster does not answer, every operation raises Unreachable, AuthenticationFailed, TlsFailed or another
-    EnvironmentFault.
-    `describe` raises NoTopicIds if a topic in the answer has no topic id.
+    EnvironmentFault. `describe` raises NoTopicIds if a topic in the answer has no topic id.
     """
 
     async def describe(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
@@ -77,7 +76,7 @@ class TopicAdmin(Protocol):
         ...
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
-        """Add partitions to topics, until each topic has the given number of partitions. Return each refused topic with
+        """Add partitions to topics until each topic has the given number of partitions. Return each refused topic with
         the reason."""
         ...
 
@@ -96,7 +95,7 @@ class KafkaTopicAdmin:
         self._where = f"cluster {alias}" if alias else "the cluster"
         self._asker = Asker(config, timeout_s)
         self._last_encoded = b""
-        """The bytes of the last answer about all topics. If the next answer has the same bytes, it is not decoded."""
+        """The bytes of the latest answer about all topics. If the next answer has the same bytes, it is not decoded."""
         self._all: ClusterTopics | None = None
 
     async def describe(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
@@ -146,7 +145,7 @@ class KafkaTopicAdmin:
         return refused
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
-        """Add partitions to topics, until each topic has the given number of partitions. Return each refused topic with
+        """Add partitions to topics until each topic has the given number of partitions. Return each refused topic with
         the reason."""
         refused: dict[str, str] = {}
         async with Admin(self._config, self._timeout_s) as admin:
@@ -180,7 +179,7 @@ class KafkaTopicAdmin:
     async def _metadata(self, names: Collection[str] | None, *, rights: bool) -> metadata.Metadata | None:
         """Request the metadata of topics.
 
-        Return None if all topics were requested and the answer equals the last answer about all topics.
+        Return None if all topics were requested and the answer is the same as the previous answer about all topics.
         """
 
         def decode(version: int, reader: Reader) -> metadata.Metadata | None:

@@ -1,5 +1,5 @@
-"""Watches the topics that a client asks brokers about, so that the metadata of these topics stays up to date. Some time
-after the client's last question about a topic, the topic is no longer watched."""
+"""Watches the topics that a client asks brokers about, so that the metadata of these topics stays up to date. A topic
+is no longer watched once the client has not asked about it for some time."""
 
 import time
 from collections.abc import Callable

@@ -6,8 +6,8 @@ group-coordinator module define the layouts, and CoordinatorRecordType defines t
 committed offset no longer exists: it expired or was deleted, or its topic was deleted.
 
 Records of kinds 0 and 1 hold committed offsets of classic groups, of KIP-848 groups and of Kafka Streams groups
-(KIP-1071). Records of all other kinds describe groups and their members. In the keys of all kinds, the name of the
-group follows the kind. The positions of share groups are in a different topic (`__share_group_state`, KIP-932).
+(KIP-1071). Records of all other kinds describe groups and their members. In the keys of all kinds, the kind is followed
+by the name of the group. The positions of share groups are in a different topic (`__share_group_state`, KIP-932).
 """
 
 import msgspec
@@ -51,7 +51,7 @@ class OffsetValue(msgspec.Struct, frozen=True):
 
 
 def decode_key(data: Bytes) -> OffsetKey | int:
-    """Return the key of a committed offset. If the record is of a kind other than 0 and 1, return the kind. Raises
+    """Return the key of a committed offset. If the record is of a kind other than 0 or 1, return the kind. Raises
     WireError."""
     reader = Reader(data)
     kind = reader.int16()
@@ -63,7 +63,7 @@ def decode_key(data: Bytes) -> OffsetKey | int:
 
 
 def decode_value(data: Bytes) -> OffsetValue:
-    """Decode the value of a committed offset (layout versions 0 to 4). Raises WireError. Raises UnknownLayout for newer
+    """Decode the value of a committed offset (layout versions 0 to 4). Raises WireError, or UnknownLayout for newer
     versions."""
     reader = Reader(data)
     version = reader.int16()

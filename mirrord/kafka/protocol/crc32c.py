@@ -4,11 +4,12 @@ computing it again.
 The register of a CRC is linear over GF(2). Therefore the change in the checksum depends only on the changed bytes, and
 on the number of bytes after them. The change is computed with a register that begins at zero. The register first
 processes the XOR of the old and the new bytes. It then processes one zero byte for each unchanged byte that follows.
-The result is the XOR of the old and the new checksum. This does not require reading the records after a changed header.
+The result is the XOR of the old and the new checksum. With this method, the records after a changed header do not have
+to be read.
 
-Processing the zero bytes takes little time. For all whole units of 4 KiB together, the new register is the XOR of four
-values, each of which is looked up in a separate table. Only the remaining zeros, less than 4 KiB, are passed to the
-checksum function.
+Processing the zero bytes takes little time. All whole units of 4 KiB are processed in one step: the new register is the
+XOR of four values, each of which is looked up in a separate table. Only the remaining zeros, less than 4 KiB, are
+passed to the checksum function.
 """
 
 from collections.abc import Callable
@@ -42,8 +43,8 @@ def checksum(data: Bytes) -> int:
 
 
 def advance(register: int, data: bytes, zeros: int) -> int:
-    """Return the CRC register after `data` and then `zeros` zero bytes, without the usual inversions at the start and
-    the end.
+    """Return the CRC register after it has processed `data` and then `zeros` zero bytes, without the usual inversions
+    at the start and the end.
 
     The call takes about 1 µs for any number of zeros below 4 MiB. It allocates one object with a copy of `data` and
     less than 4 KiB of zeros.
@@ -57,8 +58,8 @@ def advance(register: int, data: bytes, zeros: int) -> int:
 
 
 def carried(old_crc: int, old_head: Bytes, new_head: Bytes, records_length: int) -> int:
-    """Return the CRC of a batch after its header fields were replaced, computed from the previous CRC. `old_head` and
-    `new_head` are the header bytes that the CRC covers, before and after the change. They have the same length.
+    """Return the new CRC of a batch whose header fields have been replaced, computed from the old CRC. `old_head` and
+    `new_head` are the header bytes that the CRC covers, before and after the change. Both have the same length.
 
     If the old CRC is wrong, the new CRC is also wrong. A damaged batch therefore remains detectable.
     """
@@ -72,9 +73,9 @@ def records_crc(header_crc: int, head: Bytes, records_length: int) -> int:
     return header_crc ^ advance(checksum(head), b"", records_length)
 
 
-# The cache holds 1,024 operators of 40 KB each, one for each number of 4 KiB units up to 4 MiB. Larger batches are
-# rare, and take milliseconds anyway. One operator for each exact length would save 0.5 µs per batch if lengths
-# repeated, but would cost 200 µs for each new length. Compressed batches seldom have the same length.
+# The cache holds 1,024 operators of 40 KB each, one for each number of 4 KiB units up to 4 MiB. Larger batches are rare
+# and take milliseconds anyway. One operator for each exact length would save 0.5 µs per batch if lengths repeated, but
+# would cost 200 µs for each new length. Compressed batches seldom have the same length.
 @lru_cache(maxsize=1024)
 def _operator(units: int) -> Operator:
     if units == 1:

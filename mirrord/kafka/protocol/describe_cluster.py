@@ -10,7 +10,7 @@ _TRUE = b"\x01"
 
 class ClusterRights(msgspec.Struct, frozen=True):
     """The decoded DescribeCluster response. `allowed` holds one bit per permitted operation, like
-    `metadata.TopicMetadata.allowed`. `allowed` is 0 if the client may not DESCRIBE the cluster."""
+    `metadata.TopicMetadata.allowed`. `allowed` is 0 if the client is not allowed to DESCRIBE the cluster."""
 
     error: int
     cluster_id: str

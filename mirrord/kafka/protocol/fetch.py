@@ -1,4 +1,4 @@
-"""Encodes Fetch requests (API 1) for many partitions, and finds the batches in the response without copying them.
+"""Encodes Fetch requests (API 1) for many partitions and finds the batches in the response without copying them.
 
 Versions 12 to 18 are supported. Version 12 identifies topics by name, and versions 13 and later identify them by id
 (KIP-516). In this module, `topic` means the name or the id, depending on the version. For a consumer, versions 13 to 18
@@ -67,7 +67,7 @@ class FetchLimits(msgspec.Struct, frozen=True):
 
 class SessionStep(msgspec.Struct, frozen=True):
     """The session fields of one Fetch request. If `epoch` is 0 (a new session) or -1 (no session), `fetch` lists all
-    partitions. Otherwise `fetch` and `forget` contain only the changes since the last request."""
+    partitions. Otherwise `fetch` and `forget` contain only the changes since the previous request."""
 
     session_id: int
     epoch: int

@@ -60,7 +60,7 @@ class FetchSession:
         return step
 
     def answered(self, response: FetchResponse) -> bool:
-        """Process the response to the last request. Return False if the response reports an error for the whole
+        """Process the response to the latest request. Return False if the response reports an error for the whole
         request. Such a response contains no data.
 
         Any such error ends the session, and the next request lists all partitions. Three of these errors concern the

@@ -209,8 +209,8 @@ def _group_offsets(reader: Reader) -> tuple[str, GroupOffsets]:
 
 
 def _offsets(reader: Reader) -> dict[TopicAndPartition, CommittedOffset]:
-    """Return the committed offsets. Partitions are omitted if they have an error, or the offset -1 (nothing has been
-    committed)."""
+    """Return the committed offsets. Partitions with an error are omitted, and so are partitions with the offset -1, for
+    which nothing has been committed."""
     offsets: dict[TopicAndPartition, CommittedOffset] = {}
     for _ in range(reader.compact_count()):
         topic = reader.compact_string()

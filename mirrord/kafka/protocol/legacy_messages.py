@@ -20,20 +20,20 @@ from mirrord.kafka.protocol.record_batch import CODEC_MASK, LENGTH_OFFSET, LOG_A
 
 _HEAD = Struct(">qiIBB")
 _LEAST_SIZE = (14, 22)
-"""The smallest valid value of the size field in format 0, and in format 1. A message with neither a key nor a value has
-this size."""
+"""The smallest valid values of the size field: in format 0 and in format 1. A message with neither a key nor a value
+has this size."""
 _TIME = Struct(">q")
 _LENGTH = Struct(">i")
 MAGIC_OFFSET = 16
 NO_TIME = -1
-"""The timestamp of a record that has none (org.apache.kafka.common.record.RecordBatch.NO_TIMESTAMP)."""
+"""The value that stands for a missing timestamp (org.apache.kafka.common.record.RecordBatch.NO_TIMESTAMP)."""
 GROUP_BYTES = 64 << 10
 """Kafka stores uncompressed messages one by one. This module combines them into groups of about this number of
 bytes."""
 
 
 class Group(NamedTuple):
-    """Consecutive messages in buffer[start:end]. A group is either one wrapper, or several uncompressed messages."""
+    """Consecutive messages in buffer[start:end]. A group is either one wrapper or several uncompressed messages."""
 
     start: int
     end: int

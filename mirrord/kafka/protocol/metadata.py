@@ -1,5 +1,5 @@
-"""Encodes and decodes Metadata (API 3, versions 11 to 13), which reports the leaders of partitions, and the ids of the
-cluster and of its topics.
+"""Encodes and decodes Metadata (API 3, versions 11 to 13), which reports the leaders of partitions and the ids of the
+cluster and its topics.
 
 Versions 12 and 13 can request topics by id (KIP-516). Version 13 can return REBOOTSTRAP_REQUIRED for the whole request
 (KIP-1102).
@@ -71,8 +71,8 @@ class Metadata(msgspec.Struct, frozen=True):
 
 
 def encode(version: int, topics: Iterable[str] | None, ids: Iterable[str] = (), *, allowed: bool = False) -> bytes:
-    """Encode the body of a Metadata request. `topics` are topic names, and None requests all topics. In versions 12 and
-    13, `ids` can add topics by id.
+    """Encode the body of a Metadata request. `topics` contains topic names. If it is None, all topics are requested. In
+    versions 12 and 13, `ids` can add topics by id.
 
     The request never creates a topic. If `allowed` is set, the response also contains the operations that this client
     may perform on each topic.

@@ -72,7 +72,7 @@ class Reader:
         return self.end - self.position
 
     def advance(self, length: int) -> int:
-        """Skip `length` bytes, and return the position of the first skipped byte."""
+        """Skip `length` bytes and return the position of the first skipped byte."""
         start = self.position
         if length < 0:
             raise Malformed(f"a length of {length} at byte {start}")
@@ -149,8 +149,8 @@ class Reader:
         return None if length < 0 else self._text(length)
 
     def compact_array(self, element: Callable[["Reader"], T]) -> list[T]:
-        """Read a compact array, and return an empty list for null. `element` reads one element, and must consume at
-        least one byte."""
+        """Read a compact array and return an empty list for null. `element` reads one element and must consume at least
+        one byte."""
         return [element(self) for _ in range(self.compact_count())]
 
     def compact_count(self) -> int:

@@ -1,4 +1,4 @@
-"""Encodes Produce requests (API 0) with batches for several partitions, and decodes the responses. The batches
+"""Encodes Produce requests (API 0) with batches for several partitions and decodes the responses. The batches
 themselves are never copied.
 
 Versions 9 to 13 are supported. Versions up to 12 identify topics by name, and version 13 identifies them by id
@@ -28,11 +28,11 @@ ALL_REPLICAS = -1
 _HEAD = Struct(">hi")
 _INDEX = Struct(">i")
 # The fields are: partition, error, base offset, log append time, log start offset, and the last three bytes. These
-# bytes usually say that there are no record errors, no message and no tags.
+# bytes usually mean that there are no record errors, no message and no tags.
 _ANSWER = Struct(">ihqqq3s")
 _USUAL_TAIL = b"\x01\x00\x00"
 # The layout of a response for one topic, identified by its id: first a count, the id and another count, then the
-# partitions, and finally no tags, the throttle time and no tags.
+# partitions, and finally an empty set of tags, the throttle time and another empty set of tags.
 _ONE_TOPIC = (">B16sB", "ihqqq3s", "BiB")
 _BESIDE = calcsize(_ONE_TOPIC[0]) + calcsize(f">{_ONE_TOPIC[2]}")
 _FIELDS = 6

@@ -32,7 +32,7 @@ DELETE_HORIZON = 0x40
 deltas of the records are still relative to the base timestamp. Therefore the timestamps of all records remain unchanged
 if only this bit is cleared."""
 RAW_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL | DELETE_HORIZON
-"""A batch may be copied raw, that is, without reading its records, if no attribute bit other than these is set."""
+"""A batch may be copied raw, without its records being read, if no attribute bits other than these are set."""
 CLEARED = ~(TRANSACTIONAL | DELETE_HORIZON)
 
 # The XOR of the old and the new values of the 40 header bytes that the CRC covers: attributes, (unchanged), producer

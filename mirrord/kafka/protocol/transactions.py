@@ -1,8 +1,8 @@
 """Encodes and decodes ListTransactions (API 66, version 0; KIP-664) and EndTxn (API 26, version 3).
 
 ListTransactions finds the transactional id that belongs to a producer id. A coordinator lists only the transactions
-that it coordinates, so every broker must be asked. A coordinator silently omits transactions that the client may not
-DESCRIBE.
+that it coordinates, so every broker must be asked. A coordinator silently omits transactions that the client is not
+allowed to DESCRIBE.
 
 EndTxn is used only to test whether this client may write with a transactional id. It ends no transaction.
 """
@@ -51,7 +51,7 @@ def encode_end_txn(transactional_id: str) -> bytes:
     """Encode the body of an EndTxn request that tests whether the client may write with this transactional id.
 
     The request asks the broker to abort a transaction, but it contains a producer id that does not exist. The broker
-    first checks the permission, and returns TRANSACTIONAL_ID_AUTHORIZATION_FAILED if the client does not have it.
+    first checks the permission and returns TRANSACTIONAL_ID_AUTHORIZATION_FAILED if the client does not have it.
     Otherwise the broker returns a different error. In both cases, nothing changes.
     """
     return compact_string(transactional_id) + INT64.pack(-1) + INT16.pack(-1) + _ABORT + NO_TAGS

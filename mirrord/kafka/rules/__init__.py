@@ -1,2 +1,2 @@
-"""Pure functions that contain what mirrord knows about brokers: error codes, versions, topic ids, and the configs of
+"""Pure functions that embody mirrord's knowledge of brokers: error codes, versions, topic ids, and the configs of
 internal topics."""

@@ -1,4 +1,4 @@
-"""Determines which Kafka release a broker matches, from the newest request versions that the broker accepts.
+"""Determines, from the newest request versions that a broker accepts, which Kafka release the broker matches.
 
 A broker reveals nothing else about its release.
 """

@@ -10,7 +10,7 @@ from enum import Enum
 
 NONE = 0
 NETWORK = 13
-"""NETWORK_EXCEPTION. No broker sends this code. `LaneHost` reports it if a connection ends before the answer to a
+"""NETWORK_EXCEPTION. No broker sends this code. `LaneHost` reports it if a connection is lost before the answer to a
 request arrives. The outcome of the request is then unknown."""
 
 
@@ -19,8 +19,8 @@ class Produced(Enum):
 
     DONE = "done"
     DOUBT = "doubt"
-    """The batch was refused and not appended, and the reason may be temporary. The lane waits for its in-flight
-    batches, and then resumes."""
+    """The batch was refused and not appended, and the reason may be temporary. The lane waits until all its in-flight
+    batches have been answered, and then resumes."""
     UNKNOWN = "unknown"
     """The batch may have been appended, or may still be appended. The lane does the same as for DOUBT. In addition, it
     takes into account that batches that have already been sent may still reach the target log."""
@@ -83,7 +83,7 @@ class Fetched(Enum):
 
     TAKE = "take"
     AGAIN = "again"
-    """The reason is temporary. The lane looks up the leader and fetches again."""
+    """The error is temporary. The lane looks up the leader and fetches again."""
     RANGE = "range"
     """The requested offset is outside the source's log."""
     DENIED = "denied"

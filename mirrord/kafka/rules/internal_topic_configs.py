@@ -35,7 +35,7 @@ def wrong_settings(needed: Mapping[str, str], values: Mapping[str, str | None], 
     """Return the configs of a topic that have a wrong value. `needed` contains the required values, and `values`
     contains the current values. `replicas` is the topic's number of replicas, or 0 if it is unknown.
 
-    A config that mirrord may not read counts as correct.
+    A config that mirrord is not allowed to read counts as correct.
     """
     found = [
         Wrong(key, value, wanted)
@@ -70,8 +70,8 @@ def ledger_findings(
     """Yield the findings of `mirrord check` about the configs and the replicas of the ledger's topics, and about a
     cluster with only two brokers.
 
-    `needed` maps each topic to the configs that it must have. `values` are the current configs. A topic may not exist
-    yet.
+    `needed` maps each topic to the configs that it must have. `values` contains the current configs. Some of the topics
+    may not exist yet.
     """
     for name in sorted(needed.keys() & topics.keys()):
         where = f"{flow.target}: topic {name}"

@@ -9,8 +9,8 @@ class CompactionBegan(Fact, frozen=True, tag="compaction_began"):
     """A compaction of the offset map has begun. After this fact, only the compaction with this number can move runs out
     of the ledger.
 
-    A compaction holds no lease. The fact takes effect if its entry has the epoch of the current lease, even if this
-    lease has been released, and if `number` is higher than that of the most recent compaction.
+    A compaction holds no lease. The fact takes effect if its entry has the epoch of the current lease and `number` is
+    higher than that of the most recent compaction. It takes effect even if the lease has been released.
     """
 
     number: int

@@ -41,9 +41,9 @@ class RangeRepaired(Fact, frozen=True, tag="range_repaired"):
     """`mirrord repair` has stored the records at the source offsets [start, end) in a separate topic. In the target
     topic, these records are missing or altered.
 
-    The fact is appended after the records are stored, by the process that wrote or found them in the separate topic.
-    This process holds no lease. As with `RangeAudited`, the fact takes effect nevertheless, unless the state
-    already contains the same repair. The target topic itself is unchanged.
+    After the records have been stored, the fact is appended by the process that wrote them to the separate topic or
+    found them there. This process holds no lease. Nevertheless, as with `RangeAudited`, the fact takes effect, unless
+    the state already contains the same repair. The target topic itself is unchanged.
     """
 
     lane: LaneId

@@ -90,7 +90,7 @@ class Holder(msgspec.Struct, frozen=True, array_like=True):
     """
     hosts_all: bool = False
     """Whether all replicators are tasks of the holder's process. If so, nothing can write under the lease after this
-    process has ended.
+    process has exited.
     """
     daemon: str = ""
     """Identity of the daemon. A process that replaces the holder's process has the same identity. Empty if the holder's
@@ -125,8 +125,8 @@ class FlowOpened(Fact, frozen=True, tag="flow_opened"):
 class LeaseTaken(Fact, frozen=True, tag="lease_taken"):
     """A daemon has taken the lease of the flow.
 
-    The fact takes effect only if `epoch` is one more than the last epoch. From then on, facts from older epochs have no
-    effect.
+    The fact takes effect only if `epoch` is one more than the previous epoch. From then on, facts from older epochs
+    have no effect.
     """
 
     epoch: int
@@ -136,7 +136,7 @@ class LeaseTaken(Fact, frozen=True, tag="lease_taken"):
 
 
 class LeaseContinued(Fact, frozen=True, tag="lease_continued"):
-    """The holder's process has ended, and another process of the same daemon continues under the same lease.
+    """The holder's process has exited, and another process of the same daemon continues under the same lease.
 
     `turn` counts the processes that have held this lease one after another. The fact takes effect only if `turn` is
     one more than the `turn` of the current holder, and if `holder` names the same daemon. Replicators that write under
@@ -176,7 +176,7 @@ class PartitionsGrown(Fact, frozen=True, tag="partitions_grown"):
 
 
 class ConfigChange(msgspec.Struct, frozen=True, array_like=True):
-    """A change to one config of a topic. If a value is missing (none), the config is not set on the topic, and the
+    """A change to one config of a topic. If a value is missing (none), the config is not set on the topic and the
     cluster's default applies."""
 
     name: str
@@ -200,7 +200,7 @@ class ConfigsSynced(Fact, frozen=True, tag="configs_synced"):
 class AclsPlanned(Fact, frozen=True, tag="acls_planned"):
     """mirrord is about to add these ACLs to the target.
 
-    If mirrord ends before it records the outcome in `AclsSynced`, it may already have added some of them. Until the
+    If mirrord exits before it records the outcome in `AclsSynced`, it may already have added some of them. Until the
     next `AclsSynced`, each of these ACLs that exists on the target therefore counts as one that mirrord has added.
     """
 
@@ -257,8 +257,8 @@ class CopyForgotten(Fact, frozen=True, tag="copy_forgotten"):
 class CopyNamed(Fact, frozen=True, tag="copy_named"):
     """The copy of the source topic with this topic id is given the name `target_topic`.
 
-    The fact is appended before the target topic is created. It takes effect if the copy has no name yet, and if no
-    other source topic's copy has this name.
+    The fact is appended before the target topic is created. It takes effect if the copy has no name yet and no other
+    source topic's copy has this name.
     """
 
     source_topic: str
@@ -297,7 +297,7 @@ class LaneOpened(Fact, frozen=True, tag="lane_opened"):
     producer_id: int
     producer_epoch: int
     policy: str
-    """Fingerprint of the settings that determine which records the lane copies, and how it changes them: the isolation
+    """Fingerprint of the settings that determine which records the lane copies and how it changes them: the isolation
     level, the filter and the transform."""
     mode: Mode = "sequence"
     """How the lane avoids writing a record twice. With `sequence`, it copies each record exactly once. If the target's
@@ -309,7 +309,7 @@ class LaneTaken(Fact, frozen=True, tag="lane_taken"):
     """A replicator has taken the lane.
 
     The fact takes effect only if `grant` is one more than the lane's current grant. From then on, facts from older
-    grants have no effect. Every intent of a previous replicator that takes effect therefore precedes this fact in the
+    grants have no effect. Therefore, if an intent of a previous replicator takes effect, it precedes this fact in the
     ledger.
     """
 
@@ -318,8 +318,8 @@ class LaneTaken(Fact, frozen=True, tag="lane_taken"):
     replicator: str
     times: tuple[int, int] = (0, 0)
     """Length of the lease and request timeout, in ms. The next replicator uses them to compute how long this replicator
-    may still write. If the previous replicator did not leave the lane cleanly, the higher of its value and this
-    replicator's value is recorded for each of the two. Zeros mean that an older version of mirrord wrote the fact.
+    may still write. If the previous replicator did not leave the lane cleanly, each of the two times is the maximum of
+    its value and this replicator's value. Zeros mean that an older version of mirrord wrote the fact.
     """
 
 
@@ -337,8 +337,8 @@ class PolicyChanged(Fact, frozen=True, tag="policy_changed"):
 
 
 class Rewound(msgspec.Struct, frozen=True, array_like=True):
-    """A note that ordinals of the lane were reassigned, for example because the target log had lost its last records.
-    The ordinal `first` and the ordinals above it now belong to different source records than before.
+    """A note that ordinals of the lane were reassigned, for example because the target log had lost its newest records.
+    The ordinal `first` and the ordinals above it now belong to different source records.
 
     An older progress record may contain a higher resume position, which refers to the previous assignment. In this
     case, the resume position in this note is used instead. The same applies if a holder had to resume below a position
@@ -346,7 +346,7 @@ class Rewound(msgspec.Struct, frozen=True, array_like=True):
     """
 
     first: int
-    """Lowest ordinal that was reassigned, or may have been."""
+    """Lowest ordinal that was or may have been reassigned."""
     ordinal: int
     """Ordinal of the resume position."""
     target_offset: int
@@ -454,7 +454,7 @@ class HoleFound(Fact, frozen=True, tag="hole_found"):
     def is_open(self) -> bool:
         """Whether nothing is copied again for this hole.
 
-        In this case, the target log contains records with these ordinals, but it is not known which source records they
+        In this case, the target log contains records with these ordinals, but it is unknown which source records they
         are. The source no longer has them, and different records may have been sent under the same ordinals
         (`SourceRun.regiven`). If later runs assign some of these ordinals again, the hole ends before them.
         """
@@ -503,8 +503,8 @@ class TakeoverChecked(Fact, frozen=True, tag="takeover_checked"):
     """Whether a previous holder may have sent different records under later ordinals, which have not been compared
     yet."""
     is_all: bool = False
-    """Whether the target log was read to its end at a time when batches that were sent before the comparison could no
-    longer arrive. If so, no such batch can follow the ordinal `last`.
+    """Whether the target log was read to its end at a time when no batch that was sent before the comparison could
+    still arrive. If so, no such batch can follow the ordinal `last`.
     """
 
 
@@ -627,13 +627,13 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
-    """The progress of a lane. It is written to the state topic at most once a second, and once when the lane becomes
-    idle.
+    """The progress of a lane. It is written to the state topic at most once a second, and once more when the lane
+    becomes idle.
 
     Three fields contain the resume position. `ordinal` is the next ordinal to write, `target_offset` is the target
     offset directly after the lane's last acknowledged record, and `leader_epoch` is the leader epoch of the target
     partition. All records before the resume position are below the target's high watermark. The other fields let
-    `mirrord status` show state and lag while the daemon or the source is down.
+    `mirrord status` show the lane's state and lag while the daemon or the source is down.
     """
 
     lane: LaneId
@@ -653,11 +653,11 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
     rebuilt_batches: int = 0
     copied_bytes: int = 0
     source_epoch: int = -1
-    """Leader epoch of the source batch before `source_offset`, or -1 if it is not known."""
+    """Leader epoch of the source batch before `source_offset`, or -1 if it is unknown."""
     epochs_told: bool = False
     """Whether the ledger contains every change of the source's leader epoch. If so, each change is recorded before the
-    first record with the new epoch is written to the target. False in records that were written by older versions of
-    mirrord, and while the ledger may lack even the first epoch.
+    first record with the new epoch is written to the target. The value is false in records that older versions of
+    mirrord wrote, and as long as even the first epoch may be missing from the ledger.
     """
     settled: bool = False
     """Whether the lane has finished with every source record before `source_offset`: each of these records either is
@@ -677,7 +677,7 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LeaseRenewed(msgspec.Struct, frozen=True, array_like=True):
-    """A sign of life of the process that holds the lease.
+    """A sign of life from the process that holds the lease.
 
     A reader measures the age of the record by its own monotonic clock, from the moment at which it saw the record.
     Clocks of different machines are not compared.

@@ -1,9 +1,9 @@
 """Facts about jobs that run for a flow alongside its daemon: which process is running a job, and how the job ended.
 
-At most one job of each kind runs at a time. These facts ensure this in the same way as a lease: a process may start a
-job only if the ledger shows that no other process is running a job of the same kind. A job does not hold the lease of
-the flow. Its facts therefore take effect if their entry has the epoch of the current lease, even if this lease has been
-released. They have no influence on copying.
+At most one job of each kind runs at a time. These facts ensure this in the same way as a lease does: a process may
+start a job only if the ledger shows that no other process is running a job of the same kind. A job does not hold the
+lease of the flow. Its facts therefore take effect if their entry has the epoch of the current lease, even if this lease
+has been released. They have no influence on copying.
 """
 
 import msgspec

@@ -32,8 +32,8 @@ class CopyingResumed(Fact, frozen=True, tag="copying_resumed"):
 class LanePinned(Fact, frozen=True, tag="lane_pinned"):
     """An operator has pinned a partition to the replicator with the number `slot`.
 
-    A pin is a preference. If no replicator has this number, or if that replicator cannot take the lane, the lane is
-    placed like any other.
+    A pin is a preference. If no replicator has this number, or if the replicator with this number cannot take the lane,
+    the lane is placed like any other.
     """
 
     topic: str
@@ -67,7 +67,7 @@ class HostDrained(Fact, frozen=True, tag="host_drained"):
 
 class HostRestored(Fact, frozen=True, tag="host_restored"):
     """The drain of a replicator has ended. Either an operator has resumed the replicator, so that it gets lanes again,
-    or the replicator's process has ended.
+    or the replicator's process has exited.
 
     The fact takes effect if the replicator was drained.
     """

@@ -6,7 +6,7 @@ from mirrord.model.names import LaneId
 
 
 class Quarantined(Fact, frozen=True, tag="quarantined"):
-    """The records at the source offsets [start, end) cannot be copied, and are in quarantine.
+    """The records at the source offsets [start, end) cannot be copied and are in quarantine.
 
     If `skip` is true, the records are skipped immediately, as the flow's configuration (`on_reject`) requires. If
     records in the range were first written to the dead-letter topic, `letters` is their number.
@@ -24,7 +24,7 @@ class Quarantined(Fact, frozen=True, tag="quarantined"):
     skip: bool = False
     """Whether the records are skipped because of the flow's configuration, without a decision by an operator."""
     letters: int = -1
-    """Number of records in the range that had been parked in the flow's dead-letter topic, or -1 if they were not
+    """Number of records in the range that were parked in the flow's dead-letter topic, or -1 if they were not
     parked."""
     letters_at: int = -1
     """Offset of the first parked record in the dead-letter topic, or -1 if there is none or it was not recorded."""
@@ -42,7 +42,7 @@ class QuarantineSkipped(Fact, frozen=True, tag="quarantine_skipped"):
     end: int
     origin: Origin
     letters: int = -1
-    """Number of records in the range that had been parked in the flow's dead-letter topic, or -1 if they were not
+    """Number of records in the range that were parked in the flow's dead-letter topic, or -1 if they were not
     parked."""
     letters_at: int = -1
     """Offset of the first parked record in the dead-letter topic, or -1 if there is none or it was not recorded."""

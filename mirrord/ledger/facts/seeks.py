@@ -1,12 +1,12 @@
 """Facts about seeks, which move a lane forward in the source: the operator commands, and the offsets that lanes have
-skipped because of them (`mirrord.ledger.seeks`)."""
+skipped because of these commands (`mirrord.ledger.seeks`)."""
 
 from mirrord.ledger.facts.base import Fact, Origin
 from mirrord.model.names import LaneId
 
 
 class LaneSought(Fact, frozen=True, tag="lane_sought"):
-    """An operator requested that the lane continue at the source offset `end`, and skip all records below it that have
+    """An operator requested that the lane continue at the source offset `end` and skip all records below it that have
     not been copied yet.
 
     The fact takes effect unless another seek of the lane reaches at least as far. It carries no grant, because it is
@@ -25,7 +25,7 @@ class LaneSought(Fact, frozen=True, tag="lane_sought"):
 
 
 class SeekDone(Fact, frozen=True, tag="seek_done"):
-    """The lane has carried out one or more seeks, and continues at the source offset `end`. It has skipped the source
+    """The lane has carried out one or more seeks and continues at the source offset `end`. It has skipped the source
     offsets [start, end). If `start` and `end` are equal, it has skipped nothing."""
 
     lane: LaneId

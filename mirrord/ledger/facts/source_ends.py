@@ -8,10 +8,9 @@ class SourceEnds(msgspec.Struct, frozen=True, array_like=True):
 
     topic: str
     ends: tuple[int, ...]
-    """High watermarks, one for each partition. -1 means that the high watermark is not known."""
+    """High watermarks, one for each partition. -1 means that the high watermark is unknown."""
     lost: bool = False
-    """Whether the topic no longer exists, and its records below `ends` were lost before any lane was opened for
-    them."""
+    """Whether the topic no longer exists and its records below `ends` were lost before any lane was opened for them."""
     starts: tuple[int, ...] = ()
-    """The source offset at which the lane of each partition would have begun, if `lost` is true. Records below this
+    """If `lost` is true, the source offset at which the lane of each partition would have begun. Records below this
     offset do not count as lost, because they were not to be copied. Missing values at the end are 0."""

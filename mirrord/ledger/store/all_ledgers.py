@@ -1,4 +1,4 @@
-"""Reads all ledgers on one cluster, whichever daemons and configurations their flows belong to."""
+"""Reads all ledgers on one cluster, regardless of the daemons and configurations to which their flows belong."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -38,7 +38,7 @@ class ClusterLedgers:
         """For each flow, how far the ledger was known to extend when its store was closed."""
 
     def states(self) -> dict[str, FlowState]:
-        """Return the state of each ledger as of the last read, by flow."""
+        """Return the state of each ledger as of the latest read, by flow."""
         return {flow: store.state for flow, store in self._stores.items()}
 
     def lanes(self) -> list[tuple[str, FlowState, LaneState]]:
@@ -62,8 +62,8 @@ class ClusterLedgers:
         for flow in sorted(flows):
             try:
                 store = await self._store(flow)
-                # The progress records are copied first, and the ledger is read afterwards. The ledger therefore
-                # explains all offsets below their resume positions.
+                # The progress records are copied before the ledger is read. The ledger therefore explains all offsets
+                # below their resume positions.
                 progress[flow] = dict(store.state.progress)
                 await store.read_to_end()
             except MirrordError as error:

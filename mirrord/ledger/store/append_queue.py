@@ -36,8 +36,8 @@ class PendingAppend:
     entry: "Numbered | None" = None
     """The entry that contains the append. None while the append is in the queue."""
     bound: FactBindings | None = None
-    """For each fact, whether it took effect. It is set when the entry has been folded, even if the caller has given up
-    by then."""
+    """For each fact, whether it took effect. It is set when the entry has been folded, even if the caller has already
+    given up."""
 
     @property
     def ask(self) -> Ask:
@@ -60,13 +60,13 @@ class Numbered:
     data: bytes
     appends: list[PendingAppend]
     failed: bool = False
-    """True if sending the entry failed. It is then not known whether the entry is in the ledger."""
+    """True if sending the entry failed. It is then unknown whether the entry is in the ledger."""
 
 
 @dataclass(slots=True)
 class Outbox:
-    """All appends of one store that are in the queue, that have been sent but not read back, or whose outcome is not
-    known."""
+    """All appends of one store that are in the queue, that have been sent but not read back, or whose outcome is
+    unknown."""
 
     writer: str
     wanted: asyncio.Event = field(default_factory=asyncio.Event)
@@ -128,7 +128,7 @@ class Outbox:
         return entries
 
     def fail(self, entries: Iterable[Numbered], error: LedgerUnavailable) -> None:
-        """Record that sending these entries failed, and raise the error in their callers, because the outcome is
+        """Record that sending these entries failed. Raise the error in their callers, because the outcome is
         unknown."""
         for entry in entries:
             entry.failed = True
@@ -137,8 +137,8 @@ class Outbox:
                     append.waiter.set_exception(error)
 
     def acknowledged(self, entries: Iterable[Numbered], offsets: Iterable[int], read: int) -> int | None:
-        """Record the offsets of appended entries; an offset is -1 if it is unknown. All entries below offset `read` had
-        been read before.
+        """Record the offsets of appended entries; an offset is -1 if it is unknown. All entries below the offset `read`
+        had already been read.
 
         If one of these entries was appended below `read` but has not been read, a different entry was read at its
         offset, and the ledger has lost the appended one. Return the offset of the first such entry, or None if there is
@@ -153,8 +153,8 @@ class Outbox:
         return None
 
     def may_stand_at(self, offset: int, entry: Entry) -> bool:
-        """Return False if this store's entry was acknowledged at this offset, but `entry`, which was read there, is a
-        different one. The ledger has then lost the acknowledged entry. Return True otherwise."""
+        """Return False if an entry of this store was acknowledged at this offset, but `entry`, which was read there, is
+        a different entry. The ledger has then lost the acknowledged entry. Return True otherwise."""
         number = self._standing.pop(offset, None)
         return number is None or entry.writer == writer_text(self.writer, number)
 
@@ -178,7 +178,7 @@ class Outbox:
                     self._enqueue(append)
 
     def skipped(self, number: int) -> None:
-        """Give up this store's entries with numbers up to `number` that have not been read back. They are among the
+        """Give up on this store's entries with numbers up to `number` that have not been read back. They are among the
         entries that were trimmed before this store read them. Raise an error in their callers, because the results are
         unknown."""
         lost = [self._sent.pop(sent) for sent in list(self._sent) if sent <= number]
@@ -198,7 +198,7 @@ class Outbox:
 
     def _outdate(self, facts: tuple[AnyFact, ...]) -> None:
         """Drop outcomes that are kept for callers that have given up. An outcome is dropped if one of its facts is
-        about the same lane as one of `facts`, or, for facts that are not about a lane, is of the same kind.
+        about the same lane as one of `facts`. Facts that are not about a lane are compared by their kind instead.
 
         If a caller appends the same facts again after `facts` have been folded, that is a new append, not a retry of
         the earlier one.

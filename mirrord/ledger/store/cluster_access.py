@@ -1,4 +1,4 @@
-"""Opens connections to the clusters of a configuration, and the ledgers of its flows."""
+"""Creates admin clients for the clusters of a configuration, and stores for the ledgers of its flows."""
 
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.kafka.client.config_and_acl_admin import KafkaUpkeepAdmin, UpkeepAdmin

@@ -10,7 +10,7 @@ crash, the compaction can simply be run again.
 4. The next snapshot of the ledger no longer contains the moved runs. The lease holder writes it when it trims the
    ledger. If the lease has been released, this compaction trims the ledger itself.
 
-The next compaction completes or removes the remains of an interrupted one.
+If a compaction was interrupted, the next one completes it or removes its remains.
 """
 
 import asyncio
@@ -86,7 +86,8 @@ class RunSelection(msgspec.Struct, frozen=True, kw_only=True):
     topics: tuple[str, ...] = ()
     """Source topics, as regexes that match the whole name. An empty tuple means all topics."""
     least: int = PART_RUNS
-    """Minimum number of runs that are worth moving, for the source side or the target side of a partition."""
+    """Minimum number of runs on the source side or the target side of a partition that makes it worthwhile to move
+    them."""
 
     def parts(self, state: FlowState) -> list[Part]:
         """Return the runs that can be moved."""
@@ -117,7 +118,7 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write(work: FileWork) -> ArchiveFile:
-    """Write one file of a generation, and return its description. Raises EnvironmentFault."""
+    """Write one file of a generation and return its description. Raises EnvironmentFault."""
     path = file_path(work.topic, work.partition, work.side, work.parts[0].runs.first_ordinal, work.lane)
     try:
         columns = [unpacked(iter(part.pieces)) for part in work.parts]
@@ -192,7 +193,7 @@ async def compact(
 
 
 async def _begin(store: LedgerStore, folder: Path) -> int:
-    """Record the beginning of a compaction, and return its number. No other compaction has this number.
+    """Record the beginning of a compaction and return its number. No other compaction has this number.
 
     The folder may contain generations of a ledger that was lost, so the number is also higher than the numbers of these
     generations.
@@ -221,7 +222,7 @@ async def _write(
 
 
 def _groups(found: Sequence[Part]) -> Iterator[Sequence[Part]]:
-    """Group the parts by file, and yield each group."""
+    """Group the parts by file and yield each group."""
     group: list[Part] = []
     for part in found:
         if group and (len(group) >= FILE_PARTS or (group[0].lane, group[0].side) != (part.lane, part.side)):
@@ -258,7 +259,7 @@ def _first(part: ArchivedRuns) -> int:
 
 
 async def _record(store: LedgerStore, facts: Sequence[MapCompacted]) -> list[MapCompacted]:
-    """Append these facts, and return the facts that took effect."""
+    """Append these facts and return the facts that took effect."""
     recorded: list[MapCompacted] = []
     some: list[MapCompacted] = []
     for fact in facts:

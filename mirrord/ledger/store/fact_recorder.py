@@ -55,7 +55,7 @@ class Recorder:
                 await self._store.append(self._keeper.epoch, names)
 
     async def write_now(self, fact: AnyFact) -> bool:
-        """Write a fact, and return whether it took effect. A fact that cannot be written is not kept for a retry."""
+        """Write a fact and return whether it took effect. A fact that cannot be written is not kept for a retry."""
         with suppress(LedgerUnavailable):
             if self._keeper.is_valid:
                 return all(await self._store.append(self._keeper.epoch, (fact,)))

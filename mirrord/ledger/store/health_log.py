@@ -1,4 +1,4 @@
-"""Writes one log line when a ledger can no longer be read, and one when it can be read again."""
+"""Writes one log line when a ledger can no longer be read, and another when it can be read again."""
 
 import structlog
 

@@ -43,8 +43,8 @@ class LedgerReading:
         snapshots if earlier entries were trimmed."""
 
     async def entries(self, *, follow: bool) -> AsyncGenerator[ReadEntry]:
-        """Yield all entries. If `follow` is true, wait for new entries after that, and yield them as well, without ever
-        ending.
+        """Yield all entries. If `follow` is true, continue to wait for new entries and yield them too. In this case,
+        the iteration never ends.
 
         Raises LedgerMissing and LedgerUnavailable. Raises LogTrimmed if the ledger is trimmed faster than it is read.
         If the ledger has lost entries, raises LedgerWentBack after the last entry.
@@ -93,7 +93,7 @@ def _take_source_ends(state: FlowState, records: Iterable[StateRecord]) -> None:
 
 
 async def read_gaps(reading: LedgerReading, see: Callable[[AnyFact], None] = lambda _: None) -> Gaps:
-    """Read the ledger to its end, and return all verdicts that the ledger still holds. `see` is called with each fact
+    """Read the ledger to its end and return all verdicts that the ledger still holds. `see` is called with each fact
     that took effect.
 
     Raises LedgerMissing and LedgerUnavailable. Raises LedgerCorrupt if an entry is corrupt, because its verdicts would

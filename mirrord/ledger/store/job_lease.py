@@ -64,8 +64,8 @@ class _Held(msgspec.Struct):
 class JobLease:
     """The lease of one job for several flows. It is a context manager, and the work is done in its `with` block.
 
-    Entering raises JobBusy if another process is running the job, and JobNotRecorded if the ledger cannot be written
-    to. Other EnvironmentFaults are raised if a ledger cannot be read. A flow that has never run is skipped.
+    Entering the block raises JobBusy if another process is running the job, and JobNotRecorded if the ledger cannot be
+    written to. If a ledger cannot be read, it raises another EnvironmentFault. A flow that has never run is skipped.
 
     If another process has taken the lease, this process exits. This happens if this process was suspended for longer
     than the length of the lease.

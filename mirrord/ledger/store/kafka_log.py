@@ -38,7 +38,7 @@ class KafkaLog:
         return self._state.position
 
     async def open(self, *, create: bool, again: bool = False) -> None:
-        """Find or create the two topics, and connect. A ledger topic that was deleted is created again only with
+        """Find or create the two topics and connect. A ledger topic that was deleted is created again only with
         `again`."""
         try:
             await self._topics.find(create=create, again=again)
@@ -86,7 +86,7 @@ class KafkaLog:
         await asyncio.gather(self._entries.prepare(), self._rows.prepare())
 
     async def append(self, values: Sequence[bytes]) -> Sequence[int]:
-        """Append entries to the ledger topic, and return their offsets."""
+        """Append entries to the ledger topic and return their offsets."""
         return await self._entries.write([(None, value) for value in values])
 
     async def save(self, rows: Sequence[StateRow]) -> None:

@@ -18,7 +18,7 @@ contains both times (`FlowSetup.barrier_s`).
 
 On Ray, a daemon continues when its supervisor's process dies, because Ray starts another process for it. The new
 process appends `LeaseContinued` and works under the same lease epoch, so the writers under the lease are not affected.
-Ray may also replace a process that it wrongly considers dead. That process is then superseded: it must end.
+Ray may also replace a process that it wrongly considers dead. That process is then superseded: it must exit.
 
 The lease depends only on the renewals of its holder, not on whether the replicators are alive. If the holder dies,
 another daemon takes the lease even if the holder's replicators are still running. These replicators read the new lease
@@ -49,8 +49,8 @@ log = structlog.get_logger()
 
 
 class Superseded(MirrordError):
-    """Raised when another process of this daemon has taken over, because Ray thought that this process was dead. This
-    process must end."""
+    """Raised when another process of this daemon has taken over, because Ray considered this process dead. This process
+    must exit."""
 
 
 class LeaseKeeper:
@@ -73,20 +73,20 @@ class LeaseKeeper:
         self.settled_from = NEVER
         """Monotonic time in seconds until which a writer under an older lease may still believe that it may write."""
         self.former_ended = False
-        """True if all writers under older leases are known to have ended. Only requests that were already in flight can
-        then still arrive."""
+        """True if all writers under older leases are known to have stopped. In this case, only requests that were
+        already in flight can still arrive."""
         self.lost = asyncio.Event()
         """Set when another daemon has taken the lease, or when the ledger can no longer be read. Also set when entries
         were trimmed before they were read, because one of them may have given a lane of this process to another
         replicator."""
         self.trouble = ""
-        """Why the last renewal failed; empty while renewals succeed."""
+        """Why the latest renewal failed; empty while renewals succeed."""
         self.turn = 0
         """The number of this process among the processes of its daemon that have held this lease; 0 before
         `acquire`."""
         self.superseded = asyncio.Event()
-        """Set when another process of the same daemon has continued the lease. From then on, this process must not
-        end any replicators, because they belong to the other process."""
+        """Set when another process of the same daemon has continued the lease. From then on, this process must not stop
+        any replicators, because they belong to the other process."""
         self._store = store
         self._holder = holder
         self._ttl_ms = ttl_ms
@@ -135,7 +135,7 @@ class LeaseKeeper:
 
     async def join(self, epoch: int) -> None:
         """Work under the lease with this epoch, which the daemon holds. This process may write once it has read the
-        ledger to its end and has found no later lease there."""
+        ledger to its end and found no later lease."""
         self.epoch = epoch
         with suppress(LedgerUnavailable):
             await self._renew()
@@ -178,7 +178,7 @@ class LeaseKeeper:
         return self._is_of_daemon(state.holder) and not state.released and state.ttl_ms == self._ttl_ms
 
     async def _continue(self) -> bool:
-        """Continue the lease of this daemon if it holds one, and return whether this succeeded. Raises Superseded."""
+        """Continue the lease of this daemon if it holds one. Return whether this succeeded. Raises Superseded."""
         state = self._store.state
         if self._held_before and self._is_of_daemon(state.holder) and state.holder != self._holder:
             self.superseded.set()
@@ -211,7 +211,7 @@ class LeaseKeeper:
         return not state.lease_epoch or state.released or (state.holder is not None and is_dead(state.holder))
 
     async def _wait(self, seconds: float) -> None:
-        """Wait until the lease changes or its holder renews it, but at most for this number of seconds."""
+        """Wait until the lease changes or its holder renews it, but for at most this number of seconds."""
         waits = [asyncio.ensure_future(self._sign.wait()), asyncio.ensure_future(self._clock.sleep(seconds))]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -240,7 +240,7 @@ class LeaseKeeper:
         return True
 
     def _all_ended(self) -> bool:
-        """Return whether all writers under the current lease and under earlier leases have ended.
+        """Return whether all writers under the current lease and under earlier leases have stopped.
 
         The result is False if this is not certain.
         """
@@ -295,7 +295,7 @@ class LeaseKeeper:
             self.valid_until = max(self.valid_until, sent + state.ttl_ms / 1000)
 
     def _too_slow(self, began: float) -> str:
-        """Return a message if a renewal succeeded too late to take effect, or else an empty string."""
+        """Return a message if a renewal succeeded too late to take effect. Otherwise return an empty string."""
         took, ttl_s = self._clock.monotonic() - began, self._ttl_ms / 1000
         if self.lost.is_set() or took < ttl_s:
             return ""
@@ -303,7 +303,8 @@ class LeaseKeeper:
         return f"a renewal of the lease took {took:.1f} s, longer than runtime.lease_ttl ({ttl_s:g} s)"
 
     async def _write_renewal(self) -> None:
-        """Write a renewal, which shows the standbys that the holder is alive, and record how far the ledger extends."""
+        """Write a renewal, which shows the standbys that the holder is alive. Also record how far the ledger
+        extends."""
         self._beat += 1
         settled = self._clock.monotonic() >= self.settled_from
         records: list[StateRecord] = [LeaseRenewed(self.epoch, self._beat, self._clock.wall_ms(), settled)]

@@ -1,6 +1,6 @@
 """Reports who holds the lease of a flow, and how long ago a renewal of the lease was last seen.
 
-Clocks of different machines are not compared. Only renewals that this process has seen count.
+Clocks of different machines are not compared. Only renewals that this process itself has seen are considered.
 """
 
 from mirrord.ledger.facts.core import LeaseRenewed

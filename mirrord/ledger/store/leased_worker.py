@@ -19,10 +19,10 @@ class LeasedWorker:
 
     A worker never takes or renews the lease. Its life cycle is:
 
-    - The method `open` of the subclass calls `_join`, which reads the ledger and joins the lease. It then starts the
-      work as `_tasks`.
+    - The method `open` of the subclass calls `_join`, which reads the ledger and joins the lease. Then `open` starts
+      the work as `_tasks`.
     - Immediately before each write, the subclass checks `_may_write`.
-    - When another daemon takes the lease, `until_lost` returns. The worker can do no more work, so its owner ends it.
+    - When another daemon takes the lease, `until_lost` returns. The worker can do no more work, so its owner closes it.
     - The method `close` of the subclass calls `_leave`, even if `open` has failed.
 
     All methods run on the event loop on which the worker was opened.
@@ -38,7 +38,7 @@ class LeasedWorker:
         clock: Clock | None = None,
     ) -> None:
         """Create the worker without connecting. `name` must never be used again, because the ledger refers to it.
-        `topics` is a new, unopened connection to the flow's ledger. `tasks` runs the background tasks of this worker,
+        `topics` is a new, unopened connection to the flow's ledger. `tasks` runs the background tasks of this worker
         and defines the event that is logged if one of them fails."""
         self.name = name
         self._clock = clock or SystemClock()
@@ -48,11 +48,11 @@ class LeasedWorker:
         self._tasks = tasks
 
     async def until_lost(self) -> None:
-        """Wait until another daemon has taken the lease. This worker can do no more work after that."""
+        """Wait until another daemon has taken the lease. After that, this worker can do no more work."""
         await self._lease.lost.wait()
 
     async def _join(self, lease_epoch: int) -> None:
-        """Read the ledger to its end, and join the lease with this epoch.
+        """Read the ledger to its end and join the lease with this epoch.
 
         The daemon has created the ledger, so a worker never creates one. Raises LedgerMissing, LedgerUnavailable,
         LedgerCorrupt and LedgerWentBack.
@@ -65,7 +65,7 @@ class LeasedWorker:
         return self._lease.is_valid
 
     async def _leave(self, close_connections: Callable[[], Awaitable[None]]) -> None:
-        """End the tasks, close the connections that the tasks use, and then leave the lease and close the ledger."""
+        """Stop the tasks, close the connections that the tasks use, and then leave the lease and close the ledger."""
         await self._tasks.end()
         await close_connections()
         await self._lease.close()

@@ -48,7 +48,7 @@ class LedgerLog(Protocol):
     """A connection to the ledger topic and the state topic of a flow.
 
     An operation that gets no answer raises LedgerUnavailable, and the connection remains usable. An append or a save
-    that has failed may still take effect, even later.
+    that has failed may still take effect, possibly at a later time.
     """
 
     @property
@@ -83,7 +83,7 @@ class LedgerLog(Protocol):
         ...
 
     async def read(self) -> Sequence[LedgerRow | StateRow]:
-        """Wait for the next records of either topic, and return them.
+        """Wait for the next records of either topic and return them.
 
         Raises LogTrimmed. Raises LedgerWentBack if the ledger no longer contains records that were read from it. Raises
         StateLost if the state topic no longer contains records that were read from it.

@@ -1,8 +1,8 @@
 """Detects that a ledger topic has lost entries or was deleted and created again.
 
-The state topic records ends of the ledger: how far it was known to extend at some moment (`LedgerEnd`). A recorded end
-proves a loss if the ledger later does not contain all entries below it. The recorded end that proves a loss is saved in
-the state topic, so that processes that are started later also detect the loss.
+The state topic records ends of the ledger: how far the ledger was known to extend at a given time (`LedgerEnd`). A
+recorded end proves a loss if the ledger later does not contain all entries below it. The recorded end that proves a
+loss is saved in the state topic, so that processes that are started later also detect the loss.
 """
 
 import asyncio
@@ -41,8 +41,8 @@ class LedgerWatch:
 
     @property
     def known(self) -> LedgerEnd | None:
-        """The end of the part of the ledger that has been read. Before the ledger is read, the value of `remembered`.
-        After a loss has been found, the recorded end that proves the loss."""
+        """The end of the part of the ledger that has been read. Before the ledger is read, this is the value of
+        `remembered`. After a loss has been found, it is the recorded end that proves the loss."""
         if self._lost is not None:
             return self._lost
         return self._evidence.read if self._evidence is not None else self.remembered
@@ -54,7 +54,7 @@ class LedgerWatch:
         return saved is None or (saved.topic_id == recorded.topic_id and saved.end <= recorded.end)
 
     async def check_recorded_ends(self, records: Iterable[StateRecord], ends: LogEnds) -> None:
-        """Compare the ends that the state topic records with the ends that the brokers reported later."""
+        """Compare the ends that the state topic records with the ends that the brokers later reported."""
         recorded_ends = [recorded for record in records if (recorded := recorded_end(record)) is not None]
         self._saved = max(recorded_ends, key=lambda recorded: recorded.end, default=None)
         self._verified = -1
@@ -62,8 +62,8 @@ class LedgerWatch:
         for recorded in recorded_ends:
             await self._check(recorded, ends)
         saved = self._saved
-        # After `mirrord rebuild`, the state topic names the new ledger. What was known about the old ledger then no
-        # longer applies.
+        # After `mirrord rebuild`, the state topic names the new ledger. Information about the old ledger then no longer
+        # applies.
         rebuilt = mine is not None and saved is not None and mine.topic_id != saved.topic_id
         if mine is not None and not rebuilt:
             await self._check(mine, ends)
@@ -133,17 +133,17 @@ class LedgerWatch:
 
     def lose(self, what: str, proof: LedgerEnd | None = None) -> NoReturn:
         """Raise LedgerWentBack. `what` describes the loss, and `proof` is the recorded end that proves it. By default,
-        this is the end of the part of the ledger that was read."""
+        `proof` is the end of the part of the ledger that was read."""
         self.note_loss(proof)
         raise went_back(self._log.topic, what)
 
     def note_loss(self, proof: LedgerEnd | None = None) -> None:
-        """Remember that the ledger has lost entries, with the recorded end that proves it (`lose`)."""
+        """Remember that the ledger has lost entries, and remember the recorded end that proves the loss (`lose`)."""
         if self._lost is None:
             self._lost = proof if proof is not None else self.known
 
     async def keep_proof(self) -> None:
-        """Save the recorded end that proves a loss to the state topic. Retry until this succeeds. Do nothing if the
+        """In the state topic, save the recorded end that proves a loss. Retry until this succeeds. Do nothing if the
         state topic already records an end that proves the loss, or an end of a different ledger topic."""
         lost, saved = self._lost, self._saved
         if lost is None or (saved is not None and (covers(saved, lost) or saved.topic_id != lost.topic_id)):

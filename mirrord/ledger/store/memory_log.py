@@ -141,7 +141,7 @@ class MemoryLog:
         self._ledger = ledger
         self._position = 0
         self._last_epoch = -1
-        """Leader epoch of the entry before the read position; -1 if it is not known."""
+        """Leader epoch of the entry before the read position; -1 if it is unknown."""
         self._state_position = 0
 
     @property
@@ -181,7 +181,7 @@ class MemoryLog:
         self._position, self._last_epoch = offset, -1
 
     async def read(self) -> Sequence[LedgerRow | StateRow]:
-        """Wait for the next records of either topic, and return them."""
+        """Wait for the next records of either topic and return them."""
         ledger = self._ledger
         while True:
             await self._answer()
@@ -210,7 +210,7 @@ class MemoryLog:
         """Do nothing. No connection has to be opened."""
 
     async def append(self, values: Sequence[bytes]) -> Sequence[int]:
-        """Append entries to the ledger, and return their offsets."""
+        """Append entries to the ledger and return their offsets."""
         offsets: list[int] = []
 
         def effect() -> None:

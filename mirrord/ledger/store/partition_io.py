@@ -1,7 +1,7 @@
 """Reads and writes the only partition of a flow's ledger topic or state topic.
 
 A fetch that waits for new records delays all other requests on its connection, and so does a large snapshot. Each
-reader and each writer therefore has a separate connection. A lost connection is opened again, and a connection is
+reader and each writer therefore has a separate connection. Lost connections are reopened, and each connection is
 replaced before its SASL session ends (KIP-368). After leader changes, broker restarts and refused credentials, requests
 are retried until their time limit expires.
 """
@@ -41,7 +41,7 @@ compaction has removed all records up to the high watermark."""
 LONG_WAIT = 0.6
 """Wait time of a fetch after an empty answer below the high watermark, as a fraction of the request timeout.
 
-The answer may have been empty because the records are in remote storage. Brokers before Kafka 3.8 stop reading from
+The answer may have been empty because the records are in remote storage. Brokers older than Kafka 3.8 stop reading from
 remote storage when the wait time of the fetch is over. A longer wait time lets them finish."""
 _NO_SESSION, _NOT_IN_A_SESSION = 0, -1
 _MAGIC, _LZ4 = 2, 3
@@ -89,7 +89,7 @@ class OutOfRange(Exception):
 
 
 class DivergingEpoch(Exception):
-    """Raised when the log no longer contains the records that were last read from it (KIP-595)."""
+    """Raised when the log no longer contains the records that were most recently read from it (KIP-595)."""
 
 
 class LogRecord(NamedTuple):
@@ -151,9 +151,9 @@ class _ToLeader:
 class PartitionReader:
     """Reads the records of a partition in order, starting at any offset.
 
-    In a compacted log, records may have been removed, even all records between the position and the high watermark. The
-    reader skips the removed records. In any other log, every record must exist. The reader then skips none, treats an
-    empty answer below the high watermark as an error, and retries.
+    In a compacted log, records may have been removed, possibly all records between the position and the high watermark.
+    The reader skips the removed records. In any other log, every record must exist. The reader then skips none, treats
+    an empty answer below the high watermark as an error, and retries.
     """
 
     def __init__(self, topics: LedgerTopics, topic: str, *, compacted: bool) -> None:
@@ -182,7 +182,7 @@ class PartitionReader:
         return self._polling
 
     async def take(self) -> list[LogRecord]:
-        """Wait for the next records, and return them. The list may be empty if records were compacted away.
+        """Wait for the next records and return them. The list may be empty if records were compacted away.
 
         Raises OutOfRange and DivergingEpoch. Raises LedgerWentBack if the topic was deleted and created again, and
         LedgerUnavailable if no answer arrives in time.
@@ -208,7 +208,7 @@ class PartitionReader:
                 return looked
 
     async def _read_next(self) -> _LogRead:
-        """Send one fetch, and return the records of its answer."""
+        """Send one fetch and return the records of its answer."""
         try:
             buffer, fetched = await self._fetch()
             if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:

@@ -1,4 +1,4 @@
-"""Describes this process as the `Holder` of a lease, and determines whether another holder on this machine is certainly
+"""Describes this process as the `Holder` of a lease and determines whether another holder on this machine is certainly
 dead."""
 
 import os
@@ -109,7 +109,7 @@ def _has_ended(pid: int, started_ticks: int) -> bool:
 
 
 def _boot_id() -> str:
-    """Return an id of the running kernel and of the pid namespace.
+    """Return an id that identifies both the running kernel and the pid namespace.
 
     The namespace is included because containers on the same kernel do not see each other's processes.
     """

@@ -205,7 +205,7 @@ def _missing_files(folder: Path, files: Sequence[ArchiveFile]) -> Iterator[str]:
 
 class FolderArchive:
     """An `Archive` in a folder. If a read takes longer than `READ_S`, `get` raises ArchiveLost until that read has
-    ended."""
+    finished."""
 
     def __init__(self, folder: Path, read_s: float = READ_S) -> None:
         self.folder = folder
@@ -263,8 +263,8 @@ class FolderArchive:
 
 
 def flow_archive(flow: FlowConfig, known: Archive | None = None) -> Archive | None:
-    """Return the dataset of a flow in the folder of `[compact] path`. Return None if no folder is configured. Return
-    `known` itself if it is the same dataset."""
+    """Return the dataset of a flow in the folder that `[compact] path` names. Return None if no folder is configured.
+    Return `known` itself if it is the same dataset."""
     if flow.archive is None:
         return None
     folder = Path(flow.archive) / flow.name

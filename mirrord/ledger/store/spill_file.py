@@ -28,15 +28,15 @@ class AtticLost(EnvironmentFault):
 
 class FileAttic:
     """An `Attic` that stores runs in a temporary file. The file is created on first use and disappears when the process
-    ends.
+    exits.
 
     The file is divided into units of `UNIT_BYTES` bytes. Freed space is reused for data that takes the same number of
     units.
     """
 
     def __init__(self, folder: str | None = None) -> None:
-        """Store the folder without creating a file. `folder` defaults to `TMPDIR`, or else to /var/tmp, because /tmp is
-        in memory on many systems."""
+        """Store the folder without creating a file. By default, `folder` is the value of `TMPDIR`, or /var/tmp if
+        `TMPDIR` is not set. The default is not /tmp, because /tmp is in memory on many systems."""
         self._folder = folder
         self._file: IO[bytes] | None = None
         self._end = 0
@@ -53,7 +53,7 @@ class FileAttic:
         return self._end * UNIT_BYTES
 
     def put(self, data: bytes) -> int | None:
-        """Write the data, and return the number of its first unit. If the data cannot be written to disk, log this once
+        """Write the data and return the number of its first unit. If the data cannot be written to disk, log this once
         and return None."""
         size = _CHECKSUM_BYTES + len(data)
         units = _units(size)

@@ -45,7 +45,7 @@ from mirrord.runtime.clock import Clock
 
 DEADLINE_SECONDS = 10.0
 TRIM_ENTRIES = 20_000
-"""A new snapshot is due when more than this number of entries follow the last snapshot."""
+"""A new snapshot is due when more than this number of entries follow the latest snapshot."""
 KEPT_ENTRIES = 1_000
 """Number of entries before the snapshot that a trim does not delete, for readers that lag slightly."""
 LOAD_TRIES = 5
@@ -118,7 +118,7 @@ class LedgerStore:
 
     @property
     def recorded_end(self) -> LedgerEnd:
-        """The end of the ledger that its leader most recently reported."""
+        """The end of the ledger, as the leader of the ledger topic most recently reported it."""
         if self._ends is None:
             raise RuntimeError("the store is not open")
         return LedgerEnd(self._ends.topic_id, self._ends.end, self._ends.leader_epoch)
@@ -134,7 +134,7 @@ class LedgerStore:
         return self._watch.known
 
     def remember(self, known: LedgerEnd | None) -> None:
-        """Pass on the value of `known` from an earlier store of this process. Must be called before `open`."""
+        """Before `open`, pass on the value of `known` from an earlier store of this process."""
         self._watch.remembered = known
 
     @property
@@ -144,7 +144,7 @@ class LedgerStore:
 
     @property
     def is_long(self) -> bool:
-        """Whether a trim is due: many entries follow the last snapshot, or `has_moved_runs` is true."""
+        """Whether a trim is due: many entries follow the latest snapshot, or `has_moved_runs` is true."""
         return self._holds_moved_runs or self._state.next_offset - self._cut > TRIM_ENTRIES
 
     async def open(self, *, read_only: bool = False, create: bool = True) -> None:
@@ -182,8 +182,8 @@ class LedgerStore:
         """Append facts under a lease epoch. When they have been read back, return for each fact whether it took effect.
 
         Facts that are appended in one iteration of the event loop share an entry. Raises LedgerUnavailable if the
-        outcome is not known in time: the facts may be in the ledger, or may be appended later. It is safe to append the
-        same facts again under the same epoch. They take effect once, with the result of the first append.
+        outcome is not known in time. The facts may then be in the ledger, or may be appended later. It is safe to
+        append the same facts again under the same epoch. They take effect once, with the result of the first append.
         """
         self._check()
         append = self._outbox.add(lease_epoch, tuple(facts))
@@ -201,7 +201,7 @@ class LedgerStore:
             raise
 
     async def save(self, *records: StateRecord) -> None:
-        """Write records to the state topic in order, and wait for their replication. Raises LedgerUnavailable."""
+        """Write records to the state topic in order and wait for their replication. Raises LedgerUnavailable."""
         await self._save([StateRow(state_key(record), encode_state(record)) for record in records])
         for record in records:
             self._kept.note(state_key(record), record)
@@ -241,7 +241,7 @@ class LedgerStore:
         return _subscribe(self._on_record, callback)
 
     def on_leap(self, callback: OnLeap) -> Callable[[], None]:
-        """Call `callback` if entries were trimmed before this store read them. The store continues from the snapshots,
+        """Call `callback` if entries were trimmed before this store read them. The store continues from the snapshots
         and calls no other callbacks for those entries. Return a function that unsubscribes."""
         return _subscribe(self._on_leap, callback)
 
@@ -250,7 +250,7 @@ class LedgerStore:
         return _subscribe(self._on_end, callback)
 
     def prune(self, lane: LaneId, source_log_start: int, target_log_start: int) -> int:
-        """Drop a lane's runs whose records both logs have deleted. Return their number. The next trim persists this."""
+        """Drop a lane's runs whose records both logs have deleted. Return their number. The next trim saves this."""
         return prune(self._state, lane, source_log_start, target_log_start)
 
     async def trim(self, kept_entries: int = KEPT_ENTRIES) -> None:
@@ -449,7 +449,7 @@ class LedgerStore:
         self._wake()
 
     def _keep_proof(self) -> None:
-        """Save the end that proves a loss in the background, so that every process that opens the ledger finds it."""
+        """In the background, save the end that proves a loss, so that every process that opens the ledger finds it."""
         self._watch.note_loss()
         if not self._read_only:
             self._proof = asyncio.create_task(self._watch.keep_proof())
@@ -475,14 +475,14 @@ async def append_under_current_lease(store: LedgerStore, fact: AnyFact) -> bool:
 
 
 async def open_flow(store: LedgerStore, opened: FlowOpened) -> None:
-    """Record in a new ledger that it belongs to this flow. Raises ForeignFlow if it belongs to other clusters."""
+    """Record in a new ledger that it belongs to this flow. Raises ForeignFlow if it belongs to different clusters."""
     if not store.state.flow:
         await store.append(0, (opened,))
     check_clusters(store.state, opened)
 
 
 def check_clusters(state: FlowState, opened: FlowOpened) -> None:
-    """Raise ForeignFlow if the ledger belongs to other clusters. An empty ledger belongs to no cluster."""
+    """Raise ForeignFlow if the ledger belongs to different clusters. An empty ledger belongs to no cluster."""
     if state.flow and (state.source_cluster, state.target_cluster) != (opened.source_cluster, opened.target_cluster):
         raise ForeignFlow(
             f"the flow name {opened.flow} is taken: its ledger copies cluster {state.source_cluster} to"

@@ -1,9 +1,9 @@
 """Finds or creates the ledger topic and the state topic of a flow on a real cluster, requests their offsets, and trims
 the ledger topic.
 
-Every request begins with fresh metadata, because the name may belong to a different topic by now. The request also
-carries the leader epoch from the metadata, so that a broker that is no longer the leader refuses it (KIP-320). A topic
-that was found earlier counts as deleted when it has been missing from all brokers' answers for `GONE_SECONDS`.
+Every request begins with fresh metadata, because the name may now belong to a different topic. The request also carries
+the leader epoch from the metadata, so that a broker that is no longer the leader refuses it (KIP-320). A previously
+found topic counts as deleted when it has been missing from all brokers' answers for `GONE_SECONDS`.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -39,7 +39,8 @@ RECORD_BYTES = 16 << 20
 """Maximum size in bytes of a record batch that the topics accept. It is larger than any append of a lane."""
 SHARED_SETTINGS = {
     "max.message.bytes": str(RECORD_BYTES),
-    # A broker refuses timestamps more than an hour in the future, and nothing reads the timestamps of these topics.
+    # The broker sets the timestamps, because it would refuse timestamps from writers that are more than an hour in the
+    # future. Nothing reads the timestamps in these topics.
     "message.timestamp.type": "LogAppendTime",
     "unclean.leader.election.enable": "false",
 }
@@ -71,7 +72,7 @@ DENIED = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTH
 
 
 class AskAgain(EnvironmentFault):
-    """Raised when a broker cannot answer at the moment, because leaders are changing or the broker does not know the
+    """Raised when a broker is currently unable to answer because leaders are changing or the broker does not know the
     whole cluster yet."""
 
 
@@ -106,8 +107,8 @@ class LedgerTopics:
     async def find(self, *, create: bool, again: bool = False) -> None:
         """Make sure that both topics exist and have the required configs.
 
-        If the ledger topic is missing, the state topic shows whether there was a ledger before. If there was one, a
-        new ledger topic is created only with `again`. Raises LedgerMissing, LedgerGone or EnvironmentFault.
+        If the ledger topic is missing, the state topic shows whether a ledger has existed. If so, a new ledger topic is
+        created only with `again`. Raises LedgerMissing, LedgerGone or EnvironmentFault.
         """
         missing, brokers = await self.asking(self._missing)
         if missing == [self.ledger] and not again and await self.asking(self._has_state):
@@ -157,11 +158,11 @@ class LedgerTopics:
             link.close()
 
     async def asking(self, ask: Callable[[], Awaitable[T]], *, patient: bool = False) -> T:
-        """Call `ask` repeatedly until it returns an answer, and return the answer. Raises LedgerUnavailable if no
-        answer arrives in time.
+        """Call `ask` repeatedly until it returns an answer. Return this answer. Raises LedgerUnavailable if no answer
+        arrives in time.
 
-        `patient` means that the brokers have accepted this client before. In this case, even refused credentials count
-        as a temporary problem.
+        `patient` means that the brokers have previously accepted this client. In this case, even refused credentials
+        count as a temporary problem.
         """
         backoff, fault = Backoff(), None
         try:
@@ -240,7 +241,7 @@ class LedgerTopics:
         return sorted(missing), len(found.brokers)
 
     async def _has_state(self) -> bool:
-        """Return whether the state topic has ever had a record. If it has, there was a ledger."""
+        """Return whether the state topic has ever had a record. If it has, a ledger has existed."""
         found = await self._metadata((self.state,))
         return (await self._offsets(found, list_offsets.LATEST, (self.state,)))[self.state].offset > 0
 
@@ -298,9 +299,9 @@ class LedgerTopics:
     ) -> dict[str, list_offsets.ListedOffset]:
         """Return the earliest or latest offset of each topic, depending on `which`. Each topic has one partition.
 
-        Requests to the same leader are combined. A broker answers the requests on a connection one after another, and
-        lanes that are being moved wait for the answers. Only requests about different topics can be combined, because a
-        broker refuses a request that asks about the same partition twice.
+        Requests to the same leader are combined, because a broker answers the requests on a connection one after
+        another, and lanes that are being moved wait for the answers. Only requests about different topics can be
+        combined, because a broker refuses a request that asks about the same partition twice.
         """
         asked: dict[BrokerAddress, list[list_offsets.OffsetQuestion]] = {}
         for topic in topics:
