@@ -110,6 +110,8 @@ ONCE_FAILED = (
     (447722557689, "compacted copy, unclean, beside others + sought, unclean"),
     (43298873106, "compacted copy, unclean, beside others + sought, unclean"),
     (521770178543, "compacted copy, unclean, beside others + handed over, unclean"),
+    (82232891495, "compacted copy, unclean, beside others + source truncated"),
+    (94265237767, "compacted copy, unclean, beside others + source truncated twice"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (

@@ -25,7 +25,8 @@ from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.copied_pieces import mapped_by
-from mirrord.replication.lane.source.source_epochs import UNKNOWN, Epochs, is_of_later_epoch, mapped, truncations_within
+from mirrord.replication.lane.source.source_epochs import UNKNOWN, Epochs, is_of_later_epoch
+from mirrord.replication.lane.target import missing_records
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import (
     MOST_RANGES,
@@ -183,9 +184,9 @@ class SupersededLookup:
         begin, end = readable
         wanted: dict[int, list[tuple[Missing, int]]] = {}
         for each in missing:
-            for ordinal in truncations_within(self._record, each.first, each.last):
+            for ordinal in missing_records.without_record(self._record, each):
                 judge.gone(each, ordinal, by_retention=False)
-            for ordinal, offset, length in mapped(self._record, each.first, each.last):
+            for ordinal, offset, length in missing_records.pieces(self._record, each):
                 for at in range(length):
                     if offset + at < begin:
                         judge.gone(each, ordinal + at, by_retention=True)
