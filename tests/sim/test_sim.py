@@ -112,6 +112,7 @@ ONCE_FAILED = (
     (521770178543, "compacted copy, unclean, beside others + handed over, unclean"),
     (82232891495, "compacted copy, unclean, beside others + source truncated"),
     (94265237767, "compacted copy, unclean, beside others + source truncated twice"),
+    (820650668830, "compacted copy, unclean, beside others + retention of old records"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (

@@ -51,7 +51,7 @@ def check(world: World, *, final: bool = False) -> None:
             excused = excused or (number in late and (halted or not final))
             # Of two offsets that the source no longer holds, it is impossible to say which one it was.
             excused = excused or (number in world.source.unwanted and world.source.at(offset or 0) is None)
-            excused = excused or number in _lost_as_well(world)
+            excused = excused or number in _lost_as_well(world) or left_no_trace(world, number)
             excused = excused or _is_left_open(world, stored.sequence + at, number)
             # A former holder may have been further; what it sent is compared before the end.
             excused = excused or (0 <= record.regiven <= stored.sequence + at and not final)
@@ -347,6 +347,7 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901, PLR0912 
         raise Violation(f"deleted before they were copied, and the ledger does not say so: source offsets {untold}")
     # A late record that has been deleted since counts as the one that the ledger names: no one can see a difference.
     copied = (world.source.expired & arrived) - _left_open(world) - unknown.keys() - world.excused
+    copied = {number for number in copied if not left_no_trace(world, number)}
     if falsely := sorted({offset_of[number] for number in copied} & _told(world, "expired")):
         raise Violation(f"copied, and the ledger says that they were deleted before: source offsets {falsely}")
     _truncated(world, arrived)
@@ -404,6 +405,17 @@ def _was_hidden(world: World, number: int) -> bool:
     the first copy (decision 95)."""
     could_be_known = _is_known(world, number) and number not in world.known.unknowing
     return (number in world.target.cleaned and not could_be_known) or number in world.target.hid
+
+
+def left_no_trace(world: World, number: int) -> bool:
+    """Whether a holder could not find out that a record had been copied: it could not know the record, the target's
+    cleaner had removed it, and the source had deleted it, so that its key could not be looked up. The ledger says that
+    the record was deleted before it was copied, and gives its ordinal to a later record. If a replica leads that still
+    has the record, the target holds it nevertheless."""
+    if number not in world.source.expired or number not in world.target.cleaned:
+        return False
+    knew = all(world.known.knows(host.name, number) for host in world.hosts)
+    return not knew and world.source.offset_of[number] in _told(world, "expired")
 
 
 def check_order_of_keys(world: World) -> None:
