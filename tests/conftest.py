@@ -42,6 +42,21 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_seed = seed
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(worker_group(item.path)))
+
+
+def worker_group(path: Path) -> str:
+    """Return the group of a test file: with `--dist loadgroup`, one worker runs all tests of a group.
+
+    The tests of Ray, and those of Spark, share one session, which two workers should not start side by side.
+    """
+    folder = path.parent.name
+    return folder if folder in {"ray", "spark"} else path.stem
+
+
 def pytest_report_header() -> str:
     return f"random seed: {SEED}={os.environ[SEED]}"
 
@@ -54,11 +69,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
         stats = terminalreporter.stats
         counts = {outcome: len(reports) for outcome, reports in stats.items()}
         failed = [
-            f"{word} {report.nodeid}"
+            f"{word} {_name(report.nodeid)}"
             for word, outcome in (("FAILED", "failed"), ("ERROR", "error"))
             for report in stats.get(outcome, ())
         ]
         Path(tally).write_text(json.dumps({"counts": counts, "failed": failed, "slowest": _slowest(stats)}))
+
+
+def _name(node_id: str) -> str:
+    """Return the name of a test without the group that xdist appends to it."""
+    return node_id.removesuffix(f"@{worker_group(Path(node_id.partition('::')[0]))}")
 
 
 def _slowest(stats: Mapping[str, Sequence[object]]) -> list[tuple[float, str]]:
@@ -66,7 +86,7 @@ def _slowest(stats: Mapping[str, Sequence[object]]) -> list[tuple[float, str]]:
     seconds: defaultdict[str, float] = defaultdict(float)
     for report in chain.from_iterable(stats.values()):
         if isinstance(report, pytest.TestReport):
-            seconds[report.nodeid] += report.duration
+            seconds[_name(report.nodeid)] += report.duration
     return sorted(((spent, name) for name, spent in seconds.items()), reverse=True)[:SLOWEST]
 
 

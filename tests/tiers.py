@@ -1,10 +1,11 @@
 """Runs the tests tier by tier and ends with the failed tests and one line for all.
 
-`python -m tests.tiers [TIER ...]`. A tier whose folders do not exist is skipped. Each tier is one pytest process. The
-budget is the time that it should take on a machine with two cores; after three times the budget it is stopped.
+`python -m tests.tiers [TIER ...]`. A tier whose folders do not exist is skipped. The budget is the time that a tier
+should take on a machine with two cores; after three times the budget it is stopped.
 
-The cheapest tier runs first and alone, because it uses all cores. The other tiers mostly wait for brokers and for Ray,
-so they run on two tracks side by side. The output of a tier on the second track appears when the tier ends.
+The cheapest tier runs first, because it uses all cores. The tests of the other tiers mostly wait for brokers and for
+Ray, so they share one pytest process with three workers: a worker that has finished a test file takes the next one,
+whatever tier it belongs to (see `tests.conftest.worker_group`).
 """
 
 import json
@@ -16,7 +17,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -39,8 +39,7 @@ class Tier:
     budget_minutes: float
     options: tuple[str, ...] = ()
     needs_brokers: bool = False
-    track: int = 1
-    """Tiers of track 0 run first, one at a time. Then tracks 1 and 2 run side by side."""
+    """The tiers that need brokers run last, in one pytest process."""
 
 
 class Ended(NamedTuple):
@@ -53,11 +52,13 @@ class Ended(NamedTuple):
     """Seconds and name of its slowest tests."""
 
 
+SHARED = ("-n", "3", "--dist", "loadgroup", "--no-loadscope-reorder")
 TIERS = (
-    Tier("pure", ("unit", "property", "scenario", "tidy", "packaging", "sim"), 4, ("-n", "2"), track=0),
-    Tier("kafka", ("kafka",), 20, ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"), needs_brokers=True),
-    Tier("ray", ("ray",), 12, needs_brokers=True, track=2),
-    Tier("spark", ("spark",), 4, needs_brokers=True, track=2),
+    Tier("pure", ("unit", "property", "scenario", "tidy", "packaging", "sim"), 4, ("-n", "2")),
+    # Ray's tests are the longest sequence, so they begin first.
+    Tier("ray", ("ray",), 4, SHARED, needs_brokers=True),
+    Tier("spark", ("spark",), 1, SHARED, needs_brokers=True),
+    Tier("kafka", ("kafka",), 14, SHARED, needs_brokers=True),
 )
 
 
@@ -97,17 +98,27 @@ def main(names: list[str]) -> int:
 
 
 def run_all(tiers: Sequence[Tier]) -> list[tuple[Tier, Ended]]:
-    """Run the tiers, track by track. Return how they ended, in the given order."""
+    """Run the tiers. Return what ran, in this order, and how it ended."""
     present = [tier for tier in tiers if folders_of(tier)]
-    tracks = [[tier for tier in present if tier.track == number] for number in range(3)]
-    ended = {tier: run(tier) for tier in tracks[0]}
-    if any(tier.needs_brokers for tier in present):
+    ended = [(tier, run(tier)) for tier in present if not tier.needs_brokers]
+    with_brokers = [tier for tier in present if tier.needs_brokers]
+    if with_brokers:
         save_time_of_brokers()
-    with ThreadPoolExecutor(1) as second:
-        others = [(tier, second.submit(run, tier, quiet=bool(tracks[1]))) for tier in tracks[2]]
-        ended |= {tier: run(tier) for tier in tracks[1]}
-        ended |= {tier: future.result() for tier, future in others}
-    return [(tier, ended[tier]) for tier in present]
+        shared = merged(with_brokers)
+        ended.append((shared, run(shared)))
+    return ended
+
+
+def merged(tiers: Sequence[Tier]) -> Tier:
+    """Return one tier with the folders of these, which have the same options."""
+    (options,) = {tier.options for tier in tiers}
+    return Tier(
+        " + ".join(tier.name for tier in tiers),
+        tuple(folder for tier in tiers for folder in tier.folders),
+        sum(tier.budget_minutes for tier in tiers),
+        options,
+        needs_brokers=True,
+    )
 
 
 def save_time_of_brokers() -> None:
@@ -122,29 +133,23 @@ def folders_of(tier: Tier) -> list[str]:
     return [f"tests/{folder}" for folder in tier.folders if (ROOT / "tests" / folder).is_dir()]
 
 
-def run(tier: Tier, *, quiet: bool = False) -> Ended:
-    """Run one tier. If `quiet`, its output appears when it ends."""
+def run(tier: Tier) -> Ended:
+    """Run one tier."""
     folders = folders_of(tier)
     print(f"\n--- tier {tier.name}: {' '.join(folders)} (budget {tier.budget_minutes:g} min)", flush=True)
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        tally, output = Path(folder) / "tally.json", Path(folder) / "output"
+        tally = Path(folder) / "tally.json"
         command = [sys.executable, "-m", "pytest", *tier.options, *folders]
-        with output.open("wb") as file:
-            out = file if quiet else None
-            process = subprocess.Popen(
-                command, cwd=ROOT, env=os.environ | {"MIRRORD_TALLY": str(tally)}, stdout=out, stderr=out
-            )
-            try:
-                code = process.wait(tier.budget_minutes * 180)
-            except subprocess.TimeoutExpired:
-                code = STOPPED
-                stop(process)
-        lines = [output.read_text(errors="replace")] if quiet else []
-        if code == STOPPED:
-            lines.append(f"tier {tier.name}: stopped at three times its budget\n")
+        process = subprocess.Popen(command, cwd=ROOT, env=os.environ | {"MIRRORD_TALLY": str(tally)})
+        try:
+            code = process.wait(tier.budget_minutes * 180)
+        except subprocess.TimeoutExpired:
+            code = STOPPED
+            stop(process)
+            print(f"tier {tier.name}: stopped at three times its budget", flush=True)
         spent = (time.monotonic() - started) / 60
-        print(*lines, f"--- tier {tier.name}: {spent:.1f} of {tier.budget_minutes:g} min", sep="", flush=True)
+        print(f"--- tier {tier.name}: {spent:.1f} of {tier.budget_minutes:g} min", flush=True)
         counted = (
             json.loads(tally.read_text()) if tally.exists() else {"counts": {"error": 1}, "failed": [], "slowest": []}
         )

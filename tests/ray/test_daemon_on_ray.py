@@ -54,7 +54,7 @@ def mirror(source: Cluster, target: Cluster, folder: Path, *, own_port: bool = T
     if own_port:
         more += f'[http]\nlisten = "{LOOPBACK}:{free_ports(1)[0]}"\n'
     instance = unique("ray")
-    path = conf(folder, source, target, topic, flow=unique("ray"), engine="ray", more=more)
+    path = conf(folder, source, target, topic, flow=unique("ray"), engine="ray", more=more, lease_ttl="10s")
     path.write_text(f'instance = "{instance}"\n{path.read_text()}')
     return topic, path
 

@@ -58,7 +58,7 @@ def test_lanes_follow_a_node_that_comes_and_leave_one_that_is_cut_off(
     source, target = lab_pair.source, lab_pair.target
     topic = create_topic(source, unique("orders"), PARTITIONS)
     more = f'[replicators]\ncount = 2\n[ray]\naddress = "{ray_nodes.address}"'
-    path = conf(tmp_path, source, target, topic, flow=unique("nodes"), engine="ray", more=more)
+    path = conf(tmp_path, source, target, topic, flow=unique("nodes"), engine="ray", more=more, lease_ttl="10s")
     path.write_text(f'instance = "{unique("nodes")}"\n{path.read_text()}')
     with Load(source, topic, PARTITIONS).running() as load, Daemon(path) as daemon:
         daemon.until(lambda: "daemon_ready" in daemon.output, START_S)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests import tiers
-from tests.tiers import Tier
+from tests.conftest import worker_group
+from tests.tiers import ROOT, Tier
 
 SECONDS = 120
 BROKEN = """
@@ -74,26 +75,37 @@ def test_the_last_lines_name_what_failed_in_every_tier(
     assert " 2 failed, 2 passed, 2 error in " in closing
 
 
-def test_two_tracks_run_side_by_side(
+def test_tiers_that_need_brokers_share_their_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Each of the two tests waits for the other one."""
-    names = ("alone", "left", "right")
     texts = {"alone": "def test_alone(): pass\n"}
     for name, other in (("left", "right"), ("right", "left")):
         texts[name] = MEETING.replace("NAME", name).replace("OTHER", other)
-    for name in names:
-        folder_with(tmp_path / "tests" / name, name, texts[name])
+    for name, text in texts.items():
+        folder_with(tmp_path / "tests" / name, name, text)
     monkeypatch.setenv("PYTHONPATH", str(tiers.ROOT))
     monkeypatch.setattr(tiers, "ROOT", tmp_path)
-    each = tuple(Tier(name, (name,), SECONDS, OPTIONS, track=track) for track, name in enumerate(names))
+    monkeypatch.setattr(tiers, "save_time_of_brokers", lambda: None)
+    shared = (*OPTIONS, "-n", "2", "--dist", "loadgroup")
+    each = (
+        Tier("left", ("left",), SECONDS, shared, needs_brokers=True),
+        Tier("alone", ("alone",), SECONDS, OPTIONS),
+        Tier("right", ("right",), SECONDS, shared, needs_brokers=True),
+    )
     monkeypatch.setattr(tiers, "TIERS", each)
     assert tiers.main([]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert " 3 passed in " in lines[-1]
-    begins = [line.split()[2] for line in lines if "(budget" in line]
-    assert begins[0] == "alone:"
-    assert sorted(begins[1:]) == ["left:", "right:"]
+    begins = [line.partition(": ")[0] for line in lines if "(budget" in line]
+    assert begins == ["--- tier alone", "--- tier left + right"]
+
+
+def test_one_worker_runs_the_whole_folder_or_the_whole_file() -> None:
+    ray = [worker_group(ROOT / "tests" / "ray" / name) for name in ("test_a.py", "test_b.py")]
+    kafka = [worker_group(ROOT / "tests" / "kafka" / name) for name in ("test_a.py", "test_b.py")]
+    assert len({*ray}) == 1
+    assert len({*ray, *kafka}) == 3
 
 
 def test_a_tier_that_is_stopped_has_reported_earlier_failures(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from mirrord.replication.lane.target.superseded_records import MOST_RANGES
 def must_wait_to_mend(lane: Lane, found: Reading) -> bool:
     """Return whether the lane must wait before it copies the records of a hole again. Copying them again gives them the
     next ordinals. A former holder may still send other records under these ordinals, and a broker that remembers the
-    producer would accept them. So the lane waits until no former holder can write."""
+    producer would accept them. The lane therefore waits until no former holder can write."""
     return bool(found.holes) and lane.late_writes.end_read_at < lane.late_writes.until
 
 
@@ -158,7 +158,7 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
             return effects + halt(lane, "truncated", line, answer.source_end, position)
         lane.trusted = lane.resume_ordinal
         lane.history.found_epoch = (position, answer.source_epoch)
-        # The offsets between the last compared record and the position may belong to another history.
+        # The offsets between the last compared record and the position may belong to a different history.
         is_next = lane.record is not None and source_epochs.follows(lane.record, lane.resume_ordinal)
         lane.history.found_equal = answer.outcome == "equal" and is_next and answer.equal_until == lane.resume_ordinal
         return effects + _bind_holes(lane)
@@ -180,7 +180,7 @@ def _bind_holes(lane: Lane) -> Effects:
             return effects
         plan = hole_repair.repair(lane, lane.record)
         facts = (*lane.log.facts_with_holes, *plan)
-        # Other records were sent under the ordinals that follow: batches that are acknowledged as these are compared.
+        # Other records were sent under the ordinals that follow, so batches acknowledged under these are compared.
         lane.comparison.first_ack_pending = lane.comparison.later_pending = True
         lane.log.holes, lane.log.copied_again = [], None
         missing_ordinals.other_records_from(lane, lane.resume_ordinal)
@@ -192,7 +192,7 @@ def _bind_holes(lane: Lane) -> Effects:
         lane.stage = Stage.FACTS
         return [effect]
     if lane.intents:
-        # An intent of an earlier round may still bind, and would change what the ledger declares.
+        # An intent of an earlier round may still take effect, and would change what the ledger declares.
         lane.stage = Stage.FACTS
         return []
     return copy(lane)
@@ -200,8 +200,8 @@ def _bind_holes(lane: Lane) -> Effects:
 
 def _record_first_verdicts(lane: Lane) -> Effects:
     """If the plan has more verdicts than one entry may contain, record the first of them before the plan. The rest
-    follow once these have taken effect. If the lane has to begin a new round before the plan is recorded, it looks all
-    records up again."""
+    follow once these have taken effect. If the lane has to begin a new round before the plan is recorded, it looks up all
+    records again."""
     number, fact = next(
         ((at, each) for at, each in enumerate(lane.log.facts_with_holes) if isinstance(each, VerdictGiven)), (0, None)
     )
@@ -244,7 +244,7 @@ def copy(lane: Lane) -> Effects:
     lane.next_ordinal = lane.acked = ordinal
     source_epochs.recall(lane)
     lane.sent_below = max(lane.sent_below, ordinal)
-    lane.trusted = min(lane.trusted, ordinal)  # records that were acknowledged and lost may come again, from elsewhere
+    lane.trusted = min(lane.trusted, ordinal)  # a late batch may append records that were acknowledged and then lost
     lane.expected = lane.log.end
     lane.resume_position = lane.resumed_at = ResumePosition(ordinal, lane.log.end, lane.log.end_epoch)
     if not lane.notes:

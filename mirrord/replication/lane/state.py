@@ -120,8 +120,8 @@ class LateWrites:
     end_asked_at: float = 0.0
     """When a resume last asked for the end of the target log."""
     end_read_at: float = 0.0
-    """When the target was last asked for the end of its log. The answer includes every batch that could not be appended
-    after this time (`target.in_doubt`)."""
+    """When the target was last asked for the end of its log. The answer includes every batch that could no longer be
+    appended after this time (`target.in_doubt`)."""
     in_doubt_below: int = -1
     """Batches with lower ordinals that were sent in this attempt to host the lane may still be appended, although the
     lane no longer waits for their answers. -1 if there are none."""
@@ -145,14 +145,14 @@ class WentBack:
 
 
 class LostBelow(msgspec.Struct, frozen=True):
-    """Which records the target log lost, by their source offsets. A rebuilt offset map may give them other ordinals."""
+    """Which records the target log lost, by their source offsets. A rebuilt offset map may give them different ordinals."""
 
     offset: int
     """The lost records have lower source offsets."""
     target_epoch: int
     """The leader epoch in which the target log last had them."""
     source_epoch: int
-    """The source's leader epoch of the last one, or -1 if it is not known."""
+    """The source's leader epoch of the last lost record, or -1 if it is not known."""
 
 
 @dataclass(slots=True)
@@ -229,10 +229,10 @@ class ComparisonState:
     """The lowest target offset of a record at or above `later_from`. It may be below the offset in `later_from`, if the
     log has lost its last records and they were appended again."""
     later_end_question: int = -1
-    """The open question for the end of the target log before the later comparison; `later_end` is the answer."""
+    """The open question about the end of the target log before the later comparison; `later_end` is the answer."""
     later_end: int = -1
     later_question: int = -1
-    """The open question for the result of the later comparison."""
+    """The open question about the result of the later comparison."""
 
 
 @dataclass(slots=True)
@@ -356,7 +356,7 @@ class Lane:
     """Whether to ask for the log end again before the first produce request, because the broker cannot refuse a
     duplicate batch."""
     confirming: bool = False
-    """Whether the question for the log end before the first produce request is open."""
+    """Whether the question about the log end before the first produce request is open."""
     sent: bool = False
     """Whether the lane has sent at least one batch in this attempt to host it."""
     acknowledged: tuple[tuple[int, int], ...] = ()

@@ -52,7 +52,7 @@ def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
         own, expected = target_scan.after_position(lane, own)
         log = log._replace(start=own[0].base_offset if own is answer.own else lane.resume_position.target_offset)
     elif answer.start > lane.resume_position.target_offset and own:
-        # Retention at the target has already deleted the records right after the resume position.
+        # Retention on the target has already deleted the records right after the resume position.
         expected = max(expected, nearest(own[0].base_sequence, expected))
     return _read(lane, now, target_scan.walk(lane, own, expected, log), log)
 
@@ -125,8 +125,8 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
 
 def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] | None = None) -> Effects:
     """Copy again the records that were lost at the end of the target log. If `kept` is given, only the lost records
-    with these ordinals (first, last) are copied again. The target log, which is compacted, holds newer records of the
-    same keys for the others."""
+    with these ordinals (first, last) are copied again. The target log, which is compacted, holds newer records with the
+    same keys as the others."""
     must_wait = kept is not None and lane.late_writes.end_read_at < lane.late_writes.until
     if (
         must_wait

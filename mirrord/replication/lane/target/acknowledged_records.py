@@ -1,7 +1,7 @@
-"""Acknowledgements of records that a target log has lost, and that get other ordinals before they are copied again.
+"""Acknowledgements of records that a target log has lost, and that get different ordinals before they are copied again.
 
 This happens if the source deletes some of the lost records first. The records after these get lower ordinals. They are
-still records that the target had: if the target log loses more, they must be looked up again like before.
+still records that the target had: if the target log loses more, they must be looked up again as before.
 """
 
 from bisect import bisect_right
@@ -43,7 +43,7 @@ class Forgotten(msgspec.Struct, frozen=True):
 
 
 class AcknowledgedOrdinals(NamedTuple):
-    """The ordinals [first, end), to which acknowledged records are assigned now."""
+    """The ordinals [first, end), which are now assigned to acknowledged records."""
 
     first: int
     end: int
@@ -52,8 +52,8 @@ class AcknowledgedOrdinals(NamedTuple):
 
 
 def assigned_again(records: Sequence[AcknowledgedPart], runs: Sequence[Run]) -> list[AcknowledgedOrdinals]:
-    """Return the ordinals, from the first one of `runs` on, to which these runs assign acknowledged records. The result
-    ends before the first ordinal of another record."""
+    """Return the ordinals, from the first one of `runs` on, that these runs assign to acknowledged records. The result
+    ends before the first ordinal of any other record."""
     found: list[AcknowledgedOrdinals] = []
     for run, end in zip(runs, [*(each.ordinal for each in runs[1:]), NEVER], strict=True):
         ordinal = run.ordinal

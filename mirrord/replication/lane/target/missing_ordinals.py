@@ -1,10 +1,10 @@
-"""Finds out why ordinals are missing in a compacted target log: its cleaner removed their records, or the log lost
-them.
+"""Finds out why ordinals are missing from a compacted target log: the log cleaner removed their records, or the log
+lost them.
 
 The lane asks the leader where the leader epoch of the resume position ends in its log (KIP-101). If the epoch ends at
-or after the resume position, the log below this position is complete, and the cleaner removed all ordinals that are
+or after the resume position, the log below this position is complete, and the cleaner removed all records that are
 missing there. If the epoch ends earlier, the log has lost the lane's records that were stored at or after the end of
-the epoch. If the leader does not know this epoch, an earlier one may answer the question (`epoch_ends`). All other
+the epoch. If the leader does not know this epoch, an earlier epoch may answer the question (`epoch_ends`). All other
 missing records are looked up by their keys (`mirrord.replication.lane.target.superseded_records`).
 """
 
@@ -53,11 +53,11 @@ def read(lane: Lane, answer: ScanAnswer) -> Log:
 
 
 def _note_appended_later(lane: Lane, own: Sequence[OwnBatch]) -> None:
-    """Note which acknowledged ordinals were appended in a later leader epoch of the target than the lane knew.
+    """Note which acknowledged ordinals were appended in a later leader epoch of the target than the lane knew of.
 
     An acknowledgement does not contain the leader epoch, so the lane may not have noticed that the leader changed.
     Batches that are still in the log do contain the epoch. The acknowledged records after such a batch were appended in
-    the epoch of this batch or in a later one.
+    the batch's epoch or a later one.
     """
     begun, acked = lane.resumed_at, lane.acked
     for batch in own:
@@ -86,7 +86,7 @@ def ask_shared(lane: Lane) -> Effects:
 
 
 def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]] = ()) -> Effects:
-    """Request that the missing ordinals are looked up. Return no effect if no ordinals are missing. `lost` are ranges
+    """Request that the missing ordinals be looked up. Return no effect if no ordinals are missing. `lost` are ranges
     (first, last) of acknowledged ordinals that follow the last of the lane's own batches in the log."""
     missing = [part for each in found.missing for part in _parted(each, known_until(lane))]
     behind = found.next_ordinal if lane.log.entry is None or not lane.log.cleaned else next_by_entry(lane)
@@ -105,10 +105,10 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
 
 
 def look_up_between(lane: Lane, found: Reading, log: Log) -> Effects:
-    """Request that the ordinals that are missing between the lane's own batches are looked up. Return no effect if no
+    """Request that the ordinals that are missing between the lane's own batches be looked up. Return no effect if no
     ordinals are missing. If the log lost their records, target and source differ. If a cleaner removed the records,
-    they do not."""
-    limit = _first_different(lane)  # what is missing from there on belongs to the difference anyway
+    target and source do not differ."""
+    limit = _first_different(lane)  # missing ordinals from there on belong to the difference anyway
     between = [replace(each, last=min(each.last, limit - 1)) for each in found.missing if each.first < limit]
     missing = [part for each in between for part in _parted(each, known_until(lane))]
     return _ask(lane, found, log, missing, ())
@@ -132,9 +132,9 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
 
 
 def epochs_lost_earlier(lane: Lane) -> source_epochs.Epochs | None:
-    """Return the leader epochs of the source by ordinal, with those of acknowledged records that were lost earlier and
-    are not copied again yet. When the lane resumed in front of these, the ledger revoked their epochs. Return None if
-    there are no such records."""
+    """Return the leader epochs of the source by ordinal, including those of acknowledged records that were lost earlier
+    and have not been copied again yet. When the lane resumed before these records, the ledger revoked their epochs.
+    Return None if there are no such records."""
     begin, end, former = max(lane.resume_position.ordinal, lane.acked), known_until(lane), lane.history
     if begin >= end or not former.acknowledged_epochs or lane.record is None:
         return None
@@ -171,12 +171,12 @@ def _planned_apart(first: int, last: int, known: int) -> list[tuple[int, int]]:
 
 
 def _newer_from(lane: Lane, found: Reading, ordinal: int) -> int:
-    """Return the lowest target offset at which a record of the same key counts as newer than the lost records. The
+    """Return the lowest target offset at which a record with the same key counts as newer than the lost records. The
     first lost record has the ordinal `ordinal`."""
     runs = lane.record.target_runs if lane.record is not None else None
     known = runs.offset_of(ordinal) if runs is not None else None
     if lane.resume_position.leader_epoch >= 0 and ordinal >= known_until(lane):
-        known = lane.resume_position.target_offset  # its old place was lost; it was to be appended here
+        known = lane.resume_position.target_offset  # the log lost it; it was to be appended again here
     above = lane.log.shared if lane.log.shared >= 0 else found.behind if known is None else known
     # The lost records were after the last own batch. If another client has written a record before that batch since the
     # loss, the record has a later epoch.
@@ -185,7 +185,7 @@ def _newer_from(lane: Lane, found: Reading, ordinal: int) -> int:
 
 def _parted(missing: Missing, known: int) -> list[Missing]:
     """Split a range of missing ordinals at `known`. Ordinals below `known` were acknowledged, so they are of the kind
-    `lost`. For this kind, a record of the same key counts as newer if a later leader appended it."""
+    `lost`. For this kind, a record with the same key counts as newer if a later leader appended it."""
     if missing.first >= known:
         return [missing]
     acknowledged = replace(missing, kind="lost", last=min(missing.last, known - 1))
@@ -215,7 +215,7 @@ def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
 def _as_appended(lane: Lane, missing: Missing) -> Iterator[Missing]:
     """Split a range of lost ordinals where `appended_later` begins and ends. Ordinals inside `appended_later` are known
     to have been appended in a later leader epoch. For these ordinals, the offset of another record does not show
-    whether it is newer: records of the same epoch may have been appended before them. Only a record of a higher epoch
+    whether that record is newer: records of the same epoch may have been appended before them. Only a record of a higher epoch
     is certainly newer."""
     begin, end, epoch = lane.log.appended_later
     edges = sorted(
@@ -244,8 +244,8 @@ def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
 
 
 def is_look_up_outdated(lane: Lane, source_end: int) -> bool:
-    """Return whether the source has lost the last record that a look-up found superseded (`_last`). `source_end` is the
-    end of the source log, or -1. A new look-up does not include this record, so it ends at a lower ordinal."""
+    """Return whether the source has lost the last record that a lookup found superseded (`_last`). `source_end` is the
+    end of the source log, or -1. A new lookup does not include this record, so it ends at a lower ordinal."""
     record = lane.record
     offset = record.source_runs.offset_of(lane.resume_ordinal - 1) if record is not None else None
     return lane.log.last_by_look_up and offset is not None and 0 <= source_end <= offset
@@ -255,7 +255,7 @@ def _note_unproven(lane: Lane, until: int) -> None:
     """Note that a former holder may have saved a resume position up to this ordinal.
 
     The cleaner may have removed all of the lane's last records from the log, and an election may have removed the newer
-    ones of their keys. The lane copies the records again in this case, and cannot know that they were copied before.
+    records with the same keys. The lane then copies its records again, and cannot know that it copied them before.
     """
     if not lane.takeover.knows_sent:
         lane.log.unproven = (until, len(lane.record.rewinds) if lane.record is not None else 0)
@@ -263,7 +263,7 @@ def _note_unproven(lane: Lane, until: int) -> None:
 
 def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> list[Verdict]:
     """Return `compacted` verdicts on the source offsets of lost records that are not copied again, because the target
-    has newer records of the same keys. `again` are the ranges (first, last) of ordinals that are copied again."""
+    has newer records with the same keys. `again` are the ranges (first, last) of ordinals that are copied again."""
     kept = [(first, last + 1) for first, last in again]
     verdicts: list[Verdict] = []
     for first, last in lane.log.lost_ordinals:
@@ -279,12 +279,13 @@ def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) 
 
 
 def pieces_copied_again(lane: Lane, record: LaneRecord) -> list[tuple[int, int, int]]:
-    """Return the lost records that are copied again, as pieces (ordinal, source offset, length) in the order of the
-    source. Return none if all lost records are copied again in their former order, because then they do not have to be
+    """Return the lost records that are copied again, as pieces (ordinal, source offset, length) in source order.
+    Return an empty list if all lost records are copied again in their former order, because then they do not have to be
     selected.
 
-    The order of ordinals may differ from it: some records of holes had been copied again under later ordinals before
-    they were lost, and others, which had not, get their former ordinals. An older record could follow a newer one.
+    The order of the ordinals may differ from source order: some records of holes had been copied again under later
+    ordinals before they were lost, and other records of holes, which had not, get their former ordinals. If records
+    were copied in the order of their ordinals, an older record could follow a newer one.
     """
     pieces = (piece for each in lane.log.copied_again or () for piece in source_epochs.mapped(record, *each))
     return sorted(pieces, key=_source_offset)
@@ -301,7 +302,7 @@ def _source_offset(piece: tuple[int, int, int]) -> int:
 
 
 def go_back(lane: Lane, kept: tuple[tuple[int, int], ...]) -> None:
-    """Note that of the lost records, only those with the ordinals in `kept` are copied again.
+    """Note that only those lost records whose ordinals are in `kept` are copied again.
 
     The lane keeps its former position until the ledger contains this plan. The fact with the plan also revokes saved
     resume positions that are too high (`position_rewind`). If the fact does not take effect, the lane looks up the
@@ -334,12 +335,12 @@ def forget(lane: Lane) -> None:
 
 
 def _note_acknowledged(lane: Lane) -> None:
-    """Note which ordinals were acknowledged since the lane last resumed, and in which leader epoch of the target. The
+    """Note which ordinals have been acknowledged since the lane last resumed, and in which leader epoch of the target. The
     resume position does not show this while a comparison is pending: it does not advance then, and its leader epoch may
     be an older one."""
     acked, resumed = lane.acked, lane.resumed_at
     later = [each for each in lane.acknowledged if each[0] > acked]
-    # The leader epoch of the resume position applies to what is below it.
+    # The leader epoch of the resume position applies to all ordinals below that position.
     known = min(lane.resume_position.ordinal, lane.recorded_position.ordinal)
     kept = [each for each in lane.acknowledged if known < each[0] <= min(acked, resumed.ordinal)]
     if max(known, resumed.ordinal - 1) < acked and resumed.leader_epoch >= 0 and (not kept or kept[-1][0] < acked):
@@ -348,8 +349,8 @@ def _note_acknowledged(lane: Lane) -> None:
 
 
 def note_lost(lane: Lane, ordinal: int) -> None:
-    """Note that the target log has lost the acknowledged records with this ordinal and higher ordinals. Also note in
-    which leader epochs of target and source they were copied. Until these records are acknowledged again, records of
+    """Note that the target log has lost the acknowledged records at or above this ordinal. Also note in
+    which leader epochs of target and source they were copied. Until these records are acknowledged again, records with
     the same keys that other clients write count as newer."""
     known, record = lane.resume_position, lane.record
     if ordinal >= known.ordinal or known.leader_epoch < 0 or record is None:
@@ -367,8 +368,8 @@ def note_lost(lane: Lane, ordinal: int) -> None:
 
 
 def other_records_from(lane: Lane, ordinal: int) -> None:
-    """Note that this ordinal and higher ordinals are assigned to other records than those that were acknowledged. The
-    former acknowledgements are kept, because the fact with the new assignment may not take effect. In this case,
+    """Note that this ordinal and higher ordinals are assigned to records other than those that were acknowledged. The
+    former acknowledgements are kept, because the fact with the new assignment may not take effect. In that case,
     `return_to_acknowledged` restores them."""
     if (known := lane.log.forgotten) is None:
         rewinds = len(lane.record.rewinds) if lane.record is not None else 0
@@ -381,7 +382,7 @@ def other_records_from(lane: Lane, ordinal: int) -> None:
 
 def return_to_acknowledged(lane: Lane) -> None:
     """Restore the acknowledgements that `other_records_from` removed, except for ordinals that the ledger has assigned
-    to other records since then. The outcome of all earlier appends is known now.
+    to other records since then. When this function is called, the outcome of all earlier appends is known.
 
     Acknowledgements are not restored if the ledger does not record in which leader epoch of the source the records were
     copied. Without this epoch, the lane could not tell whether the source has other records at the same offsets now. It
@@ -401,7 +402,7 @@ def return_to_acknowledged(lane: Lane) -> None:
 
 
 def lower(lane: Lane, ordinal: int) -> None:
-    """Note that of the acknowledgements, only those below this ordinal still apply."""
+    """Note that only the acknowledgements below this ordinal still apply."""
     until = known_until(lane)
     kept = [each for each in lane.acknowledged if each[0] < ordinal]
     epoch = next(
@@ -421,11 +422,11 @@ def lost_ordinals(lane: Lane, first: int) -> tuple[tuple[int, int], ...]:
 
 
 def planned_until(lane: Lane) -> int:
-    """Return the ordinal after the last acknowledged one. If lost records had not all been copied again yet, return the
-    ordinal after the last of these records instead.
+    """Return the ordinal after the last acknowledged one. If records of an earlier loss are still to be copied again,
+    return the ordinal after the last of these records instead.
 
-    The records of an earlier loss are included because newer records of their keys may have been written since then.
-    They must be looked up like the records that were lost now.
+    These records are included because newer records with their keys may have been written since the loss. They must be
+    looked up like the records that have just been lost.
     """
     known, record = known_until(lane), lane.record
     if record is None or not _copies_lost_records(record, known):
@@ -468,7 +469,7 @@ def _still_to_copy(record: LaneRecord, first: int, end: int) -> list[Interval]:
 
 def _planned_from(record: LaneRecord, ordinal: int, limit: int) -> Iterator[Interval]:
     """Yield the source offsets of the records that are to be copied from an ordinal on, as ranges [start, end).
-    Records in the order of the source are omitted if their source offsets are at or above `limit`."""
+    Records that are copied in source order are omitted if their source offsets are at or above `limit`."""
     left = rest(record, ordinal)
     for _, former, length in left.pieces[:-1] if left is not None else ():
         yield from ((offset, offset + count) for _, offset, count in mapped(record, former, former + length - 1))

@@ -1,20 +1,20 @@
-"""Decides which of the records that a compacted target log lacks are superseded by a newer record of the same key.
+"""Decides which of the records that a compacted target log lacks are superseded by a newer record with the same key.
 
-The log cleaner removes a record only if the log holds a later one of the same key (KIP-58, kafka.log.LogCleaner).
-Ordinals that are missing in a compacted copy therefore do not prove that the log lost records. If it did lose a record,
-the record must not be appended after a newer record of its key, no matter who wrote the newer one. In both cases, the
+The log cleaner removes a record only if the log holds a later one with the same key (KIP-58, kafka.log.LogCleaner).
+Ordinals that are missing from a compacted copy therefore do not prove that the log lost records. If it did lose a record,
+the record must not be appended after a newer record with its key, no matter who wrote the newer one. In both cases, the
 same rule applies: a missing record whose key occurs later in the log is not appended again. A missing record whose key
 does not occur later was not removed by the cleaner, and is appended again.
 
 There are two exceptions. First, the cleaner removes a tombstone `delete.retention.ms` after it was appended, even if no
-record of its key follows. The tombstone may be appended again, because the key has no value before and after that.
+record with its key follows. The tombstone may be appended again, because the key has no value before or after that.
 Second, records that follow all of the lane's own batches may never have been appended. For these, the record with the
 later timestamp is the newer one.
 
-A newer record of the same key is not always in the log. The cleaner may have removed it as a tombstone. Or it
+A newer record with the same key is not always in the log. It may have been a tombstone that the cleaner removed. Or it
 superseded copied records, the cleaner removed these, and then an election removed the newer record itself. A missing
-record is therefore also superseded if a copied record of its key has a higher source offset, whether the log still has
-that record or not. Otherwise the key would return to an older value of the source, or a deleted key would have a value
+record is therefore also superseded if a copied record with its key has a higher source offset, whether or not the log
+still has that record. Otherwise the key would return to an older value of the source, or a deleted key would have a value
 again.
 """
 
@@ -45,7 +45,7 @@ class AskSuperseded(msgspec.Struct, frozen=True):
 
     The current end may be higher than `end`, which is the end that the lane knows. The log is read up to the current
     end because a record that superseded a missing one may have been removed in the meantime. In this case, an even
-    later record of the same key follows.
+    later record with the same key follows.
     """
 
     question: int
@@ -53,9 +53,9 @@ class AskSuperseded(msgspec.Struct, frozen=True):
     end: int
     appended: tuple[tuple[int, int], ...] = ()
     """Ordinals (first, last) of records that were appended, even if the cleaner has removed them since. They supersede
-    missing records of their keys that have lower source offsets, so they are read from the source as well."""
+    missing records with their keys that have lower source offsets, so they are read from the source as well."""
     keeps_all: bool = False
-    """Whether lost records are copied again even if newer records of their keys exist. This is the case if the topic is
+    """Whether lost records are copied again even if newer records with their keys exist. This is the case if the topic is
     no longer compacted, and the records are missing because the target log has lost its end, not because of the
     cleaner."""
     epochs: tuple[tuple[int, int], ...] | None = None
@@ -107,7 +107,7 @@ class Expected(NamedTuple):
 
 class SupersededJudge:
     """Decides for each missing record of one lookup whether it is superseded. It first receives the missing records, as
-    read from the source, and then the records of the target log. Copied records of the source follow last."""
+    read from the source, then the records of the target log, and finally copied records of the source."""
 
     def __init__(self, asked: AskSuperseded) -> None:
         self._asked = asked
@@ -119,8 +119,8 @@ class SupersededJudge:
         self._gone: set[int] = set()
 
     def lowest_left(self) -> int:
-        """Return the lowest source offset of the missing records that were not superseded so far. Only records of kinds
-        that copied records of the source can supersede count."""
+        """Return the lowest source offset of the missing records that have not been superseded so far. Ignore records
+        of the kinds that copied records of the source cannot supersede."""
         left = (each for expected in self._wanted.values() for each in expected if self._follows(each.missing))
         return min((each.offset for each in left), default=NEVER)
 
@@ -134,7 +134,7 @@ class SupersededJudge:
         """Note that the source no longer has a missing record.
 
         `by_retention` says whether the record is below the log start offset of the source. If it is not, the log
-        cleaner of the source may have removed the record. In that case, a newer record of the same key follows.
+        cleaner of the source may have removed the record. In that case, a newer record with the same key follows.
         """
         if not by_retention or missing.has_room:
             self._gone.add(ordinal)
@@ -143,14 +143,14 @@ class SupersededJudge:
         """Process a committed record of the target log. `sequence` is the record's sequence if the lane wrote the
         record, otherwise -1.
 
-        A record of the lane with a lower ordinal is older than a missing record, even at a higher target offset. Such
+        A record of the lane with a lower ordinal is older than the missing record, even at a higher target offset. Such
         an offset is possible if a holder began to copy lost records again and ended before it saved a position.
 
-        A record of the lane with the same ordinal and the same timestamp is the missing record itself. The log may have
-        displaced ordinals again, if a replica whose log an election had discarded is the leader now.
+        A record of the lane with the same ordinal and the same timestamp is the missing record itself. The log may
+        contain displaced ordinals again if a replica whose log an election had discarded is now the leader.
 
-        A record of the lane with a lower ordinal may follow a newer one, if it arrived late. It is then the last value
-        of the key, so a missing record is not superseded.
+        A record of the lane with a lower ordinal may follow a newer record if its batch arrived late. It is then the
+        last value of the key, so the missing record is not superseded.
         """
         if sequence >= 0 and key in self._replaced:
             self._restore(key, sequence)
@@ -174,8 +174,8 @@ class SupersededJudge:
             self.see_appended(key, newest)
 
     def see_appended(self, key: Hashable, offset: int) -> None:
-        """Process a copied record of the source: missing records of its key with lower source offsets are superseded.
-        `offset` is its source offset."""
+        """Process a copied record of the source: missing records with its key and lower source offsets are superseded.
+        `offset` is the source offset of the copied record."""
         wanted = self._wanted.get(key)
         if wanted is None:
             return
@@ -187,7 +187,7 @@ class SupersededJudge:
             del self._wanted[key]
 
     def _restore(self, key: Hashable, sequence: int) -> None:
-        """Expect those missing records of a key again that are newer than the lane's record with this sequence."""
+        """Consider missing records with this key not superseded if they are newer than the lane's given record."""
         replaced = self._replaced[key]
         newer = bisect_right(replaced, nearest(sequence, replaced[-1].ordinal), key=_ordinal)
         self._superseded.difference_update(each.ordinal for each in replaced[newer:])
@@ -197,7 +197,7 @@ class SupersededJudge:
             del self._replaced[key]
 
     def _follows(self, missing: Missing) -> bool:
-        """Return whether missing records of this kind are superseded if newer records of the source are."""
+        """Return whether copied records of the source supersede missing records of this kind."""
         return missing.kind == "between" or (missing.kind == "lost" and not self._asked.keeps_all)
 
     def answer(self) -> SupersededAnswer:
