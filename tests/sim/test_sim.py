@@ -124,6 +124,7 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (918054170265, "compacted copy, unclean, beside others", "at-least-once", False),
     (738846466023, "handed over, unclean + compacted copy, old records", "sequence", True),
     (1068987679232, "compacted copy, unclean, beside others", "sequence", True),
+    (1048521494409, "compacted copy, beside others, old records + unclean, beside others", "at-least-once", False),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""
 

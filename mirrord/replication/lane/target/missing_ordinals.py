@@ -331,10 +331,10 @@ def forget(lane: Lane) -> None:
     lane.log.shared, lane.log.scan, lane.log.lost_ordinals, lane.log.copied_again = NOT_ASKED, None, (), None
     lane.log.epoch_end = -1
     lane.log.last_by_look_up = False
-    _note_acknowledged(lane)
+    note_acknowledged(lane)
 
 
-def _note_acknowledged(lane: Lane) -> None:
+def note_acknowledged(lane: Lane) -> None:
     """Note which ordinals have been acknowledged since the lane last resumed, and in which leader epoch of the target. The
     resume position does not show this while a comparison is pending: it does not advance then, and its leader epoch may
     be an older one."""
