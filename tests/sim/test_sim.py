@@ -113,6 +113,7 @@ ONCE_FAILED = (
     (82232891495, "compacted copy, unclean, beside others + source truncated"),
     (94265237767, "compacted copy, unclean, beside others + source truncated twice"),
     (820650668830, "compacted copy, unclean, beside others + retention of old records"),
+    (115139194635, "compacted copy, unclean, beside others + source truncated"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
