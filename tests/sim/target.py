@@ -268,8 +268,8 @@ class FakeTarget:
             self.forgot = True
         self.brokers[old].watermark = self.high_watermark
         kept = {each for stored in self.brokers[new].whole for each in stored.numbers}
-        told = {each for stored in self.brokers[old].whole for each in stored.numbers}
-        self.lost.update(each for each in told - kept if each)
+        held = {each for stored in self.brokers[old].whole for each in stored.numbers}
+        self.lost.update(each for each in held - kept if each)
         self.leader = new
         self.epoch += 1
         broker = self.brokers[new]
