@@ -346,11 +346,7 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901, PLR0912 
     unknown = _not_looked_for(world)
     if unrecorded := sorted({offset_of[number] for number in untaken} - recorded - set(unknown.values())):
         raise Violation(f"deleted before they were copied, and the ledger does not say so: source offsets {unrecorded}")
-    # A late record that has been deleted since counts as the one that the ledger names: no one can see a difference.
-    copied = (world.source.expired & arrived) - _left_open(world) - unknown.keys() - world.excused
-    traced = {offset_of[number] for number in copied if not left_no_trace(world, number)}
-    if falsely := sorted(traced & _recorded(world, "expired")):
-        raise Violation(f"copied, and the ledger says that they were deleted before: source offsets {falsely}")
+    _check_expired(world, arrived - unknown.keys())
     _truncated(world, arrived)
     accounts = record is not None and not world.shape.cleans and not unknown
     if accounts and (wrong := unaccounted(world, numbers)):
@@ -358,6 +354,15 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901, PLR0912 
     for host in world.hosts:
         if host.alive and host.state.next_offset == len(world.ledger) and host.state != world.truth:
             raise Violation(f"{host.name} folded the same ledger to another state")
+
+
+def _check_expired(world: World, arrived: set[int]) -> None:
+    """A record that was copied is not recorded as deleted before that. A late record that has been deleted since counts
+    as the one that the ledger names: no one can see a difference."""
+    copied = (world.source.expired & arrived) - _left_open(world) - world.excused
+    traced = {world.source.offset_of[number] for number in copied if not left_no_trace(world, number)}
+    if falsely := sorted(traced & _recorded(world, "expired")):
+        raise Violation(f"copied, and the ledger says that they were deleted before: source offsets {falsely}")
 
 
 def _keys(world: World) -> None:
