@@ -1,7 +1,11 @@
 """What the holder of the lane can know about the records in a compacted target."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from mirrord.ledger.facts.core import Progress
+from mirrord.ledger.state import LaneState
+from mirrord.replication.lane.source.source_epochs import mended_until
+from mirrord.replication.lane.target import position_rewind
 from tests.sim import toy
 from tests.sim.host import Request
 from tests.sim.target import Stored
@@ -27,18 +31,36 @@ class Known:
         """The last holder that looked records up."""
         self.looked_up: dict[str, int] = {}
         """Holder → number of other writers' records there at its last lookup."""
+        self.left_out: dict[int, int] = {}
+        """Number of a record that a plan left out, and that was not appended since → number of other writers' records
+        that the lookup could see."""
         self.appended: dict[int, int] = {}
         """Number → number of other writers' records in the target when it was appended last."""
+        self.ordinals: dict[int, int] = {}
+        """Number → the ordinal under which it was appended last."""
         self.limits: dict[int, int] = {}
         """Number → the same for the holder that appended it last."""
 
-    def begin(self, holder: str, reached: int, planned_until: int) -> None:
+    def take_over(self, holder: str, begun: Progress | None, lane: LaneState | None) -> None:
+        """Another holder begins with this progress record."""
+        reached = position_rewind.valid_position(begun, lane)[1] if begun is not None else 0
+        planned_until = mended_until(lane, reached) if lane is not None else -1
+        self.begin(holder, reached, planned_until, _lacking(lane) if lane is not None else ())
+
+    def begin(self, holder: str, reached: int, planned_until: int, lacking: Sequence[tuple[int, int]] = ()) -> None:
         """Another holder begins with a resume position, and with what is still to be copied again up to an ordinal.
+        `lacking` are ordinals (first, last) that the target lacks according to the ledger.
 
         If the former holder could not know a record below this position, the position covers only the last append of
-        the record. That append may have been found in the log, without an acknowledgement (`took`)."""
+        the record. That append may have been found in the log, without an acknowledgement (`took`). If the target lacks
+        the ordinal of that append as well, nothing shows that it ever had the record."""
         former = next(reversed(self.below_position), "")
         below = {number for number, (_, ordinal) in self.takers.items() if ordinal < reached}
+        lost = {number for number in below if _is_within(lacking, self.takers[number][1])}
+        for number in lost:
+            again = self.ordinals.get(number, NEVER)
+            if not self.knows(former, number) and (again >= reached or _is_within(lacking, again)):
+                below.remove(number)
         for number in below & self.unknowing.keys():
             if not self.knows(former, number):
                 self.taken[number] = self.unknowing[number]
@@ -58,6 +80,12 @@ class Known:
         numbers = (-number for stored in committed for number in stored.numbers if number < 0)
         self.looked_up[holder] = max(numbers, default=0)
 
+    def leave_out(self, numbers: Iterable[int | None]) -> None:
+        """A plan leaves these records out, because the last lookup found newer ones."""
+        for number in numbers:
+            if number is not None:
+                self.left_out[number] = self.looked_up.get(self.planner, 0)
+
     def arrived(self, request: Request, foreign: int, *, is_cut: bool) -> None:
         """A batch was appended, or had been before. `is_cut`: to a log that an election has truncated."""
         is_planned = request.batch.first < self.planned_until
@@ -65,8 +93,9 @@ class Known:
         # What a former holder has planned is appended without another lookup, so what that holder knew counts.
         by_plan = is_planned and request.host.name not in self.looked_up
         holder = self.planner if by_plan else request.host.name
-        for _, number in toy.records(request.data):
-            self.appended[number] = foreign
+        for at, (_, number) in enumerate(toy.records(request.data)):
+            self.appended[number], self.ordinals[number] = foreign, request.batch.first + at
+            self.left_out.pop(number, None)
             # Between the lookup and the append others may write, and brokers have no conditional append.
             self.limits[number] = self.looked_up.get(request.host.name, former)
             if not is_cut:
@@ -80,6 +109,7 @@ class Known:
         numbers = {number for _, number in toy.records(data)}
         for number in numbers:
             self.appended[number], self.limits[number] = foreign, 0
+            self.left_out.pop(number, None)
         return numbers
 
     def is_over(self, number: int, theirs: Iterable[int]) -> bool:
@@ -97,3 +127,13 @@ class Known:
                 if not self.knows(request.host.name, number):
                     self.taken[number] = foreign
                     self.takers[number] = (request.host.name, request.batch.first + at)
+
+
+def _lacking(lane: LaneState) -> list[tuple[int, int]]:
+    """Return the ordinals of holes whose records are to be copied again, and displaced ordinals."""
+    holes = (each for each in lane.holes if not each.is_open)
+    return [(each.first, each.last) for each in (*holes, *lane.displaced)]
+
+
+def _is_within(ranges: Iterable[tuple[int, int]], ordinal: int) -> bool:
+    return any(first <= ordinal <= last for first, last in ranges)

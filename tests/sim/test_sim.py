@@ -114,6 +114,9 @@ ONCE_FAILED = (
     (94265237767, "compacted copy, unclean, beside others + source truncated twice"),
     (820650668830, "compacted copy, unclean, beside others + retention of old records"),
     (115139194635, "compacted copy, unclean, beside others + source truncated"),
+    (80441445037, "compacted copy, unclean + unclean, beside others, handed over"),
+    (212302946547, "compacted copy, unclean, beside others + handed over, unclean"),
+    (758030489033, "compacted copy, unclean, beside others + handed over, unclean"),
     (341650529887, "compacted copy, unclean, beside others + handed over, unclean"),
     (161920635200, "compacted copy, unclean, beside others + retention of old records"),
 )
@@ -128,6 +131,7 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (738846466023, "handed over, unclean + compacted copy, old records", "sequence", True),
     (1068987679232, "compacted copy, unclean, beside others", "sequence", True),
     (1048521494409, "compacted copy, beside others, old records + unclean, beside others", "at-least-once", False),
+    (740173755852, "compacted copy, unclean, beside others + handed over, unclean", "sequence", True),
     (599630539382, "compacted copy, unclean, beside others + retention of old records", "at-least-once", False),
     (326109343414, "compacted copy, unclean, beside others + retention of old records", "at-least-once", False),
 )

@@ -7,6 +7,7 @@ import pytest
 
 from mirrord.ledger.facts.core import Verdict, VerdictGiven
 from tests.sim.host import LANE, Host
+from tests.sim.newer_records import was_theirs
 from tests.sim.scheduler import shape_named
 from tests.sim.target import FakeTarget, Stored
 from tests.sim.truth import Violation, check_order_of_keys, left_no_trace
@@ -83,21 +84,39 @@ def test_a_record_may_follow_a_newer_one_that_the_former_leader_hid() -> None:
 
 @pytest.mark.parametrize("deleted", [True, False])
 @pytest.mark.parametrize("cleaned", [True, False])
-@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("recorded", [True, False])
 @pytest.mark.parametrize("holder", ["r1", "r2"])
 def test_only_a_record_that_both_logs_removed_left_no_trace(
-    *, deleted: bool, cleaned: bool, told: bool, holder: str
+    *, deleted: bool, cleaned: bool, recorded: bool, holder: str
 ) -> None:
-    """The record was acknowledged to r1. If `told`, the ledger says that it was deleted before it was copied."""
+    """The record was acknowledged to r1. If `recorded`, the ledger says that it was deleted before it was copied."""
     world = overwritten(1)
     (number,) = world.known.taken
     world.hosts = [cast("Host", SimpleNamespace(name=holder))]
     world.source.expired = {number} if deleted else set()
     world.target.cleaned = {number} if cleaned else set()
-    if told:
+    if recorded:
         offset = world.source.offset_of[number]
         world.gaps.take(VerdictGiven(LANE, 1, (Verdict(offset, offset + 1, "expired"),)), 0)
-    assert left_no_trace(world, number) is (deleted and cleaned and told and holder == "r2")
+    assert left_no_trace(world, number) is (deleted and cleaned and recorded and holder == "r2")
+
+
+@pytest.mark.parametrize(
+    ("seen", "lost", "may_be_missing"),
+    [(1, {-1}, True), (0, {-1}, False), (1, set(), False)],
+    ids=["lost", "not seen by the lookup", "not lost"],
+)
+def test_a_key_may_be_missing_if_a_foreign_record_because_of_which_a_plan_left_it_out_was_lost(
+    seen: int, lost: set[int], *, may_be_missing: bool
+) -> None:
+    """An election removed the copied record, a foreign one of its key was written, and the next election removed it."""
+    world = overwritten()
+    number = min(world.source.offset_of)
+    world.target.lost = lost | {number}
+    assert not was_theirs(world, number)
+    world.known.planner, world.known.looked_up["r1"] = "r1", seen
+    world.known.leave_out([number])
+    assert was_theirs(world, number) is may_be_missing
 
 
 @pytest.mark.parametrize(

@@ -297,7 +297,7 @@ def _unseen(world: World, arrived: set[int]) -> set[int]:
     return {world.source.offset_of[number] for number in unseen}
 
 
-def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901, PLR0912 -- one check after the other
+def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one check after the other
     """At the end, with all faults over: everything has arrived, or the lane says why it stopped."""
     record = world.truth.lanes.get(LANE)
     if record is not None and record.halted is not None:
