@@ -27,6 +27,7 @@ from tests.sim.contract import (
     Target,
     altered,
 )
+from tests.sim.epoch_contract import EpochContract
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +66,10 @@ class TestBroker(BrokerContract):
 
 
 class TestForgetting(ForgettingContract):
+    pass
+
+
+class TestEpochs(EpochContract):
     pass
 
 

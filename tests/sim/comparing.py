@@ -22,9 +22,9 @@ from mirrord.replication.lane.source.source_epochs import (
     epoch_at,
     is_of_later_epoch,
     is_truncated,
-    truncations_within,
 )
 from mirrord.replication.lane.source.source_epochs import mapped as standing_pieces
+from mirrord.replication.lane.target import missing_records
 from mirrord.replication.lane.target.batch_relocation import (
     Range,
     SourceBatch,
@@ -167,9 +167,9 @@ def superseded(world: "World", record: Any, question: AskSuperseded) -> Supersed
     judge = SupersededJudge(question)
     epochs = record.epochs if question.epochs is None else question.epochs
     for missing in question.missing:
-        for ordinal in truncations_within(record, missing.first, missing.last):
+        for ordinal in missing_records.without_record(record, missing):
             judge.gone(missing, ordinal, by_retention=False)
-        for first, start, length in standing_pieces(record, missing.first, missing.last):
+        for first, start, length in missing_records.pieces(record, missing):
             for at in range(length):
                 _expect(world, epochs, judge, missing, (first + at, start + at))
     for stored in world.target.read(0, world.target.high_watermark):

@@ -100,6 +100,10 @@ class Partition(ABC):
         """OffsetForLeaderEpoch: the true end."""
 
     @abstractmethod
+    async def end_of(self, epoch: int) -> tuple[int, int]:
+        """OffsetForLeaderEpoch for an earlier epoch: (epoch, end)."""
+
+    @abstractmethod
     async def visible(self, epoch: int | None = None, at: int | None = None) -> End:
         """ListOffsets: the high watermark."""
 

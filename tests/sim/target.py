@@ -76,17 +76,23 @@ class Broker:
         for log in (self.log, self.whole):
             log[:] = [stored for stored in log if stored.base < end]
 
-    def end_of(self, epoch: int) -> tuple[int, int]:
-        """LeaderEpochFileCache.endOffsetFor: the newest epoch up to this one, and where it ends; -1 for both: none."""
+    def end_of(self, epoch: int, start: int = 0) -> tuple[int, int]:
+        """LeaderEpochFileCache.endOffsetFor: the newest epoch up to this one, and where it ends. An epoch below all
+        known ones ends where the first of these begins. (-1, -1) if the epoch is above all known ones.
+
+        `start` is the log start offset; of the epochs that ended below it, none is known.
+        """
         begins: dict[int, int] = {}
         for stored in self.whole:
             begins.setdefault(stored.leader_epoch, stored.base)
         if self.leads:
             begins.setdefault(self.epoch, self.began)
-        known = max((each for each in begins if each <= epoch), default=-1)
-        if known < 0:
+        first = max((each for each, begin in begins.items() if begin <= start), default=-1)
+        begins = {each: max(begin, start) for each, begin in begins.items() if each >= first}
+        if epoch > max(begins, default=-1):
             return -1, -1
-        return known, min((start for each, start in begins.items() if each > known), default=self.end)
+        known = max((each for each in begins if each <= epoch), default=epoch)
+        return known, min((begin for each, begin in begins.items() if each > epoch), default=self.end)
 
 
 class FakeTarget:
@@ -205,7 +211,7 @@ class FakeTarget:
     def shared(self, at: int, leader_epoch: int, epoch: int) -> tuple[int, int, int]:
         """OffsetForLeaderEpoch for an older epoch: (error, epoch, end)."""
         error = self._fence(self.brokers[at], leader_epoch)
-        return (error, -1, -1) if error else (0, *self.brokers[at].end_of(epoch))
+        return (error, -1, -1) if error else (0, *self.brokers[at].end_of(epoch, self.start))
 
     def committed(self, at: int, stored_end: int, epoch: int) -> bool:
         """Whether an append up to this end, accepted in this epoch, may be acknowledged."""

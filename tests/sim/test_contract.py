@@ -19,6 +19,7 @@ from tests.sim.contract import (
     Stored,
     Target,
 )
+from tests.sim.epoch_contract import EpochContract
 from tests.sim.target import FakeTarget
 
 NOW_MS = 1_700_000_000_000
@@ -77,6 +78,11 @@ class FakePartition(Partition):
             self.leader if at is None else at, await self.leader_epoch() if epoch is None else epoch
         )
         return End(answer[0], answer[2])
+
+    async def end_of(self, epoch: int) -> tuple[int, int]:
+        error, known, end = self.target.shared(self.leader, self.target.epoch, epoch)
+        assert error == 0
+        return known, end
 
     async def visible(self, epoch: int | None = None, at: int | None = None) -> End:
         answer = self.target.visible(
@@ -184,4 +190,8 @@ class TestForgetting(ForgettingContract):
 
 
 class TestLeadership(LeadershipContract):
+    pass
+
+
+class TestEpochs(EpochContract):
     pass

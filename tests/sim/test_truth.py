@@ -1,11 +1,16 @@
 """What the simulation counts as stale in a compacted target."""
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
+from mirrord.ledger.facts.core import Verdict, VerdictGiven
+from tests.sim.host import LANE, Host
 from tests.sim.newer_records import was_theirs
 from tests.sim.scheduler import shape_named
 from tests.sim.target import FakeTarget, Stored
-from tests.sim.truth import Violation, check_order_of_keys
+from tests.sim.truth import Violation, check_order_of_keys, left_no_trace
 from tests.sim.world import World
 
 
@@ -75,6 +80,25 @@ def test_a_record_may_follow_a_newer_one_that_the_former_leader_hid() -> None:
         check_order_of_keys(world)
     world.target.hid.add(min(world.source.offset_of) + 1)
     check_order_of_keys(world)
+
+
+@pytest.mark.parametrize("deleted", [True, False])
+@pytest.mark.parametrize("cleaned", [True, False])
+@pytest.mark.parametrize("recorded", [True, False])
+@pytest.mark.parametrize("holder", ["r1", "r2"])
+def test_only_a_record_that_both_logs_removed_left_no_trace(
+    *, deleted: bool, cleaned: bool, recorded: bool, holder: str
+) -> None:
+    """The record was acknowledged to r1. If `recorded`, the ledger says that it was deleted before it was copied."""
+    world = overwritten(1)
+    (number,) = world.known.taken
+    world.hosts = [cast("Host", SimpleNamespace(name=holder))]
+    world.source.expired = {number} if deleted else set()
+    world.target.cleaned = {number} if cleaned else set()
+    if recorded:
+        offset = world.source.offset_of[number]
+        world.gaps.take(VerdictGiven(LANE, 1, (Verdict(offset, offset + 1, "expired"),)), 0)
+    assert left_no_trace(world, number) is (deleted and cleaned and recorded and holder == "r2")
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,8 @@ class EpochQuestion(msgspec.Struct, frozen=True):
 
 class EpochEnd(msgspec.Struct, frozen=True):
     """The answer to an `EpochQuestion`. `epoch` is the requested leader epoch, or an earlier one if the log has no
-    records of the requested epoch. `end` is the offset at which `epoch` ends.
+    records of the requested epoch. `end` is the offset at which `epoch` ends. If the log has only records of later
+    epochs, `epoch` is the requested one, and `end` is the offset at which the first later epoch begins.
 
     The end of the current epoch is the end of the leader's log, which includes records that have not been replicated
     yet. `epoch` and `end` are -1 if the broker does not know where the requested epoch ends.

@@ -24,7 +24,9 @@ from mirrord.replication.host.retried_reads import read_and_tell
 from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
-from mirrord.replication.lane.source.source_epochs import UNKNOWN, Epochs, is_of_later_epoch, mapped, truncations_within
+from mirrord.replication.lane.source.copied_pieces import mapped_by
+from mirrord.replication.lane.source.source_epochs import UNKNOWN, Epochs, is_of_later_epoch
+from mirrord.replication.lane.target import missing_records
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import (
     MOST_RANGES,
@@ -185,9 +187,9 @@ class SupersededLookup:
         begin, end = readable
         wanted: dict[int, list[tuple[Missing, int]]] = {}
         for each in missing:
-            for ordinal in truncations_within(self._record, each.first, each.last):
+            for ordinal in missing_records.without_record(self._record, each):
                 judge.gone(each, ordinal, by_retention=False)
-            for ordinal, offset, length in mapped(self._record, each.first, each.last):
+            for ordinal, offset, length in missing_records.pieces(self._record, each):
                 for at in range(length):
                     if offset + at < begin:
                         judge.gone(each, ordinal + at, by_retention=True)
@@ -221,7 +223,9 @@ class SupersededLookup:
         if not asked.appended or lowest == NEVER:
             return
         end, begin = await bounds(self._source_asks, self._source_partition)
-        pieces = (piece for each in asked.appended for piece in mapped(self._record, *each))
+        # The runs are copied, because older ones may be pruned while the source is read.
+        runs, cuts = self._record.source_runs.copy(), self._record.truncations
+        pieces = (piece for each in asked.appended for piece in mapped_by(runs, cuts, *each))
         for stretch in _read_together(piece for piece in pieces if piece[1] + piece[2] > lowest + 1):
             begins = [offset for _, offset, _ in stretch]
             start, behind = max(begins[0], begin, lowest + 1), min(stretch[-1][1] + stretch[-1][2], end)

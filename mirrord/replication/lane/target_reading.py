@@ -172,7 +172,8 @@ def shared_answered(lane: Lane, answer: SharedAnswer) -> Effects:
         lane.log.shared = missing_ordinals.NOT_KNOWN
         return look_back.begin(lane)
     lane.log.shared = min(answer.end, known[answer.epoch], lane.resume_position.target_offset)
-    epoch_ends.note_shared(lane, answer.epoch)
+    if answer.end > lane.log.log_start:  # otherwise the log may not have this epoch (`SharedAnswer`)
+        epoch_ends.note_shared(lane, answer.epoch)
     is_whole = lane.log.shared == lane.resume_position.target_offset
     if is_whole and lane.comparison.differs is not None:
         return rebuilding.search(lane)

@@ -17,9 +17,13 @@ from mirrord.replication.lane.target.target_scan import but_not_void
 
 def mapped(record: LaneRecord, first: int, last: int) -> Iterator[tuple[int, int, int]]:
     """Yield the pieces (ordinal, offset, length) of the ordinals first..last, without records that the source
-    has lost."""
-    cuts = record.truncations
-    for ordinal, offset, length in record.source_runs.between(first, last):
+    has lost. The runs must not change in the meantime."""
+    return mapped_by(record.source_runs, record.truncations, first, last)
+
+
+def mapped_by(runs: Runs, cuts: Sequence[tuple[int, int]], first: int, last: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the same for these source runs and truncations."""
+    for ordinal, offset, length in runs.between(first, last):
         # A run that continues the one before it is not stored, even if the source was truncated between the two.
         edges = sorted({ordinal, ordinal + length, *(cut for cut, _ in cuts if ordinal < cut < ordinal + length)})
         for begin, end in pairwise(edges):

@@ -142,7 +142,8 @@ def continues_at(record: LaneRecord, ordinal: int, looked_up: Sequence[tuple[int
 
 def last_copied(lane: Lane) -> tuple[int, int] | None:
     """Return the source offset after the last copied record below the lane's position, and the leader epoch of that
-    record. Records that are known to be lost are ignored. Return None if the epoch is not known.
+    record. Records that are known to be lost are ignored. If the ledger does not know the epoch from some ordinal on,
+    the record before this ordinal is the last one. Return None if the epoch is not known.
 
     Only facts that have taken effect are considered. Within a round, use `read_until` instead.
     """
@@ -152,7 +153,13 @@ def last_copied(lane: Lane) -> tuple[int, int] | None:
         return None
     if offset >= lane.position or is_truncated(record, ordinal, offset) or record.holes:
         offset, ordinal = highest_copied(record, 0, lane.next_ordinal, lane.position) or (-1, -1)
-    epoch = epoch_at(known_epochs(lane, ordinal), ordinal)
+    epochs = known_epochs(lane, ordinal)
+    epoch = epoch_at(epochs, ordinal)
+    if epoch < 0 <= offset and not record.holes:
+        last_known = max((first for first, each in epochs if first <= ordinal and each >= 0), default=-1)
+        ordinal = min((first for first, _ in epochs if first > last_known), default=0) - 1
+        former, epoch = record.source_runs.offset_of(ordinal), epoch_at(epochs, ordinal)
+        offset = -1 if former is None or former >= offset or is_truncated(record, ordinal, former) else former
     return (offset + 1, epoch) if offset >= 0 <= epoch else None
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from mirrord.ledger.displaced import DISPLACED_KEPT, within
 from mirrord.ledger.facts.core import Displaced, LaneFact, TargetRun
-from mirrord.model.intervals import uncovered
+from mirrord.model.intervals import joined, uncovered
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target.scan_result import Missing, Reading
 from mirrord.replication.lane.target.target_scan import but_not_void, displaced_of
@@ -101,11 +101,16 @@ def below(lane: Lane, ordinal: int) -> tuple[Missing, ...]:
 
 def reached(lane: Lane, first: int, room: int) -> int:
     """Return the ordinal after the last one that may have been in the target log, if it held the ordinals from `first`
-    on at `room` offsets. Displaced ordinals are skipped, because their offsets belong to later ordinals."""
-    until = first + room
-    for each in lane.record.displaced if lane.record is not None else ():
-        if each.first < until and each.last >= first:
-            until += each.last + 1 - max(each.first, first)
+    on at `room` offsets. Displaced ordinals are skipped, because their offsets belong to later ordinals. Ordinals in
+    holes are skipped, because they have no offsets."""
+    until, record = first + room, lane.record
+    if record is None:
+        return until
+    skipped = [(each.first, each.last + 1) for each in record.displaced]
+    skipped += [(hole.first, hole.last + 1) for hole in record.holes if not hole.is_open and hole.first <= hole.last]
+    for start, end in joined(skipped):
+        if start < until and end > first:
+            until += end - max(start, first)
     return until
 
 

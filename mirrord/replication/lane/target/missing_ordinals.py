@@ -92,7 +92,8 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
     missing = [part for each in found.missing for part in _parted(each, known_until(lane))]
     behind = found.next_ordinal if lane.log.entry is None or not lane.log.cleaned else next_by_entry(lane)
     room, above = log.bare(max(found.behind, log.start), log.end)
-    _note_unproven(lane, found.next_ordinal + room if lane.log.cleaned and lane.log.entry is None and room else -1)
+    has_forgotten = lane.log.cleaned and lane.log.entry is None and room > 0
+    _note_unproven(lane, displaced_ordinals.reached(lane, found.next_ordinal, room) if has_forgotten else -1)
     if behind > found.next_ordinal and not (lost and lost[0][0] < behind):
         # The broker remembered these records, and they were removed before the log was read.
         missing.append(Missing("between", found.next_ordinal, behind - 1, above, room >= behind - found.next_ordinal))
@@ -236,17 +237,12 @@ def _as_appended(lane: Lane, missing: Missing) -> Iterator[Missing]:
 def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
     """Return the ordinals of records that may have been appended after all of the lane's own batches and then removed
     by the cleaner. There are at most as many such ordinals as there are empty offsets in that part of the log, plus
-    displaced ordinals: these have no offsets of their own.
+    displaced ordinals and ordinals in holes: these have no offsets of their own.
 
     If the broker remembers the producer, these ordinals need not be looked up: the broker knows the producer's last
     ordinal, and the cleaner keeps the producer's last batch.
     """
     limit = lane.sent_below if lane.takeover.knows_sent else NEVER
-    # Resuming in a hole, or after one that is still to be mended, would copy its records under two ordinals. Nothing is
-    # copied again for an open hole: its ordinals were appended.
-    recorded = lane.record.holes if lane.record is not None else ()
-    holes = [hole for hole in recorded if not hole.is_open and hole.last >= max(hole.first, found.next_ordinal)]
-    limit = min([limit, *(max(hole.first, found.next_ordinal) for hole in holes)])
     reached = displaced_ordinals.reached(lane, found.next_ordinal, room)
     last = min(reached, found.next_ordinal + MOST_LAST, limit) - 1
     if last < found.next_ordinal:
@@ -342,10 +338,10 @@ def forget(lane: Lane) -> None:
     lane.log.shared, lane.log.scan, lane.log.lost_ordinals, lane.log.copied_again = NOT_ASKED, None, (), None
     lane.log.epoch_end = -1
     lane.log.last_by_look_up, lane.log.earlier = False, ()
-    _note_acknowledged(lane)
+    note_acknowledged(lane)
 
 
-def _note_acknowledged(lane: Lane) -> None:
+def note_acknowledged(lane: Lane) -> None:
     """Note which ordinals have been acknowledged since the lane last resumed, and in which leader epoch of the target.
     The resume position does not show this while a comparison is pending: it does not advance then, and its leader epoch
     may be an older one."""

@@ -88,7 +88,8 @@ class AskShared(msgspec.Struct, frozen=True):
 
 class SharedAnswer(msgspec.Struct, frozen=True):
     """The newest leader epoch of the target log that is not above the requested one, and the offset at which that epoch
-    ends."""
+    ends. If all epochs of the log are above the requested one, `epoch` is the requested one, and `end` is the offset at
+    which the first of them begins."""
 
     question: int
     error: int

@@ -1,18 +1,21 @@
 """The lookup of records that a compacted target lacks: records that a lane never copies were never appended."""
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
 
 import pytest
 
+from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.range_reader import ReadBatch
 from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL
 from mirrord.ledger.facts.core import SourceRun
-from mirrord.model.runs import Run
+from mirrord.model.runs import Run, Runs
 from mirrord.replication.host import superseded_lookup
 from mirrord.replication.host.superseded_lookup import SupersededLookup
 from mirrord.replication.lane.target import superseded_records
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded
+from tests.fixtures.attic import no_room, scarce
 from tests.fixtures.superseded_logs import FakeLog, lookup, written
 from tests.unit.replication.lane.test_rebuilding import LANE, Play
 
@@ -178,3 +181,39 @@ async def test_copied_records_are_read_only_if_a_record_would_be_copied_again(
     missing = Missing("between", 0, 1, 0, has_room=True)
     await lookup(source, target, play.record).run(AskSuperseded(1, (missing,), 6, ((2, 5),)))
     assert source.reads == reads
+
+
+@dataclass
+class PrunedLog(FakeLog):
+    """A source log. After it is read at a higher offset for the first time, the runs below `ordinal` are pruned."""
+
+    runs: Runs | None = None
+    ordinal: int = 0
+
+    async def read(
+        self, partition: PartitionId, start: int, end: int, *, committed: bool = False
+    ) -> AsyncGenerator[ReadBatch, None]:
+        async for each in super().read(partition, start, end, committed=committed):
+            yield each
+        if self.runs is not None and len(self.reads) > 1:
+            self.runs.forget_below(self.ordinal)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("newer", range(9, 21))
+async def test_copied_records_are_found_while_older_runs_are_pruned(
+    newer: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """STALE VALUE. The records of ordinals 0 to 7 have been deleted from both logs. While the look-up of ordinal 8
+    reads the source, the supervisor prunes their runs."""
+    monkeypatch.setattr(superseded_lookup, "NEAR", 0)
+    source = PrunedLog([written(2 * at, "a" if at in {8, newer} else "b") for at in range(21)], 42, 42)
+    play = Play.opened()
+    with scarce(fewest=2, most=4, block=2):
+        play.record.source_runs = source.runs = Runs([Run(at, 2 * at) for at in range(21)], no_room())
+        source.ordinal = 8
+        missing = Missing("between", 8, 8, 0, has_room=True)
+        asked = AskSuperseded(1, (missing,), 1, ((9, 20),))
+        assert (await lookup(source, FakeLog([], 1, 1), play.record).run(asked)).again == ()
+    assert source.runs.first is not None
+    assert source.runs.first.ordinal > 0

@@ -7,6 +7,8 @@ from mirrord.ledger.facts.core import HoleFound, LaneFact, SourceRun, TargetRun
 from mirrord.model.runs import Run
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
+    Append,
+    AppendFailed,
     AskCheck,
     AskEnd,
     AskScan,
@@ -20,12 +22,14 @@ from mirrord.replication.lane.signals import (
     ProduceAnswer,
     ScanAnswer,
     TargetMoved,
+    Wake,
+    Woken,
 )
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
 from tests.unit.replication.lane.test_eighth_faults import again, chunk, judged, read
 from tests.unit.replication.lane.test_fourth_faults import offsets, retake
 from tests.unit.replication.lane.test_rebuilding import LANE
-from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened
+from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened, progress_at
 
 OTHERS = ((0, 1),)
 
@@ -182,3 +186,20 @@ def test_lost_records_are_copied_again_in_the_order_of_the_source(refused: int) 
     assert play.lane.phase is Phase.COPYING
     first = play.lane.next_ordinal
     assert offsets(play, first, first + 7) == list(range(8))
+
+
+def test_an_acknowledged_record_is_looked_up_although_the_ledger_lacks_the_facts_about_it() -> None:
+    """STALE VALUE. Ordinal 10 is acknowledged, at offset 11. The fact about it may not have reached the ledger, so the
+    lane takes a new grant. An election removes the record, and another client writes its key."""
+    play = opened(*BEGUN)
+    play.take(progress_at(10, state="copying"))
+    effects = play.chunk(one(play.ask_target(10, last=9), FetchFrom), 10)
+    play.bind_all(effects)
+    produce = one(effects, Produce)
+    failed = one(play.tell(ProduceAnswer(produce.round, produce.batches[0], 0, 11)), Append)
+    wake = one(play.tell(AppendFailed(failed.tag, play.record)), Wake)
+    play.now = wake.at
+    play.bind_all(play.tell(Woken(wake.question)))
+    effects = read(play, play.ask_target(12, epoch=2), (1, 11), own=(), others=((10, 12),))
+    (missing,) = one(effects, AskSuperseded).missing
+    assert (missing.kind, missing.first, missing.last, missing.leader_epoch) == ("lost", 10, 10, 1)

@@ -3,13 +3,14 @@
 import msgspec
 import pytest
 
-from mirrord.ledger.facts.core import Progress, Rewound, SourceRun
+from mirrord.ledger.facts.core import Progress, Rewound, SourceRun, TargetRun
 from mirrord.model.runs import Run
 from mirrord.replication.lane.lane_report import progress_record
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import AskScan, Effects, OwnBatch, ScanAnswer, TargetMoved
+from mirrord.replication.lane.state import ResumePosition
 from mirrord.replication.lane.target import epoch_ends
-from mirrord.replication.lane.target.superseded_records import AskShared, AskSuperseded, SharedAnswer
+from mirrord.replication.lane.target.superseded_records import AskShared, AskSuperseded, SharedAnswer, SupersededAnswer
 from tests.unit.replication.lane.test_eighth_faults import judged, read
 from tests.unit.replication.lane.test_fourth_faults import retake
 from tests.unit.replication.lane.test_rebuilding import LANE
@@ -77,6 +78,36 @@ def test_records_after_the_end_of_the_epoch_are_lost(play: Faulty) -> None:
 def test_a_log_without_any_known_epoch_shows_nothing(play: Faulty) -> None:
     asked = one(cleaned(play, 9, {}), AskSuperseded)
     assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 0, 7)]
+
+
+def of_others(play: Faulty, end: int, begins: dict[int, int]) -> AskSuperseded:
+    """The log of the newest epoch in `begins` has only records of others. `begins` are its leader epochs and where they
+    begin. The leader answers as `LeaderEpochFileCache.endOffsetFor` does."""
+    effects = play.ask_target(end, epoch=max(begins))
+    while asked := [each for each in effects if isinstance(each, AskScan | AskShared)]:
+        (each,) = asked
+        if isinstance(each, AskShared):
+            epoch = max((known for known in begins if known <= each.epoch), default=each.epoch)
+            epoch_end = min((start for known, start in begins.items() if known > each.epoch), default=end)
+            effects = play.tell(SharedAnswer(each.question, 0, epoch, epoch_end))
+        else:
+            others = ((each.start, end),) if end > each.start else ()
+            effects = play.tell(ScanAnswer(each.question, 0, each.purpose, each.start, end, (), others, compacts=True))
+    return one(effects, AskSuperseded)
+
+
+def test_an_epoch_that_a_log_does_not_have_is_not_noted_as_one_of_its_epochs(play: Faulty) -> None:
+    """LOST VALUE. The log of epoch 7 has only records of others, which an earlier leader, of epoch 6, appended. The
+    lane copies ordinals 0 to 7 again, as offsets 10 to 17. The next log has the records of epoch 6, too, but not the
+    copies. The records of epoch 6 are older than the copies, so they do not supersede them."""
+    asked = of_others(play, 10, {6: 0, 7: 10})
+    assert [(each.kind, each.first, each.last, each.above) for each in asked.missing] == [("lost", 0, 7, 0)]
+    play.bind_all(play.tell(SupersededAnswer(asked.question, 0, ((0, 7),))))
+    play.fold(TargetRun(LANE, play.record.grant, 0, 10, 7))
+    play.tell(TargetMoved(8))
+    play.lane.resume_position, play.lane.acked = ResumePosition(8, 18, 7), 8
+    asked = of_others(play, 11, {6: 0, 8: 10})
+    assert [(each.kind, each.first, each.last, each.above) for each in asked.missing] == [("lost", 0, 7, 10)]
 
 
 # --- another holder ---------------------------------------------------------------------------------------------------

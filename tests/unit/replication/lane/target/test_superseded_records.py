@@ -23,6 +23,7 @@ from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.source.source_epochs import is_of_later_epoch, truncations_within
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import missing_ordinals, superseded_records
+from mirrord.replication.lane.target.missing_records import pieces, without_record
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer, SupersededJudge
 from tests.sim import toy
@@ -148,12 +149,15 @@ def test_an_empty_log_does_not_stand_for_what_was_acknowledged(play: Play) -> No
     assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 0, 3)]
 
 
-@pytest.mark.parametrize(("first", "wanted"), [(0, []), (2, [("last", 0, 1)]), (8, [("last", 0, 4)])])
-def test_records_that_may_have_been_appended_end_before_a_hole(
-    play: Play, first: int, wanted: list[tuple[str, int, int]]
+@pytest.mark.parametrize(
+    ("first", "last", "ordinals"), [(0, 6, [2, 3, 4, 5, 6]), (2, 6, [0, 1, 4, 5, 6]), (8, 4, [*range(5)])]
+)
+def test_a_lookup_of_what_may_have_been_appended_skips_a_hole(
+    play: Play, first: int, last: int, ordinals: list[int]
 ) -> None:
-    """It is unknown what was sent, and the broker has forgotten the producer. The ledger names a hole whose records are
-    still to follow: they would be copied under two ordinals if the lane resumed in it or after it."""
+    """STALE VALUE. It is unknown what was sent, and the broker has forgotten the producer. Five empty offsets follow.
+    The ledger names a hole of two ordinals, which have no offsets. The records after the hole were appended over newer
+    values, because only records before it were looked up."""
     play.fold(HoleFound(LANE, 2, first, first + 1, 10, 12))
     play.lane.resume_position, play.lane.acknowledged, play.lane.takeover.knows_sent = ResumePosition(0, 0), (), False
     play.tell(EndAnswer(play.lane.asked, 0, 3, 5))
@@ -162,8 +166,13 @@ def test_records_that_may_have_been_appended_end_before_a_hole(
     (scan,) = play.tell(VisibleAnswer(play.lane.asked, 0, 5, 0))
     assert isinstance(scan, AskScan)
     effects = play.tell(ScanAnswer(scan.question, 0, "resume", 0, 5, (), (), compacts=True))
-    asked = [each for each in effects if isinstance(each, AskSuperseded)]
-    assert [(each.kind, each.first, each.last) for look_up in asked for each in look_up.missing] == wanted
+    (asked,) = effects
+    assert isinstance(asked, AskSuperseded)
+    (missing,) = asked.missing
+    assert (missing.kind, missing.first, missing.last) == ("last", 0, last)
+    found = [ordinal + at for ordinal, _, length in pieces(play.record, missing) for at in range(length)]
+    assert found == ordinals
+    assert [*found, *without_record(play.record, missing)] == [*ordinals, *({*range(last + 1)} - {*ordinals})]
 
 
 def test_records_that_may_have_been_appended_do_not_end_before_an_open_hole(play: Play) -> None:
