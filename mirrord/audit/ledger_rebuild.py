@@ -48,8 +48,8 @@ BEING_MADE = LedgerEnd(TopicId("being rebuilt"), (1 << 63) - 1, 0)
 """The mark that a rebuild is in progress. It has the form of a ledger end, but no real ledger has this topic id or
 reaches this offset. A client that reads the mark from the state topic raises `LedgerWentBack`."""
 TOGETHER = 500
-"""Maximum number of facts in one ledger entry. An entry contains fewer facts if their total size exceeds 256 KiB
-first."""
+"""Maximum number of facts in one ledger entry. Once its facts exceed 256 KiB in total, an entry gets no further
+facts."""
 STEP_S = 0.1
 DRAINED = "drained"
 """The lane state in the progress records that a rebuild writes. It means that no batch of the lane is in flight."""
@@ -165,9 +165,9 @@ async def apply(config: Config, flow: FlowConfig, found: FlowRebuilt) -> None:
 async def _until_still(config: Config, flow: FlowConfig, found: FlowRebuilt, wait_s: float) -> None:
     """Wait until no more records of the flow can arrive at the target.
 
-    A daemon that lost its ledger stops when its lease expires. Its last requests end at most one request timeout later.
-    Raises EnvironmentFault if a daemon is still renewing the lease, or if records have arrived since the lanes were
-    examined.
+    A daemon that lost its ledger stops when its lease expires. Its last requests complete or time out within one
+    request timeout after that. Raises EnvironmentFault if a daemon is still renewing the lease, or if records have
+    arrived since the lanes were examined.
     """
     before = await _beat(config, flow)
     await asyncio.sleep(wait_s)

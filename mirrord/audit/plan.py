@@ -39,8 +39,8 @@ RANGE_RECORDS = 100_000
 """Maximum number of records in a range. It limits memory use: if the records have to be compared one by one, all
 source records and target records of the range are in memory at the same time."""
 BEGIN_S = 5.0
-"""The interval between two checks of whether a daemon has begun to copy a partition. If no record has been copied after
-two intervals, the audit reports the partition as not copied."""
+"""The interval at which the audit checks whether a daemon has begun to copy a partition. If no record has been copied
+after two intervals, the audit reports the partition as not copied."""
 _POLICY = "cleanup.policy"
 
 
@@ -108,9 +108,9 @@ async def plan_flow(
 ) -> FlowPlan:
     """Return the parts of a flow that have to be audited.
 
-    The plan contains all offsets below the resume positions of the flow, and every selected partition without any
-    copied record. If `topics` holds regexes, the plan contains only source topics that match one of them. If a topic
-    was deleted and created again, only the newest topic with that name is audited.
+    The plan contains all offsets below the resume positions of the flow's lanes, and every selected partition from
+    which no record has been copied. If `topics` holds regexes, the plan contains only source topics that match one of
+    them. If a topic was deleted and created again, only the newest topic with that name is audited.
 
     If `level` is "digest" or "records", ranges that an earlier audit has proven at this level or a stricter one are
     skipped. With `again`, they are audited again. With `since_ms`, the audit begins with the range that contains the
@@ -165,8 +165,8 @@ async def _plan_now(
 
 
 def _with_uncopied(planned: Sequence[LaneAuditPlan], missing: Sequence[Uncopied]) -> list[LaneAuditPlan]:
-    """Return the planned lanes and, in addition, one entry for each partition without any copied record. Such an entry
-    names the source offsets that have not been copied and, if it is known, the reason."""
+    """Return the planned lanes, plus one entry for each partition from which no record has been copied. Such an entry
+    lists the source offsets that have not been copied and, if known, the reason."""
     rows = {each.audited.source: each for each in planned}
     for each in missing:
         audited = AuditedLane(source=each.source, target=each.target, committed=True)
@@ -222,7 +222,7 @@ def _with_losses(
 
 def _with(lane: LaneAuditPlan, returned: Iterable[Returned]) -> LaneAuditPlan:
     """Return the lane with its replayed records: each range lists the target offsets of the skipped records that
-    `mirrord quarantine replay` has appended there."""
+    `mirrord quarantine replay` has appended within it."""
     there = [each.position for each in returned]
     offsets = sorted(each.offset for each in there if each is not None and each.partition == lane.audited.target)
     if not offsets:
@@ -239,8 +239,8 @@ def _with(lane: LaneAuditPlan, returned: Iterable[Returned]) -> LaneAuditPlan:
 
 
 def audit_by_ledger(lane: LaneAuditPlan) -> list[RangeResult]:
-    """Return, for each range of the lane, what can be concluded from the ledger and from the start and end offsets of
-    the logs. No record is read."""
+    """Return, for each range of the lane, the result that follows from the ledger and from the start and end offsets of
+    the logs. No records are read."""
     return [
         RangeResult(
             lane=lane.lane,

@@ -284,7 +284,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
         return f"{self.source}-{self.target}"
 
     def start_at(self, topic: str) -> StartPoint:
-        """Return where copying begins in a partition of this source topic that has never been copied before."""
+        """Return where copying begins in a partition of this source topic from which nothing has been copied yet."""
         for pattern, start in self.start_of.items():
             if re.fullmatch(pattern, topic):
                 return start
@@ -436,8 +436,8 @@ class Config(msgspec.Struct, frozen=True):
         raise ConfigError(f'no flow "{name}" in the configuration; there are: {", ".join(names)}.{hint}')
 
     def only_targets(self, names: Sequence[str]) -> "Config":
-        """Return the configuration with only the flows into these clusters. Their heartbeats to other clusters are
-        switched off, so that they write only to these clusters.
+        """Return the configuration with only the flows into these clusters. Heartbeats that these flows send to other
+        clusters are switched off, so that the flows write only to the named clusters.
 
         A name may be a comma-separated list. Raises ConfigError if a cluster does not exist, or if no flow is left.
         """
@@ -456,7 +456,7 @@ class Config(msgspec.Struct, frozen=True):
     def below(self, folder: Path) -> "Config":
         """Return the configuration with relative paths resolved against this folder.
 
-        Other processes also use these paths, and their working directories differ.
+        Other processes with different working directories also use these paths.
         """
         directory, token, path = self.logs.directory, self.http.token, self.compact.path
         archive = str(folder / path) if path else None

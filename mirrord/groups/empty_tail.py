@@ -1,4 +1,4 @@
-"""Determines whether the last offsets of a compacted partition hold no records. This is possible because compaction
+"""Determines whether the last offsets of a compacted partition hold no records. This can happen because compaction
 removes tombstones without lowering the log end offset.
 
 If a fetch request includes several partitions, a response without records from a partition does not prove that the
@@ -20,8 +20,9 @@ _NO_SESSION, _NOT_IN_A_SESSION = 0, -1
 
 
 async def empty_until(view: ClusterView, partition: PartitionId, position: int) -> int:
-    """Return an offset such that the partition has no records between `position` and this offset. It is at most the
-    last stable offset, because records of open transactions above it may not be visible yet.
+    """Return an offset such that the partition has no records between `position` and this offset. The returned offset
+    is at most the last stable offset, because records of open transactions above the last stable offset may not be
+    visible yet.
 
     Return -1 if there are records at or after `position`, or if the leader's response does not show whether there are
     any. Raises EnvironmentFault if the leader does not answer, and WireError if its answer cannot be decoded.

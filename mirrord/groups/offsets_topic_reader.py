@@ -52,7 +52,7 @@ class MayNotRead(EnvironmentFault):
 
 
 class NoSuchTopic(EnvironmentFault):
-    """Raised when `__consumer_offsets` does not exist, because no group has ever committed an offset."""
+    """Raised when `__consumer_offsets` does not exist because no group has ever committed an offset."""
 
 
 class GroupLog:

@@ -2,8 +2,9 @@
 then resume on the source.
 
 `mirrord.groups.sync_rounds` calls this module for a flow with `groups.reverse`. The command `mirrord groups --reverse`
-uses this module alone. Before each decision, both clusters are asked for the committed offsets. No position is set
-beyond the end of the source's log. A position before the log start offset is replaced by the log start offset.
+uses this module without the sync rounds. Before each decision, both clusters are asked for the committed offsets. No
+position is set beyond the end of the source's log. A position before the log start offset is replaced by the log start
+offset.
 """
 
 from collections.abc import Callable, Collection, Mapping

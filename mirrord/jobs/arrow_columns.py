@@ -59,7 +59,7 @@ _SEQUENCES = 1 << 31
 
 
 class ColumnBuilder(Protocol):
-    """Collects rows of one partition, and returns them as one Arrow batch."""
+    """Collects the rows of one partition, and returns them as one Arrow batch."""
 
     rows: int
     held_bytes: int

@@ -1,7 +1,8 @@
-"""`python -m mirrord.jobs.job_main PARENT`: runs one audit or compaction for a daemon, according to the order on stdin.
+"""`python -m mirrord.jobs.job_main PARENT`: runs one audit or compaction for a daemon, according to the order that it
+reads from stdin.
 
-The process ends when its parent ends. It runs with low CPU priority (`nice`), so that it does not slow down copying. It
-writes one report to stdout. Its log files are in the same directory as those of the daemon.
+The process exits when its parent exits. It runs with low CPU priority (`nice`), so that it does not slow down copying.
+It writes one report to stdout. Its log files are in the same directory as those of the daemon.
 """
 
 import os

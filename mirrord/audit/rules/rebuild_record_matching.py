@@ -1,4 +1,4 @@
-"""Matches the records of a lane with those of the source one by one. Memory use does not grow with the number of
+"""Matches a lane's copied records with the source records one by one. Memory use does not grow with the number of
 records.
 
 Both logs are read backwards. Each copied record is matched with the next equal source record in this direction. The
@@ -15,8 +15,8 @@ from mirrord.replication.lane.target.batch_relocation import Unplaced
 
 MATCHED, LEFT_OUT = object(), object()
 MOST_IN_FRONT = 2_000_000
-"""Maximum number of digests that are kept in memory for the source records before the first matched one. The first
-copies count as expired only if they equal none of these records."""
+"""Maximum number of digests that are kept in memory for the source records that precede the first matched one. The
+first copies count as expired only if they equal none of these records."""
 
 
 class UnmatchedUnits(NamedTuple):
@@ -199,8 +199,7 @@ def assembled(placed: Placed, parts: Sequence[tuple[UnmatchedUnits, Matched]]) -
     """Combine the parts that were matched record by record (`parts`) with the batches outside them (`placed`), and
     return the positions of all copies.
 
-    Return None if a batch of the target had fewer records than ordinals, because a log cleaner has removed some of
-    them.
+    Return None if a target batch had fewer records than ordinals because a log cleaner had removed some of its records.
     """
     pairs: list[tuple[CopiedRecords, OriginalRecords]] = []
     others: list[OriginalRecords] = []

@@ -1,10 +1,10 @@
 """Comparison of the source records with the target records, joined on the offset map. The result is the kind of each
 difference, and its offsets.
 
-1. Each source record is compared with the target record at the offset that the map names. Equal records need no further
+1. Each source record is compared with the target record at the offset that the map gives. Equal records need no further
    comparison.
-2. Each remaining source record is paired with a target record that has the same content at a different offset, if there
-   is one.
+2. Each remaining source record is paired with a target record that has the same content at a different offset, if such
+   a record exists.
 3. Records without a partner are classified. If the map assigns a source record and a target record to each other, the
    record counts as altered. All others count as missing, duplicated, or not written by the lane.
 
@@ -67,7 +67,7 @@ class _Comparison:
         timed = not any(each.has_append_time for each in self._target.values())
         self._content: Content = _timed if timed else _untimed
         self._equal: list[tuple[int, int]] = []
-        """Pairs of (target offset, ordinal) for the records that are equal at source and target."""
+        """Pairs of (target offset, ordinal) for the records that are equal on the source and on the target."""
         self._sources: dict[int, int] = {}
         """Maps the source offset to the ordinal, for all records in the offset map that were not truncated."""
         self._targets: dict[int, tuple[MapPiece, int]] = {}
@@ -181,7 +181,7 @@ class _Comparison:
     def _out_of_order(self, moved: Sequence[tuple[int, int]]) -> set[int]:
         """Return the target offsets of those moved records that are out of order: a record with a higher ordinal
         precedes them, or a record with a lower ordinal follows them. `moved` holds pairs of target offset and ordinal
-        for the records that are not at the offset that the map names."""
+        for the records that are not at the offset that the map gives."""
         if not moved:
             return set()
         placed = sorted([*self._equal, *moved])
@@ -263,7 +263,8 @@ def _untimed(seen: Seen) -> tuple[bytes, int]:
 
 
 def together(differences: Iterable[Difference]) -> tuple[Difference, ...]:
-    """Merge differences of the same kind and with consecutive offsets, and sort them by kind and target offset."""
+    """Merge differences that are of the same kind and have consecutive offsets, and sort the result by kind and target
+    offset."""
     found: list[Difference] = []
 
     def place(each: Difference) -> tuple[str, int, int]:
@@ -291,7 +292,7 @@ def _follows(before: Difference, after: Difference) -> bool:
 
 
 def merged(explained: Iterable[Explained]) -> tuple[Explained, ...]:
-    """Merge explanations with the same cause and side and with consecutive offsets, and sort them."""
+    """Merge explanations that have the same cause, the same side and consecutive offsets, and sort the result."""
     found: list[Explained] = []
     for each in sorted(explained):
         last = found[-1] if found else None

@@ -1,7 +1,7 @@
 """Tracks the positions of groups on the source, and plans what to commit for these groups on the target.
 
 `GroupBook` takes the source's commits in order, and keeps the newest commit of each group and partition. The caller
-translates that commit with the offset map. `plan` compares the translated position with the group's position at the
+translates that commit with the offset map. `plan` compares the translated position with the group's position on the
 target. It then decides what to commit, or why nothing is committed:
 
 - The target's position is never moved past the copied records: a translated position is at most the end of the copied
@@ -9,7 +9,7 @@ target. It then decides what to commit, or why nothing is committed:
 - The target's position is never moved back to an earlier offset unless the group moved back on the source. This is the
   case if the group's newest commit there is lower than an earlier commit.
 - A group may also have moved back on the source before this process started. mirrord detects this with checkpoints,
-  which are records on the target (`mirrord.groups.checkpoint_memory`). A checkpoint holds a group's position at the
+  which are records on the target (`mirrord.groups.checkpoint_memory`). A checkpoint holds a group's position on the
   source and the matching position on the target. The group moved back if its newest commit on the source is lower than
   the source position in the last checkpoint, while its position on the target is still the one in the checkpoint.
 - If the group moved back on the source, the target's position is moved back only under two conditions. The group must
@@ -20,7 +20,7 @@ target. It then decides what to commit, or why nothing is committed:
 - No committed offset is ever deleted. If an offset expires on the source, or its topic is deleted there, the target's
   offset remains until the target deletes it, too.
 - Nothing is committed for a group that has members on the target.
-- With `groups.reverse`, `mirrord.groups.rules.reverse_plan` decides what happens to a position that has moved only at
+- With `groups.reverse`, `mirrord.groups.rules.reverse_plan` decides what happens to a position that has moved only on
   the target.
 
 Decisions need not be stored. After a restart, the source's commits, the checkpoints, the target's offsets and the
@@ -74,7 +74,7 @@ class Course(msgspec.Struct):
     newest: OffsetValue | None
     """The newest commit, or None if the committed offset was deleted."""
     peak: int
-    """The highest offset that has been committed since the group's position on the target last matched its position at
+    """The highest offset that has been committed since the group's position on the target last matched its position on
     the source."""
 
 

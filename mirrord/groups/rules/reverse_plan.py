@@ -78,8 +78,8 @@ class Asked(NamedTuple):
 
     once: bool = False
     force: bool = False
-    """Whether the source is set to the target's position in two further cases: the source is ahead, or it is unknown on
-    which side the group moved last."""
+    """Whether the source is also set to the target's position if the source is ahead, or if it is unknown on which side
+    the group moved last."""
 
 
 def plan_back(
