@@ -1,4 +1,4 @@
-"""Plans an audit from a flow's ledger: the lanes, the ranges of each lane, and what is needed to compare these
+"""Plans an audit from a flow's ledger: the lanes, the ranges of each lane, and the data needed to compare these
 ranges."""
 
 import asyncio
@@ -45,13 +45,13 @@ _POLICY = "cleanup.policy"
 
 
 class LaneAuditPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A lane to audit, or the reason why it is not audited."""
+    """The plan for one lane, or the reason why the lane is not audited."""
 
     lane: LaneId
     audited: AuditedLane
     ranges: tuple[AuditRange, ...] = ()
     verdicts_are_known: bool = False
-    """Whether the ledger still holds every verdict that it ever recorded for this lane. A trimmed ledger may lack old
+    """Whether the ledger still holds every verdict that was ever recorded for this lane. A trimmed ledger may lack old
     verdicts."""
     target_log: tuple[int, int] = (0, 0)
     """The log start offset and the log end offset of the target partition, requested after the ledger was read."""
@@ -128,8 +128,8 @@ async def plan_flow(
 async def _plan_now(
     config: Config, flow: FlowConfig, level: str, topics: Sequence[str], since_ms: int | None, *, again: bool
 ) -> tuple[FlowPlan, bool]:
-    """Return the plan for the current state of the ledger, and whether a daemon may at any moment begin to copy an
-    uncopied partition."""
+    """Return the plan for the current state of the ledger, and whether a daemon may begin to copy an uncopied partition
+    at any moment."""
     try:
         state, gaps, history = await read_ledger(config, flow)
     except LedgerMissing:

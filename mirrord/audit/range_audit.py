@@ -51,7 +51,8 @@ class RangeReader:
         self._by_records = by_records
 
     async def audit(self, lane: AuditedLane, wanted: AuditRange) -> RangeResult:
-        """Compare a range of a lane between source and target. Raises EnvironmentFault if a log cannot be read."""
+        """Compare a range of a lane on the source with the same range on the target. Raises EnvironmentFault if a log
+        cannot be read."""
         for _ in range(TRIES):
             try:
                 return await self._audit(lane, wanted)

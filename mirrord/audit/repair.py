@@ -1,9 +1,10 @@
 """Copies to a separate topic the records that an audit has found to be missing or altered. Each record is copied once.
 
 The topic has the format of the dead-letter topic (`mirrord.replication.dead_letters.topic`). Each record carries its
-original topic, partition and offset. Before a repair writes, it determines which records the topic already holds. The
-repair is recorded in the ledger (`RangeRepaired`) after the records have been written. If the process crashes between
-these two steps, the repair can be run again: it then finds the records in the topic and only updates the ledger.
+original topic, partition and offset. Before it writes anything, a repair determines which records the topic already
+holds. The repair is recorded in the ledger (`RangeRepaired`) after the records have been written. If the process
+crashes between these two steps, the repair can be run again: it then finds the records in the topic and only updates
+the ledger.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -58,7 +58,7 @@ _MAP_BYTES = 16
 
 RangeKey = tuple[str, LaneId, int, int, str]
 """Identifies an audited range: flow, lane, first ordinal, ordinal after the last one, and a digest. The digest covers
-the part of the offset map that says which source and target records correspond."""
+the part of the offset map that says which source and target records correspond to each other."""
 
 
 def range_key(flow: str, wanted: AuditRange) -> RangeKey:

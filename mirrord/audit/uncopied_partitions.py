@@ -29,7 +29,7 @@ class Uncopied(msgspec.Struct, frozen=True, kw_only=True):
     """First source offset of the uncopied range [start, end). Some offsets in this range may have no record."""
     end: int
     why: str
-    """Why the partition is not copied; empty if no reason is known, for example because a daemon is about to begin
+    """Why the partition is not copied. Empty if no reason is known, for example while a daemon is about to begin
     copying it."""
 
 

@@ -24,8 +24,7 @@ class VerbParser(argparse.ArgumentParser):
     unknown option or choice.
 
     Before Python 3.12.7, argparse cannot parse a positional argument with a default, such as CONF, after an option
-    (Python issue 59317). It assigns the default when it reaches the option, and then rejects the argument that was
-    given.
+    (Python issue 59317). It assigns the default when it reaches the option, and then rejects the actual argument.
     """
 
     _within = False

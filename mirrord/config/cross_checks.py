@@ -1,7 +1,7 @@
 """Checks that flows are consistent with each other.
 
-No two flows may have the same name or write to the same topic. A ring is a chain of flows that leads back to the
-cluster at which it begins. No ring may copy its own output.
+No two flows may have the same name or, with one exception, write to the same topic. A ring is a chain of flows that
+leads back to the cluster at which it begins. No ring may copy its own output.
 
 If two clusters copy topics to each other under the same names, a flow between these clusters does not copy records that
 other flows have written to its source (`mirrord.replication.lane.source.loop_detection`). Flows from two such clusters

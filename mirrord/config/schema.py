@@ -330,7 +330,7 @@ class ReplicatorsConfig(msgspec.Struct, frozen=True):
 
 
 class RuntimeConfig(msgspec.Struct, frozen=True):
-    """Engine that runs the replicators, and two timeouts. A takeover waits at most `lease_ttl` + `request_timeout`."""
+    """The engine that runs the replicators, and timeouts. A takeover waits at most `lease_ttl` + `request_timeout`."""
 
     engine: Annotated[
         EngineKind, Key(one_of(EngineKind), "Whether replicators are Ray actors, or tasks in the daemon's process.")
@@ -344,7 +344,7 @@ class RuntimeConfig(msgspec.Struct, frozen=True):
 
 
 class RayConfig(msgspec.Struct, frozen=True):
-    """The Ray cluster to run on, if `engine` is `"ray"`."""
+    """The Ray cluster on which mirrord runs if `engine` is `"ray"`."""
 
     address: Annotated[
         str, Key(TEXT, '`"local"` starts a Ray cluster on this machine. Otherwise, the address of a cluster to join.')
@@ -395,7 +395,7 @@ class Config(msgspec.Struct, frozen=True):
     clusters: dict[Alias, ClusterConfig]
     flows: tuple[FlowConfig, ...]
     elsewhere: tuple[FlowConfig, ...] = ()
-    """Flows in the same file that this daemon does not run, because other daemons run them."""
+    """Flows in the same file that this daemon does not run because other daemons run them."""
     instance: Annotated[
         str,
         Key(

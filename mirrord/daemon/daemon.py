@@ -332,7 +332,7 @@ class Supervisor:
                 self._flows[change.flow].change(flow, change.lines, drains=change.restarts)
 
     async def _with_topics(self, change: FlowChange, config: Config) -> FlowChange:
-        """Return the change with a line added for each topic whose copying will start or stop."""
+        """Return the change with a line added for each topic that will start or stop being copied."""
         if change.kind != "changed":
             return change
         try:

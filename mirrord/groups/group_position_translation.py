@@ -80,7 +80,7 @@ class Atlas:
     before its records, so the ledger then explains every record below the resume positions and below `ends`.
 
     A lane's resume position may be up to one second old. `ends` therefore holds the current high watermarks of some
-    target partitions, by lane. A lane's records below its high watermark are known to have been copied. If other
+    target partitions, by lane. A lane's records below this high watermark are known to have been copied. If other
     clients also write to the target partition, a translated position may be slightly too low until the lane writes its
     next progress record. A translated position is never too high.
     """

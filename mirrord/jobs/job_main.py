@@ -38,7 +38,7 @@ log = structlog.get_logger()
 
 
 def main() -> int:
-    """Run the ordered job. The exit code carries no information, because the report contains the result."""
+    """Run the requested job. The exit code carries no information, because the report contains the result."""
     tie_to(int(sys.argv[1]))
     os.nice(NICE)
     # Spark's Java process inherits stdout. It must neither write to the report nor keep the stream open.

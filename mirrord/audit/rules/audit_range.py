@@ -1,4 +1,4 @@
-"""The unit of comparison of an audit: a range of a lane, with the part of the offset map and the verdicts that apply to
+"""The unit that an audit compares: a range of a lane, with the part of the offset map and the verdicts that apply to
 this range."""
 
 from bisect import bisect_right
@@ -41,7 +41,7 @@ class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
     target_start: int
     target_end: int
     pieces: tuple[MapPiece, ...]
-    """The parts of the offset map, in the order of their ordinals. An ordinal that is in none of the parts has no
+    """The parts of the offset map, in the order of their ordinals. An ordinal that is not in any of the parts has no
     record, because the target refused its batch."""
     verdicts: tuple[Verdict, ...] = ()
     """Verdicts on source offsets outside the parts of the map, in the order of the offsets. Each offset has at most one

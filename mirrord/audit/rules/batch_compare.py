@@ -34,7 +34,8 @@ def compare_batches(
     *,
     others_write: bool = False,
 ) -> Compared | None:
-    """Return the result for the range if its batch headers alone prove it, or None otherwise.
+    """Return the result for the range if the batch headers alone prove that source and target are equal, or None
+    otherwise.
 
     `source` contains the batches that a consumer of the source receives. `target` contains all batches of the target
     except control batches, which hold no records. None in place of a batch represents a batch with an older message

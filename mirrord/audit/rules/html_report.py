@@ -35,7 +35,7 @@ class ProvenPoint(msgspec.Struct, frozen=True):
 
 
 class FoundThen(msgspec.Struct, frozen=True):
-    """The totals of the audits of one flow within one minute."""
+    """The totals of one flow's audits within one minute."""
 
     at_ms: int
     flow: str

@@ -104,8 +104,8 @@ def merged(one: Newest, other: Newest) -> Newest:
 
 
 def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
-    """Return the difference between source and target for a key, after all ranges have been read; None if there is no
-    difference.
+    """Return the difference between source and target for a key, or None if there is no difference. Must be called
+    after all ranges have been read.
 
     The newest target record of the key should be the copy of the newest source record. These deviations are permitted:
 

@@ -90,7 +90,7 @@ def _piece(piece: MapPiece, target_start: int, target_end: int) -> Iterator[Diff
 def _between(
     wanted: AuditRange, target_start: int, target_end: int, *, others_write: bool
 ) -> Iterator[Difference | Explained]:
-    """Yield the target offsets that are in no part of the map. They are explained if `mirrord quarantine replay`
+    """Yield the target offsets that are not in any part of the map. They are explained if `mirrord quarantine replay`
     appended the records, or if other clients may write to the target. Otherwise, they are differences."""
     placed = [(piece.target, piece.target + piece.length) for piece in wanted.pieces]
     target = (max(wanted.target_start, target_start), min(wanted.target_end, target_end))

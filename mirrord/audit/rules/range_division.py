@@ -82,7 +82,7 @@ def ranges(
     - Offsets between two ranges belong to the earlier range.
     - The last range extends to the source offset of the ordinal `end`, if the ledger knows this offset.
     - If there are no ordinals but there are verdicts to check, a single range without any part of the map is yielded.
-    - Truncated records count only on the target, because the source reuses their offsets for other records.
+    - Of truncated records, only the target offsets are included, because the source reuses their source offsets.
 
     The verdicts come from `mirrord.ledger.gaps`. Each offset has at most one verdict other than "truncated" and
     "doubled".

@@ -119,7 +119,8 @@ class Placed(NamedTuple):
     at: Sequence[int]
     """For each copy, the index of its original in `originals`; `NOWHERE` if it is not known."""
     gone: int = 0
-    """Number of copies at the beginning whose originals are known to be older than the oldest record in the source."""
+    """Number of copies at the beginning of `copies` whose originals are known to be older than the oldest record in the
+    source."""
 
     @property
     def is_any(self) -> bool:
@@ -139,7 +140,8 @@ class Placed(NamedTuple):
         return any(before.end != after.ordinal for before, after in pairwise(self.copies))
 
     def expired(self) -> int:
-        """Return the number of copies at the beginning whose originals are below the log start offset of the source.
+        """Return the number of copies at the beginning of `copies` whose originals are below the log start offset of
+        the source.
 
         If ordinals are missing because the target refused a batch, the copies may be in any order. No copy then counts
         as expired.

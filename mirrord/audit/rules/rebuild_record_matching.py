@@ -16,7 +16,7 @@ from mirrord.replication.lane.target.batch_relocation import Unplaced
 MATCHED, LEFT_OUT = object(), object()
 MOST_IN_FRONT = 2_000_000
 """Maximum number of digests that are kept in memory for the source records that precede the first matched one. The
-first copies count as expired only if they equal none of these records."""
+first copies count as expired only if none of these records equals them."""
 
 
 class UnmatchedUnits(NamedTuple):
@@ -36,11 +36,11 @@ class Matched(NamedTuple):
     pairs: Sequence[tuple[CopiedRecords, OriginalRecords]]
     left_out: Sequence[OriginalRecords]
     expired: Sequence[CopiedRecords]
-    """Copies at the beginning whose originals the source no longer holds."""
+    """The first copies, if the source no longer holds their originals."""
 
 
 def stretches(placed: Placed, *, filtered: bool) -> list[UnmatchedUnits] | None:
-    """Return the parts of both logs in which batches alone do not determine which records correspond.
+    """Return the parts of both logs in which batches alone do not determine which records correspond to each other.
 
     Each part begins and ends with a matched batch, or at the beginning or the end of the logs. With `filtered`, both
     logs form a single part: the records that a filter kept from one batch may equal another batch. Return None if the

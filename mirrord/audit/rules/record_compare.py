@@ -1,5 +1,5 @@
-"""Comparison of the source records with the target records, joined on the offset map. The result is the kind of each
-difference, and its offsets.
+"""Comparison of the source records with the target records, joined on the offset map. The result is the kind and the
+offsets of each difference.
 
 1. Each source record is compared with the target record at the offset that the map gives. Equal records need no further
    comparison.
@@ -8,7 +8,7 @@ difference, and its offsets.
 3. Records without a partner are classified. If the map assigns a source record and a target record to each other, the
    record counts as altered. All others count as missing, duplicated, or not written by the lane.
 
-A deviation that retention, compaction or a verdict of the ledger explains is not a difference.
+A deviation is not a difference if it is explained by retention, by compaction or by a verdict in the ledger.
 """
 
 from bisect import bisect_left
@@ -139,8 +139,7 @@ class _Comparison:
                 self._strange.append(offset)
 
     def _withholds(self, reason: Reason) -> bool:
-        """Return whether this verdict explains why a record was not copied, although the source still holds the
-        record."""
+        """Return whether this verdict explains why a record that the source still holds was not copied."""
         match reason:
             case "aborted":
                 return not self._around.source_committed

@@ -38,7 +38,7 @@ class Tick(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line through points, in their given order."""
+    """A line through points in the given order."""
 
     name: str
     """The text of the tooltip that appears while the pointer is over the line."""
