@@ -71,7 +71,7 @@ class LaneAuditPlan(msgspec.Struct, frozen=True, kw_only=True):
     lost: int = 0
     """Number of records that were copied to a target topic that no longer exists."""
     uncopied: tuple[int, int] = (0, 0)
-    """The source offsets [start, end) of the partition, if none of its records has been copied; otherwise (0, 0)."""
+    """The source offsets [start, end) of the partition, if none of its records have been copied; otherwise (0, 0)."""
     losses: tuple[Explained, ...] = ()
     """Losses that the ledger records for source offsets outside all ranges."""
     waiting: int = 0
@@ -279,8 +279,8 @@ class _Clusters(msgspec.Struct, frozen=True):
         targets = {TopicPartition(lane.target_topic, lane.partition) for lane in lanes}
         source_ids = await _ids(config, flow.source, {each.topic for each in sources})
         target_ids = await _ids(config, flow.target, {each.topic for each in targets})
-        # The resume positions were read earlier, so the log end offset of the target is at or above them, unless the
-        # target has lost records.
+        # The resume positions were read before these offsets, so the target's log end offset is at or above them unless
+        # the target has lost records.
         starts = await log_offsets(config.clusters[flow.target], targets, "start")
         ends = await log_offsets(config.clusters[flow.target], targets, "end")
         since = None

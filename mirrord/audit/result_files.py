@@ -186,8 +186,8 @@ def _result(row: Mapping[str, Any]) -> RangeResult:
 
 
 def proven(lane: LaneAuditPlan, results: Iterable[RangeResult], level: AuditLevel, at_ms: int) -> RangeAudited | None:
-    """Return the fact that records what the results for a lane prove together with the results of earlier audits.
-    Return None if they prove nothing new."""
+    """Return the fact that records the range that a lane's results prove. It begins where the proof of earlier audits
+    ends. Return None if nothing new is proven."""
     found = {(result.first, result.end): result for result in results}
     first: AuditRange | None = None
     last: AuditRange | None = None

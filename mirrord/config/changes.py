@@ -65,7 +65,7 @@ class FlowChange(msgspec.Struct, frozen=True):
     topics: tuple[str, ...] = ()
     """Topics that start or stop being copied, one line each."""
     restarts: bool = False
-    """Whether all lanes of this flow are drained and started again, because they use a changed setting."""
+    """Whether all lanes of this flow are drained and started again because they use a changed setting."""
 
 
 class ConfigChanges(msgspec.Struct, frozen=True):

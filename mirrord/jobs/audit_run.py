@@ -1,5 +1,5 @@
 """Runs a complete audit: plans the comparison, compares the ranges, stores the results while it is running, and records
-in the ledger what has been proven."""
+the proven ranges in the ledger."""
 
 import asyncio
 import random
@@ -188,8 +188,8 @@ class Audit:
                 yield ProvenPoint(plan.flow, where, fact.at_ms, fact.source_offset, fact.newest_ms)
 
     def record_proofs(self) -> list[str]:
-        """Record in the ledgers what the audit has proven. Return one line for each flow whose ledger cannot be written
-        to. Even in that case, the result of the audit remains valid."""
+        """Record in the ledgers the ranges that the audit has proven. Return one line for each flow whose ledger cannot
+        be written to. Even in that case, the result of the audit remains valid."""
         if self._order.level == "ledger":
             return []
         lines: list[str] = []

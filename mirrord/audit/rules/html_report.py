@@ -31,7 +31,7 @@ class ProvenPoint(msgspec.Struct, frozen=True):
     at_ms: int
     source_offset: int
     newest_ms: int
-    """The highest timestamp of the records below `source_offset`; -1 if it is not known."""
+    """The highest timestamp of the records below `source_offset`; -1 if unknown."""
 
 
 class FoundThen(msgspec.Struct, frozen=True):

@@ -44,7 +44,7 @@ class ReconstructedLane(msgspec.Struct, frozen=True, kw_only=True):
     records: int
     """Number of records on the target whose originals were found in the source."""
     expired: int
-    """Number of records on the target whose originals the source no longer holds, because they expired."""
+    """Number of records on the target whose originals the source no longer holds because they expired."""
     ordinal: int
     """The lane's next ordinal."""
     until: int

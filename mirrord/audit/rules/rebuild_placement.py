@@ -117,7 +117,7 @@ class Placed(NamedTuple):
     copies: Sequence[CopiedRecords]
     originals: Sequence[OriginalRecords]
     at: Sequence[int]
-    """For each copy, the index of its original in `originals`; `NOWHERE` if it is not known."""
+    """For each copy, the index of its original in `originals`; `NOWHERE` if the original is unknown."""
     gone: int = 0
     """Number of copies at the beginning of `copies` whose originals are known to be older than the oldest record in the
     source."""
@@ -129,7 +129,8 @@ class Placed(NamedTuple):
 
     @property
     def has_common(self) -> bool:
-        """Whether the content of at least one copy occurs in the source, even if its position is not known."""
+        """Whether the content of at least one copy occurs in the source, even if the position of the copy is
+        unknown."""
         held = {each.key for each in self.originals}
         return any(copy.key in held for copy in self.copies)
 

@@ -99,14 +99,14 @@ class Matching:
         return not self._here
 
     def copies(self, records: Sequence[CopiedRecords]) -> None:
-        """Add copied records, in the order of the target log. All of them must precede the copies that were added
-        earlier. Raises Unplaced if no unique match can be determined."""
+        """Add copied records, in the order of the target log. All of them must precede the previously added copies.
+        Raises Unplaced if no unique match can be determined."""
         self._here = [*records]
         self._match()
 
     def originals(self, records: Sequence[OriginalRecords]) -> None:
-        """Add source records, in the order of the source log. All of them must precede the source records that were
-        added earlier. Raises Unplaced if no unique match can be determined."""
+        """Add source records, in the order of the source log. All of them must precede the previously added source
+        records. Raises Unplaced if no unique match can be determined."""
         self._there = [*records]
         self._match()
 

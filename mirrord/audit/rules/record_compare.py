@@ -172,8 +172,8 @@ class _Comparison:
             self._add("reordered" if there in out_of_order else "displaced", here, there)
 
     def _rank(self, known: Sequence[int], here: int) -> int:
-        """Return the place of a source record in the order of copying: its ordinal or, if it has none, the ordinal of
-        the nearest earlier source record that has one."""
+        """Return the position of a source record in copying order: its own ordinal, or the ordinal of the nearest
+        earlier source record that has an ordinal."""
         at = bisect_left(known, here + 1) - 1
         return self._wanted.first if at < 0 else self._sources[known[at]]
 

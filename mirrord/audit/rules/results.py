@@ -21,7 +21,7 @@ DifferenceKind = Literal[
 - "extra": the lane's producer wrote a target record that the offset map does not contain.
 - "foreign": another producer wrote a record between the copied records.
 - "stale": the target's newest record for a key is older than the source's newest record for this key.
-- "not-copied": the configuration selects the partition, but according to the ledger, none of its records has been
+- "not-copied": the configuration selects the partition, but according to the ledger, none of its records have been
   copied.
 """
 
@@ -109,7 +109,7 @@ class Difference(msgspec.Struct, frozen=True, order=True):
 
 class Explained(msgspec.Struct, frozen=True, order=True):
     """A range of offsets at which source and target differ, and the cause that makes this acceptable. The offsets are
-    those of the source or of the target, according to `side`."""
+    those of the source or of the target, depending on `side`."""
 
     cause: Cause
     side: Side
@@ -136,7 +136,7 @@ class RangeResult(msgspec.Struct, frozen=True, kw_only=True):
     """What was examined: only the ledger, the batch headers, or the decoded records."""
     compared: Compared
     newest_ms: int = -1
-    """The highest timestamp of the source records; -1 if it is not known."""
+    """The highest timestamp of the source records; -1 if unknown."""
     read_bytes: int = 0
     """Number of bytes read from the source log and the target log."""
 
@@ -158,7 +158,7 @@ class LaneSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Every source offset below this one is either proven to have been copied or explained. None if nothing is
     proven."""
     proven_ms: int | None
-    """The highest timestamp of the records at source offsets below `proven_to`; None if it is not known."""
+    """The highest timestamp of the records at source offsets below `proven_to`; None if unknown."""
     read_bytes: int
     skipped: str = ""
     ranges: int = 0

@@ -33,7 +33,7 @@ class Tick(NamedTuple):
     at: float
     text: str
     anchor: Literal["start", "middle", "end"] = "middle"
-    """Whether the text starts at the value, is centered on it, or ends there. This applies only to the horizontal
+    """Whether the text starts at the value, is centered on it, or ends at it. This applies only to the horizontal
     axis."""
 
 

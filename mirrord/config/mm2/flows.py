@@ -52,8 +52,8 @@ class FlowReader:
         self._to = end
 
     def find(self, name: str) -> PropertyValue | None:
-        """Return the value that is set for this flow, or else the value that is set without a prefix for all flows. If
-        neither is set, return None.
+        """Return the value that is set for this flow. If there is none, return the value that is set for all flows
+        without a prefix. If neither is set, return None.
 
         Former names of the property are accepted as well.
         """

@@ -61,7 +61,7 @@ class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     client_id: str = "mirrord"
     connect_timeout_s: float = 10.0
-    """Time limit for connecting, the TLS handshake, the version lookup and authentication together."""
+    """Total time limit for connecting, the TLS handshake, the version lookup and authentication."""
     request_timeout_s: float = 30.0
     """How long a request may remain unanswered before the connection is closed. This time must be longer than the
     `max_wait_ms` of every Fetch request."""
