@@ -1,4 +1,4 @@
-"""Audit, divergence scan, repair, and rebuilding of a lost ledger.
+"""Audits, divergence scans, repairs, and the rebuilding of a lost ledger.
 
 All of these operations read the source log and the target log. All except the rebuild also read the ledger. An audit
 reports the differences between source and target with exact offsets. A divergence scan lists the records that exist

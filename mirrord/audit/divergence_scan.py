@@ -49,7 +49,7 @@ class Diverging(msgspec.Struct, frozen=True, kw_only=True):
 async def diverge(
     config: Config, flow: FlowConfig, topics: Sequence[str], since_ms: int | None, rows: AtomicParquetFile | None
 ) -> list[Diverging]:
-    """Return the offset ranges of a flow whose records exist only on the source or only on the target. Raises
+    """Return, for one flow, the offset ranges whose records exist only on the source or only on the target. Raises
     LedgerMissing and other EnvironmentFaults."""
     state, gaps, _ = await read_ledger(config, flow)
     verdicts: dict[LaneId, list[Verdict]] = {}
@@ -139,8 +139,8 @@ async def _ids(config: Config, alias: str, topics: set[str]) -> dict[str, str]:
 
 
 def _ours(state: FlowState, lane: LaneState) -> frozenset[int]:
-    """Return the producer ids of all lanes that write to the same target topic as this lane. Batches of these producers
-    are copies, even above the last known resume position."""
+    """Return the producer ids of all lanes that write to the same target topic as this lane. Batches from these
+    producers are copies, even those above the last known resume position."""
     return frozenset(
         each.producer_id for each in state.lanes.values() if each.key.target_topic_id == lane.key.target_topic_id
     )
@@ -189,8 +189,8 @@ async def _read(
     committed: bool,
 ) -> Diverging:
     """Read the records of a range as a consumer would, but ignore the copies that mirrord wrote. Return the number of
-    the remaining records, and the range of offsets from the first of them to the last. If `rows` is given, add each of
-    them to that file."""
+    remaining records, and the range of offsets from the first of them to the last. If `rows` is given, add each
+    remaining record to that file."""
     stretch_columns: dict[str, object] = {"flow": flow.name, "side": stretch.side, "why": stretch.why}
     stretch_columns |= {"topic": named.topic, "partition": named.partition}
     count, first, last = 0, stretch.start, stretch.start - 1

@@ -1,9 +1,10 @@
 """Rebuilds a flow's ledger from the logs on both clusters.
 
 A daemon must not mistake a partly written ledger for a complete one. Otherwise, it would again copy every record that
-the ledger does not mention yet. The first step therefore writes a mark to the state topic. While the mark is present,
-every client that opens the ledger stops with the error `LedgerWentBack`. The last step replaces the mark with the topic
-id and the log end offset of the new ledger. An interrupted rebuild has to be restarted from the beginning.
+the ledger does not mention yet. The first step therefore writes a marker to the state topic. While the marker is
+present, every client that opens the ledger stops with the error `LedgerWentBack`. The last step replaces the marker
+with the topic id and the log end offset of the new ledger. An interrupted rebuild has to be restarted from the
+beginning.
 """
 
 import asyncio
@@ -45,11 +46,11 @@ PATIENCE_S = 30.0
 LEASE_EPOCH = 1
 BY = "mirrord rebuild"
 BEING_MADE = LedgerEnd(TopicId("being rebuilt"), (1 << 63) - 1, 0)
-"""The mark that a rebuild is in progress. It has the form of a ledger end, but no real ledger has this topic id or
-reaches this offset. A client that reads the mark from the state topic raises `LedgerWentBack`."""
+"""The marker for a rebuild that is in progress. It has the form of a ledger end, but no real ledger has this topic id
+or reaches this offset. A client that reads the marker from the state topic raises `LedgerWentBack`."""
 TOGETHER = 500
-"""Maximum number of facts in one ledger entry. An entry contains fewer facts if their total size exceeds 256 KiB
-first."""
+"""Maximum number of facts in one ledger entry. Once its facts exceed 256 KiB in total, an entry gets no further
+facts."""
 STEP_S = 0.1
 DRAINED = "drained"
 """The lane state in the progress records that a rebuild writes. It means that no batch of the lane is in flight."""
@@ -165,9 +166,9 @@ async def apply(config: Config, flow: FlowConfig, found: FlowRebuilt) -> None:
 async def _until_still(config: Config, flow: FlowConfig, found: FlowRebuilt, wait_s: float) -> None:
     """Wait until no more records of the flow can arrive at the target.
 
-    A daemon that lost its ledger stops when its lease expires. Its last requests end at most one request timeout later.
-    Raises EnvironmentFault if a daemon is still renewing the lease, or if records have arrived since the lanes were
-    examined.
+    A daemon that lost its ledger stops when its lease expires. Its last requests complete or time out within one
+    request timeout after that. Raises EnvironmentFault if a daemon is still renewing the lease, or if records have
+    arrived since the lanes were examined.
     """
     before = await _beat(config, flow)
     await asyncio.sleep(wait_s)

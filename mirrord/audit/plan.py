@@ -1,4 +1,4 @@
-"""Plans an audit from a flow's ledger: the lanes, the ranges of each lane, and what is needed to compare these
+"""Plans an audit from a flow's ledger: the lanes, the ranges of each lane, and the data needed to compare these
 ranges."""
 
 import asyncio
@@ -39,19 +39,19 @@ RANGE_RECORDS = 100_000
 """Maximum number of records in a range. It limits memory use: if the records have to be compared one by one, all
 source records and target records of the range are in memory at the same time."""
 BEGIN_S = 5.0
-"""The interval between two checks of whether a daemon has begun to copy a partition. If no record has been copied after
-two intervals, the audit reports the partition as not copied."""
+"""The interval at which the audit checks whether a daemon has begun to copy a partition. If no record has been copied
+after two intervals, the audit reports the partition as not copied."""
 _POLICY = "cleanup.policy"
 
 
 class LaneAuditPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A lane to audit, or the reason why it is not audited."""
+    """The plan for one lane, or the reason why the lane is not audited."""
 
     lane: LaneId
     audited: AuditedLane
     ranges: tuple[AuditRange, ...] = ()
     verdicts_are_known: bool = False
-    """Whether the ledger still holds every verdict that it ever recorded for this lane. A trimmed ledger may lack old
+    """Whether the ledger still holds every verdict that was ever recorded for this lane. A trimmed ledger may lack old
     verdicts."""
     target_log: tuple[int, int] = (0, 0)
     """The log start offset and the log end offset of the target partition, requested after the ledger was read."""
@@ -71,7 +71,7 @@ class LaneAuditPlan(msgspec.Struct, frozen=True, kw_only=True):
     lost: int = 0
     """Number of records that were copied to a target topic that no longer exists."""
     uncopied: tuple[int, int] = (0, 0)
-    """The source offsets [start, end) of the partition, if none of its records has been copied; otherwise (0, 0)."""
+    """The source offsets [start, end) of the partition, if none of its records have been copied; otherwise (0, 0)."""
     losses: tuple[Explained, ...] = ()
     """Losses that the ledger records for source offsets outside all ranges."""
     waiting: int = 0
@@ -108,9 +108,9 @@ async def plan_flow(
 ) -> FlowPlan:
     """Return the parts of a flow that have to be audited.
 
-    The plan contains all offsets below the resume positions of the flow, and every selected partition without any
-    copied record. If `topics` holds regexes, the plan contains only source topics that match one of them. If a topic
-    was deleted and created again, only the newest topic with that name is audited.
+    The plan contains all offsets below the resume positions of the flow's lanes, and every selected partition from
+    which no record has been copied. If `topics` holds regexes, the plan contains only source topics that match one of
+    them. If a topic was deleted and created again, only the newest topic with that name is audited.
 
     If `level` is "digest" or "records", ranges that an earlier audit has proven at this level or a stricter one are
     skipped. With `again`, they are audited again. With `since_ms`, the audit begins with the range that contains the
@@ -128,8 +128,8 @@ async def plan_flow(
 async def _plan_now(
     config: Config, flow: FlowConfig, level: str, topics: Sequence[str], since_ms: int | None, *, again: bool
 ) -> tuple[FlowPlan, bool]:
-    """Return the plan for the current state of the ledger, and whether a daemon may at any moment begin to copy an
-    uncopied partition."""
+    """Return the plan for the current state of the ledger, and whether a daemon may begin to copy an uncopied partition
+    at any moment."""
     try:
         state, gaps, history = await read_ledger(config, flow)
     except LedgerMissing:
@@ -165,8 +165,8 @@ async def _plan_now(
 
 
 def _with_uncopied(planned: Sequence[LaneAuditPlan], missing: Sequence[Uncopied]) -> list[LaneAuditPlan]:
-    """Return the planned lanes and, in addition, one entry for each partition without any copied record. Such an entry
-    names the source offsets that have not been copied and, if it is known, the reason."""
+    """Return the planned lanes, plus one entry for each partition from which no record has been copied. Such an entry
+    lists the source offsets that have not been copied and, if known, the reason."""
     rows = {each.audited.source: each for each in planned}
     for each in missing:
         audited = AuditedLane(source=each.source, target=each.target, committed=True)
@@ -222,7 +222,7 @@ def _with_losses(
 
 def _with(lane: LaneAuditPlan, returned: Iterable[Returned]) -> LaneAuditPlan:
     """Return the lane with its replayed records: each range lists the target offsets of the skipped records that
-    `mirrord quarantine replay` has appended there."""
+    `mirrord quarantine replay` has appended within it."""
     there = [each.position for each in returned]
     offsets = sorted(each.offset for each in there if each is not None and each.partition == lane.audited.target)
     if not offsets:
@@ -239,8 +239,8 @@ def _with(lane: LaneAuditPlan, returned: Iterable[Returned]) -> LaneAuditPlan:
 
 
 def audit_by_ledger(lane: LaneAuditPlan) -> list[RangeResult]:
-    """Return, for each range of the lane, what can be concluded from the ledger and from the start and end offsets of
-    the logs. No record is read."""
+    """Return, for each range of the lane, the result that follows from the ledger and from the start and end offsets of
+    the logs. No records are read."""
     return [
         RangeResult(
             lane=lane.lane,
@@ -279,8 +279,8 @@ class _Clusters(msgspec.Struct, frozen=True):
         targets = {TopicPartition(lane.target_topic, lane.partition) for lane in lanes}
         source_ids = await _ids(config, flow.source, {each.topic for each in sources})
         target_ids = await _ids(config, flow.target, {each.topic for each in targets})
-        # The resume positions were read earlier, so the log end offset of the target is at or above them, unless the
-        # target has lost records.
+        # The resume positions were read before these offsets, so the target's log end offset is at or above them unless
+        # the target has lost records.
         starts = await log_offsets(config.clusters[flow.target], targets, "start")
         ends = await log_offsets(config.clusters[flow.target], targets, "end")
         since = None

@@ -51,7 +51,8 @@ class RangeReader:
         self._by_records = by_records
 
     async def audit(self, lane: AuditedLane, wanted: AuditRange) -> RangeResult:
-        """Compare a range of a lane between source and target. Raises EnvironmentFault if a log cannot be read."""
+        """Compare a range of a lane on the source with the same range on the target. Raises EnvironmentFault if a log
+        cannot be read."""
         for _ in range(TRIES):
             try:
                 return await self._audit(lane, wanted)
@@ -63,8 +64,8 @@ class RangeReader:
         self, lane: AuditedLane, wanted: AuditRange, *, with_source: bool
     ) -> tuple[dict[bytes, Newest], KeyedCopy, int]:
         """Return three values. The first contains, for each key in the range, the newest source record and the newest
-        target record. The second describes the properties of the target partition that decide which keys it may lack.
-        The third is the number of bytes read. The source is read only if `with_source` is set.
+        target record. The second describes the properties of the target partition that determine which keys it may
+        lack. The third is the number of bytes read. The source is read only if `with_source` is set.
 
         Raises EnvironmentFault if a log cannot be read.
         """
@@ -98,7 +99,7 @@ class RangeReader:
 
 
 class _Both:
-    """Reads one range from the source log and from the target log, and compares what it has read."""
+    """Reads one range from the source log and from the target log, and compares the two."""
 
     def __init__(self, source: LogReader, target: LogReader, lane: AuditedLane, wanted: AuditRange, pace: Pace) -> None:
         self._source_log = source
@@ -116,7 +117,7 @@ class _Both:
         self._target_bounds = await self._target_log.bounds(self._lane.target, committed=False)
 
     def keyed_copy(self) -> KeyedCopy:
-        """Return the properties of the target partition that decide which keys it may lack."""
+        """Return the properties of the target partition that determine which keys it may lack."""
         return KeyedCopy(self._target_bounds[0], self._lane.target_compacted)
 
     @property
@@ -178,8 +179,8 @@ class _Both:
                 yield row
 
     def _inside(self, batch: ReadBatch, start: int) -> list[Seen]:
-        """Return the records of a batch whose offset is at least `start`. Earlier records of the batch belong to the
-        preceding range."""
+        """Return the records of the batch whose offsets are at least `start`. Earlier records of the batch belong to
+        the preceding range."""
         return [seen for seen in self._seen(batch, keyed=True) if seen.offset >= start]
 
     async def _source_batches(self) -> AsyncGenerator[ReadBatch, None]:

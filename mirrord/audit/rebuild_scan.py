@@ -41,11 +41,11 @@ from mirrord.replication.lane.target.batch_relocation import Unplaced
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 MOST_RECORDS = 2_000_000
-"""Maximum number of records of a lane that are in memory per log. Each record takes about 250 bytes."""
+"""Maximum number of a lane's records that are held in memory for each log. Each record takes about 250 bytes."""
 
 RIVAL_BATCHES = 20
-"""If another producer wrote many batches, only a sample of their records is searched for in the source. The sample
-contains this number of the producer's first batches, and the same number of its last batches."""
+"""If another producer wrote many batches, only the records of a sample of them are searched for in the source. The
+sample contains this number of the producer's first batches, and the same number of its last batches."""
 ORIGINALS_AT_ONCE = 1_000
 READ_OVER = 1_000
 """If the gap between two ranges of wanted offsets is no larger than this, both ranges are read together with the
@@ -55,9 +55,9 @@ RECORDS_AT_ONCE = 20_000
 
 _Unit = TypeVar("_Unit", CopiedRecords, OriginalRecords)
 RebuildOutcome = Literal["rebuilt", "new", "refused"]
-"""What happens to a lane. "rebuilt": it resumes at the position that was found. "new": no record that the source holds
-has ever been copied, so the lane begins like any new lane. "refused": the position cannot be determined, so the lane is
-paused."""
+"""What happens to a lane. "rebuilt": the lane resumes at the position that was found. "new": no record that the source
+holds has ever been copied, so the lane begins like any new lane. "refused": the position cannot be determined, so the
+lane is paused."""
 
 
 class LaneRebuilt(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class LaneRebuilt(msgspec.Struct, frozen=True, kw_only=True):
     planned: PlannedLane
     outcome: RebuildOutcome
     why: str = ""
-    """Why the lane is refused. For other outcomes, this is a remark about the lane."""
+    """Why the lane is refused or, for the other outcomes, a remark about the lane."""
     reconstructed: ReconstructedLane | None = None
     producer: tuple[int, int] = (-1, -1)
     """The lane's producer id and epoch."""
@@ -76,7 +76,7 @@ class LaneRebuilt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """The properties of a flow that decide how the logs of a lane are read and how their records are judged."""
+    """The properties of a flow that determine how a lane's logs are read and how their records are classified."""
 
     committed: bool
     begins_late: bool
@@ -240,7 +240,7 @@ class LaneLook:
     async def _batches(
         self, log: LogReader, named: TopicPartition, spans: Sequence[Interval]
     ) -> AsyncGenerator[ReadBatch]:
-        """Yield the batches in these ranges of offsets, and the batches between ranges that are close to each other."""
+        """Yield the batches in these ranges of offsets, and those between ranges that are close to each other."""
         wide = joined((start, end + READ_OVER) for start, end in spans)
         for start, end in wide:
             async with aclosing(log.read(named, start, end - READ_OVER, committed=False)) as batches:
@@ -250,7 +250,7 @@ class LaneLook:
     async def _filtered(
         self, named: TopicPartition, reconstructed: ReconstructedLane, rules: Rules
     ) -> ReconstructedLane:
-        """Change the verdict on skipped records to `filtered` if the flow's current filter skips them."""
+        """Change the verdict on skipped records to `filtered` where the flow's current filter skips them."""
         if rules.keeps is None or not reconstructed.left_out:
             return reconstructed
         spans = [(each.start, each.end) for each in reconstructed.verdicts if each.reason == "unexplained"]
@@ -267,7 +267,7 @@ class LaneLook:
 
 
 def _leaves(rules: Rules, record: DecodedRecord) -> bool:
-    """Return whether the flow's current filter skips the record. If the filter fails, the record counts as kept."""
+    """Return whether the flow's current filter skips the record. If the filter fails, the record is kept."""
     try:
         return rules.keeps is not None and not rules.keeps(record)
     except PolicyFault:
@@ -275,7 +275,7 @@ def _leaves(rules: Rules, record: DecodedRecord) -> bool:
 
 
 class _Lane:
-    """The search for the position of one lane in the source log and the target log."""
+    """The search in the source log and the target log for the position of one lane."""
 
     def __init__(
         self, look: LaneLook, source: TopicPartition, target: TopicPartition, found: _Target, read: _Source
@@ -290,7 +290,7 @@ class _Lane:
         self._is_filtered = read.is_filtered
 
     async def of(self, producer: tuple[int, int]) -> ReconstructedLane | None:
-        """Return the state of the lane, on the assumption that this producer wrote its records. Return None if the
+        """Return the state of the lane, assuming that this producer wrote the lane's records. Return None if the
         producer has copied none of the records that the source still holds.
 
         Raises Unplaced if the position of the lane is ambiguous.
@@ -325,9 +325,9 @@ class _Lane:
                 )
 
     async def _is_from_source(self, own: _Own, begin: int) -> bool:
-        """Return whether a producer copied records from the source, although none of its batches equals a batch of the
-        source. This is possible, because batches may have been rebuilt record by record. The producer's records are
-        therefore searched for in the source. If there are many batches, a sample of them is used."""
+        """Return whether a producer copied records from the source even though none of its batches equals a source
+        batch. This is possible because batches may have been rebuilt record by record. The source is therefore searched
+        for the producer's records. If there are many batches, only the records of a sample are searched for."""
         late = [batch for batch in own.batches if batch.offset > begin]
         some = late if len(late) <= 2 * RIVAL_BATCHES else [*late[:RIVAL_BATCHES], *late[-RIVAL_BATCHES:]]
         wanted = [CopiedRecords(0, batch.offset, batch.length, None) for batch in some]
@@ -356,14 +356,15 @@ class _Lane:
         return made
 
     def _timed(self, producer: tuple[int, int]) -> bool:
-        """Return whether the copies have the timestamps of the source. Raises Unplaced if only some of them do."""
+        """Return whether the copies have their originals' timestamps. Raises Unplaced if only some of them do."""
         timed = self._found.producers[producer].timed
         if len(timed) > 1:
             raise Unplaced("only some of the records on the target have the timestamps of the source")
         return True in timed
 
     async def _matched(self, placed: Placed, producer: tuple[int, int]) -> Placed | None:
-        """Find the source record of each copy, by batches and, where necessary, by individual records. Raises Unplaced.
+        """Find each copy's source record by comparing batches and, where necessary, individual records. Raises
+        Unplaced.
 
         Return None if the source lacks some of the copied records, or if the copies are not in source order.
         """
@@ -411,8 +412,8 @@ class _Lane:
         return matching.found()
 
     async def _compared(self, placed: Placed, producer: tuple[int, int]) -> Placed:
-        """Find the source positions of the copies whose batches equal no batch of the source, or more than one.
-        Individual records are compared, and each round compares more of them. Raises Unplaced."""
+        """Find the source positions of the copies whose batches equal either no source batch or more than one.
+        Individual records are compared, more of them in each round. Raises Unplaced."""
         around, last = LOOK_AROUND, -1
         while True:
             here, there = doubtful(placed, around)
@@ -436,7 +437,7 @@ class _Lane:
 
 
 def _backwards(units: Sequence[_Unit]) -> Iterator[list[_Unit]]:
-    """Yield groups of consecutive batches, the last group first. A group has about `RECORDS_AT_ONCE` records."""
+    """Yield groups of consecutive batches, from last to first. A group has about `RECORDS_AT_ONCE` records."""
     end = len(units)
     while end > 0:
         start, records = end, 0
@@ -470,7 +471,7 @@ def _key(batch: ReadBatch, *, is_copy: bool) -> Hashable:
 
 
 def _reason(batch: ReadBatch, rules: Rules) -> Reason | None:
-    """Return the reason why a batch of the source is not copied, or None if it is copied."""
+    """Return the reason why a source batch is not copied, or None if it is copied."""
     if batch.is_old:
         return None
     if batch.header.attributes & CONTROL:

@@ -1,4 +1,4 @@
-"""Records the results of an audit in the ledger: which range of each lane it has proven (`RangeAudited`)."""
+"""Records in the ledger which range of each lane an audit has proven (`RangeAudited`)."""
 
 from collections.abc import Iterable, Sequence
 
@@ -20,7 +20,7 @@ async def record_proof(config: Config, flow: FlowConfig, plan: FlowPlan, facts: 
     omitted. Raises EnvironmentFault.
 
     The map can change if the target loses the end of its log: ordinals below the resume position then get new offsets.
-    The proof does not cover these offsets. If it were recorded, the next audit would skip the ordinals. The map is
+    The proof does not cover the new offsets. If it were recorded, the next audit would skip these ordinals. The map is
     therefore compared with the audited one immediately before the append.
     """
     planned = {lane.lane: lane for lane in plan.lanes}

@@ -1,9 +1,10 @@
 """Copies to a separate topic the records that an audit has found to be missing or altered. Each record is copied once.
 
 The topic has the format of the dead-letter topic (`mirrord.replication.dead_letters.topic`). Each record carries its
-original topic, partition and offset. Before a repair writes, it determines which records the topic already holds. The
-repair is recorded in the ledger (`RangeRepaired`) after the records have been written. If the process crashes between
-these two steps, the repair can be repeated: it finds the records in the topic and only updates the ledger.
+original topic, partition and offset. Before it writes anything, a repair determines which records the topic already
+holds. The repair is recorded in the ledger (`RangeRepaired`) after the records have been written. If the process
+crashes between these two steps, the repair can be run again: it then finds the records in the topic and only updates
+the ledger.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -80,7 +81,7 @@ def damages(found: Mapping[RangeKey, RangeResult]) -> list[Damage]:
 
 def _joined(damaged: Iterable[Damage]) -> Iterator[Damage]:
     """Join adjacent or overlapping ranges of the same lane and kind. Where ranges of different kinds overlap, the
-    earlier range keeps the common offsets."""
+    shared offsets stay with the earlier range."""
     last: Damage | None = None
     for damage in damaged:
         each = damage
@@ -97,10 +98,10 @@ def _joined(damaged: Iterable[Damage]) -> Iterator[Damage]:
 
 
 async def repair(config: Config, found: Iterable[Damage], origin: Origin | None) -> tuple[list[Repair], list[str]]:
-    """Examine each damaged range. If `origin` is given (operator, time and reason of the repair), also copy the records
-    of the range, and record the repair in the ledger.
+    """Examine each damaged range. If `origin` (operator, time and reason of the repair) is given, also copy the records
+    of the range and record the repair in the ledger.
 
-    Return the repairs, and one line for each ledger that could not record its repairs. Raises ConfigError and
+    Return the repairs, and one line for each ledger in which the repairs could not be recorded. Raises ConfigError and
     EnvironmentFault.
     """
     flows: dict[str, list[Damage]] = {}
@@ -116,7 +117,7 @@ async def repair(config: Config, found: Iterable[Damage], origin: Origin | None)
         try:
             made += await _flow(config, known[name], some, origin, receipts)
         finally:
-            # The facts are also recorded when a range cannot be read, because the ranges before it have already been
+            # The facts are recorded even if a range cannot be read, because the ranges before it have already been
             # copied.
             line = await record_repairs(config, known[name], receipts) if receipts else ""
             lines += [line] if line else []
@@ -174,7 +175,7 @@ async def _flow(
 
 
 def _as_recorded(result: Repair, before: RangeRepaired) -> Repair:
-    """Return the repair with the details that the ledger already records."""
+    """Return the repair with the details that are already in the ledger."""
     return msgspec.structs.replace(
         result,
         into=before.topic,
@@ -188,8 +189,8 @@ def _as_recorded(result: Repair, before: RangeRepaired) -> Repair:
 def _facts(each: Damage, topic: str, lying: Lying, origin: Origin) -> list[RangeRepaired]:
     """Return the facts that record which source offsets were repaired.
 
-    There may be several facts for one damaged range: each fact covers consecutive offsets, and by now some offsets in
-    the range may hold no record, for example because the source is compacted.
+    There may be several facts for one damaged range, because each fact covers consecutive offsets. Some offsets in the
+    range may no longer hold a record, for example because the source is compacted.
     """
     return [
         RangeRepaired(each.lane, start, end, each.kind, topic, lying.at, origin) for start, end in ranges(lying.offsets)

@@ -58,7 +58,7 @@ _MAP_BYTES = 16
 
 RangeKey = tuple[str, LaneId, int, int, str]
 """Identifies an audited range: flow, lane, first ordinal, ordinal after the last one, and a digest. The digest covers
-the part of the offset map that says which source and target records correspond."""
+the part of the offset map that says which source and target records correspond to each other."""
 
 
 def range_key(flow: str, wanted: AuditRange) -> RangeKey:
@@ -86,7 +86,7 @@ class Results:
         self.folder = folder
 
     def known(self, level: str) -> dict[RangeKey, RangeResult]:
-        """Return the results that an interrupted audit of this level has stored.
+        """Return the results that an interrupted audit at this level has stored.
 
         Raises ConfigError if the folder does not exist, and EnvironmentFault if it cannot be read.
         """
@@ -120,7 +120,7 @@ class Results:
             yield from table.to_pylist()
 
     def begin(self) -> None:
-        """Create the folder at the start of an audit, so that `--resume` works no matter how early the audit is
+        """Create the folder when an audit starts, so that `--resume` works no matter how early the audit is
         interrupted.
 
         Raises EnvironmentFault.
@@ -131,7 +131,7 @@ class Results:
             raise EnvironmentFault(f"nothing can be written to {self.folder}: {error.strerror}") from error
 
     def write(self, rows: Sequence[ResultRow]) -> None:
-        """Store some results, all of them or none. Raises EnvironmentFault."""
+        """Store these results, either all or none of them. Raises EnvironmentFault."""
         if not rows:
             return
         table = arrow.Table.from_pylist([_plain(row) for row in rows], schema=_SCHEMA)
@@ -186,8 +186,8 @@ def _result(row: Mapping[str, Any]) -> RangeResult:
 
 
 def proven(lane: LaneAuditPlan, results: Iterable[RangeResult], level: AuditLevel, at_ms: int) -> RangeAudited | None:
-    """Return the fact that records what a lane's results and those of earlier audits prove together. Return None if
-    they prove nothing new."""
+    """Return the fact that records the range that a lane's results prove. It begins where the proof of earlier audits
+    ends. Return None if nothing new is proven."""
     found = {(result.first, result.end): result for result in results}
     first: AuditRange | None = None
     last: AuditRange | None = None
@@ -214,8 +214,8 @@ def proven(lane: LaneAuditPlan, results: Iterable[RangeResult], level: AuditLeve
 
 
 def summary(flow: FlowPlan, lane: LaneAuditPlan, results: Iterable[RangeResult], *, level: AuditLevel) -> LaneSummary:
-    """Return the totals of a lane's results. An audit of level `ledger` proves nothing about records, so the proven
-    position then remains that of earlier audits."""
+    """Return the totals of a lane's results. An audit at the level `ledger` proves nothing about records, so it leaves
+    the proven position of earlier audits unchanged."""
     found = {(result.first, result.end): result for result in results}
     differences: Counter[str] = Counter()
     explained: Counter[str] = Counter()

@@ -1,5 +1,5 @@
-"""Finds the partitions that the configuration selects but that have no copied record. The information comes from the
-configuration, both clusters and the flow's ledger."""
+"""Finds the partitions that the configuration selects but from which no record has been copied. The information comes
+from the configuration, both clusters and the flow's ledger."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ _Begun = Mapping[tuple[TopicId, int], int]
 
 
 class Uncopied(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition that the configuration selects but that has no copied record."""
+    """A partition that the configuration selects but from which no record has been copied."""
 
     source: TopicPartition
     target: TopicPartition
@@ -29,17 +29,16 @@ class Uncopied(msgspec.Struct, frozen=True, kw_only=True):
     """First source offset of the uncopied range [start, end). Some offsets in this range may have no record."""
     end: int
     why: str
-    """Why the partition is not copied; empty if no reason is known, for example because a daemon is about to begin
+    """Why the partition is not copied. Empty if no reason is known, for example while a daemon is about to begin
     copying it."""
 
 
 async def uncopied(
     config: Config, flow: FlowConfig, state: FlowState | None, topics: Sequence[str], patience_s: float
 ) -> list[Uncopied]:
-    """Return the partitions that the configuration selects but that have no copied record.
-
-    If `topics` holds regexes, only topics that match one of them are returned. `state` is None if the flow has no
-    ledger. Raises EnvironmentFault.
+    """Return the partitions that the configuration selects but from which no record has been copied. If `topics` holds
+    regexes, only partitions of topics that match one of them are returned. `state` is None if the flow has no ledger.
+    Raises EnvironmentFault.
     """
     survey = (await survey_flows(config, ClusterAccess(config, patience_s)))[flow.name]
     if isinstance(survey, EnvironmentFault):
@@ -78,7 +77,7 @@ def _selected(preview: DiscoveryPreview) -> Iterator[TopicPartition]:
 
 
 def _begun(state: FlowState | None) -> Collection[tuple[TopicId, int]]:
-    """Return the source partitions that have at least one copied record, according to the ledger."""
+    """Return the source partitions from which at least one record has been copied, according to the ledger."""
     if state is None:
         return ()
     return {
@@ -91,8 +90,8 @@ def _begun(state: FlowState | None) -> Collection[tuple[TopicId, int]]:
 def _positions(state: FlowState | None, preview: DiscoveryPreview) -> dict[TopicPartition, int]:
     """Return the source offset of each lane's resume position, by source partition.
 
-    A lane that has copied nothing yet may have a resume position above 0. The offsets below it have verdicts, or they
-    are below the offset at which the lane began. They are therefore not reported as uncopied.
+    A lane that has copied nothing yet may have a resume position above 0. The offsets below it either have verdicts or
+    precede the offset at which the lane began, so they are not reported as uncopied.
     """
     ids = {topic.topic_id for topic in preview.source.topics.values()}
     found: dict[TopicPartition, int] = {}

@@ -21,11 +21,10 @@ UNJUDGED = Unjudged()
 
 class VerbParser(argparse.ArgumentParser):
     """A parser that accepts positional arguments and options in any order, and suggests the closest match for an
-    unknown one.
+    unknown option or choice.
 
     Before Python 3.12.7, argparse cannot parse a positional argument with a default, such as CONF, after an option
-    (Python issue 59317). It assigns the default when it reaches the option, and then rejects the argument that was
-    given.
+    (Python issue 59317). It assigns the default when it reaches the option, and then rejects the actual argument.
     """
 
     _within = False
@@ -142,7 +141,7 @@ def offset(word: str) -> int:
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """Add `--json` and `--watch`, which select the output format and whether the output is refreshed."""
+    """Add `--json`, which selects the output format, and `--watch`, which keeps refreshing the output."""
     parser.add_argument("--json", action="store_true", help="print the status document instead of tables")
     parser.add_argument("--watch", action="store_true", help="refresh every second, until Ctrl-C")
 

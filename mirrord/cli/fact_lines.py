@@ -278,8 +278,8 @@ def _describe_found(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarant
 
 
 def describe_inherited(fact: CopyInherited) -> str:
-    """Return a text with the position that a lane inherited from MirrorMaker 2, and the result of checking this
-    position."""
+    """Return a text that states which position a lane inherited from MirrorMaker 2, and what a check of this position
+    found."""
     words = {
         "verified": f"the target's last {fact.looked_at:,} records agree",
         "behind": f"but the target ends before that, according to its last {fact.looked_at:,} records",

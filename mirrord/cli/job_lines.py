@@ -13,8 +13,8 @@ _STYLES = {"differences": "bold red", "failed": "red", "stopped": "yellow"}
 
 
 def job_lines(jobs: Sequence[JobStatus]) -> Iterator[str]:
-    """Yield one line for audits and one for compactions. Each line describes the last run and says when the next run is
-    due."""
+    """Yield one line for audits and one for compactions. Each line describes the latest run and says when the next run
+    is due."""
     for job in jobs:
         parts = [_last(job)]
         if job.next_ms is not None:

@@ -32,7 +32,7 @@ def page(texts: Mapping[str, str]) -> str:
 
 
 def help_texts() -> dict[str, str]:
-    """Return the help text of every verb, as `mirrord VERB --help` prints it, and that of `mirrord` itself."""
+    """Return the help text of every verb, as `mirrord VERB --help` prints it, and the help text of `mirrord` itself."""
     os.environ["COLUMNS"] = COLUMNS
     return {verb: _help_text(verb) for verb in ("", *VERBS)}
 

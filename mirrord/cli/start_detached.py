@@ -15,7 +15,7 @@ from mirrord.model.status import Status
 
 READY_S = 30.0
 """Maximum time in seconds that a background daemon waits for its flows to be running or on standby. After this time,
-the daemon reports that it is running, and names the flows that are not ready."""
+the daemon reports that it is running, and lists the flows that are not ready."""
 TOLD_S = 240.0
 """How many seconds the command waits for the daemon's report. This is long enough for several attempts to start Ray on
 a busy machine."""
@@ -66,7 +66,8 @@ def start_detached(conf: str, options: Sequence[str]) -> int:
 
 async def report_to_parent(fd: int, http: str, status: Callable[[], Awaitable[Status | None]]) -> None:
     """Report the address of this daemon to the command that started it, over the pipe `fd`. The report is sent as soon
-    as all flows are running or on standby, or after `READY_S` at the latest. Then detach stderr from the command."""
+    as all flows are running or on standby, but after `READY_S` seconds in any case. Then detach stderr from the
+    command."""
     deadline = time.monotonic() + READY_S
     waiting: dict[str, str] = {}
     while True:
@@ -80,7 +81,7 @@ async def report_to_parent(fd: int, http: str, status: Callable[[], Awaitable[St
         await asyncio.sleep(POLL_S)
     with os.fdopen(fd, "wb") as pipe:
         pipe.write(msgspec.json.encode(DaemonReport(os.getpid(), http, waiting)))
-    # The command stops reading stderr when it ends, so later output must go elsewhere.
+    # The command stops reading stderr when it exits, so later output must go elsewhere.
     with open(os.devnull, "wb") as nowhere:  # noqa: ASYNC230, PTH123 - opens at once
         os.dup2(nowhere.fileno(), sys.stderr.fileno())
 

@@ -31,8 +31,8 @@ _WORDS = {
 
 
 def run(config: Config, *, as_json: bool) -> int:
-    """Print where copying would begin in each source partition. Return 0, or 3 if copying would not begin in at least
-    one of them. Raises ConfigError or EnvironmentFault."""
+    """Print where copying would begin in each source partition. Return 0, or 3 if there is a partition in which copying
+    would not begin. Raises ConfigError or EnvironmentFault."""
     found = asyncio.run(_gather(config))
     if as_json:
         print(msgspec.json.encode(found).decode())

@@ -40,7 +40,7 @@ _STATE_STYLES = {
 
 
 def status_table(status: Status) -> RenderableType:
-    """Return a table with one line for each flow, followed by one line for each thing that needs attention."""
+    """Return a table with one line for each flow, followed by one line for each issue that needs attention."""
     table = _table(
         "flow", "state", "from → to", "lanes", numbers=("records/s", "bytes/s", "lag", "time lag", "in flight", "raw")
     )
@@ -114,7 +114,7 @@ def _origin(status: Status) -> str:
 
 
 def _remarks(status: Status) -> Iterator[str]:
-    """Yield one line for each thing that needs attention, at most ten for each flow."""
+    """Yield one line for each issue that needs attention, at most ten for each flow."""
     for flow in status.flows:
         lines = list(_flow_remarks(flow))
         yield from (f"{escape(flow.name)}: {line}" for line in lines[:10])
@@ -173,8 +173,8 @@ def _former_losses(losses: Sequence[LossStatus]) -> Iterator[str]:
 
 
 def _lane_lines(lanes: Sequence[LaneStatus]) -> Iterator[str]:
-    """Yield one line for each halted lane and for each lane that an open transaction delays. Then yield the waiting
-    lanes, grouped by what they are waiting for."""
+    """Yield one line for each halted lane and for each lane that is delayed by an open transaction. Then yield the
+    waiting lanes, grouped by what they are waiting for."""
     waiting: dict[str, list[str]] = {}
     for lane in lanes:
         where = f"{escape(lane.topic)}-{lane.partition}"

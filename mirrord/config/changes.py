@@ -7,8 +7,8 @@ all lanes of the flow are drained and started again; other flows are not affecte
 of replicators apply to all flows, and lanes are moved a few at a time. Changes to clusters in use and to the daemon's
 other settings require a restart.
 
-A configuration that arrives over HTTP is allowed to change less than one from the daemon's own file. It must not change
-clusters, file references, folders, Spark settings or policy classes. Otherwise, a client with permission to give
+A configuration that arrives over HTTP may change less than one that is read from the daemon's own file. It must not
+change clusters, file references, folders, Spark settings or policy classes. Otherwise, a client with permission to give
 operator commands could access the daemon's secrets and files, or choose the code that the daemon runs.
 """
 
@@ -65,7 +65,7 @@ class FlowChange(msgspec.Struct, frozen=True):
     topics: tuple[str, ...] = ()
     """Topics that start or stop being copied, one line each."""
     restarts: bool = False
-    """Whether all lanes of this flow are drained and started again, because they use a changed setting."""
+    """Whether all lanes of this flow are drained and started again because they use a changed setting."""
 
 
 class ConfigChanges(msgspec.Struct, frozen=True):
@@ -167,7 +167,7 @@ def _loads(flow: FlowConfig) -> set[tuple[str, str, bytes]]:
 
 
 def from_order(old: Config, new: Config) -> Config:
-    """Return `old` with the parts of `new` that an operator command may change. All other parts remain as in `old`."""
+    """Return `old`, but with those parts of `new` that an operator command may change."""
     return msgspec.structs.replace(
         old,
         flows=tuple(msgspec.structs.replace(flow, archive=old.compact.path) for flow in new.flows),
@@ -191,7 +191,7 @@ def _refused_from_file(old: Config, new: Config) -> Iterator[str]:
 
 
 def _refused_from_order(old: Config, new: Config) -> Iterator[str]:
-    """Yield one line for each change that a client must not make over HTTP.
+    """Yield one line for each change that a client is not allowed to make over HTTP.
 
     Clusters and settings that no flow uses are checked as well, because a later command could use them.
     """
@@ -215,8 +215,8 @@ def _refused_from_order(old: Config, new: Config) -> Iterator[str]:
 
 
 def _faults(config: Config) -> list[str]:
-    """Return the faults in a configuration that arrived over HTTP. These are the faults that a conf.toml with the same
-    settings would have."""
+    """Return the faults in a configuration that arrived over HTTP. A conf.toml with the same settings would have the
+    same faults."""
     whole = msgspec.structs.replace(config, flows=config.all_flows, elsewhere=())
     try:
         read = load_text(conf_toml(whole), "the configuration", Unjudged())

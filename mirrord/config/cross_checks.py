@@ -1,7 +1,7 @@
 """Checks that flows are consistent with each other.
 
-No two flows may have the same name or write to the same topic. A ring is a chain of flows that leads back to the
-cluster at which it begins. No ring may copy its own output.
+No two flows may have the same name or, with one exception, write to the same topic. A ring is a chain of flows that
+leads back to the cluster at which it begins. No ring may copy its own output.
 
 If two clusters copy topics to each other under the same names, a flow between these clusters does not copy records that
 other flows have written to its source (`mirrord.replication.lane.source.loop_detection`). Flows from two such clusters
@@ -31,8 +31,8 @@ _SPECIAL = set(".^$*+?{}[]|()\\")
 def check_flows(
     flows: Sequence[FlowConfig], tells_origin: Callable[[FlowConfig], bool] = BuiltIn.tells_origin
 ) -> Iterator[tuple[int, str]]:
-    """Check the flows against each other. Yield every fault, as an index and a message. The index is that of the flow
-    for which the fault is reported: the last of the flows involved, in the order of the configuration.
+    """Check the flows against each other. Yield every fault as an index and a message. The index identifies the flow
+    for which the fault is reported: of the flows involved, the one that comes last in the configuration.
 
     `tells_origin` returns whether the names of a flow's target topics reveal every cluster that a topic has passed
     through.
@@ -119,8 +119,8 @@ def both_ways(one: FlowConfig, other: FlowConfig) -> Iterator[str]:
 
 
 def _counted_both_ways(flows: Sequence[FlowConfig], index: int) -> Iterator[str]:
-    """Yield one line for each reason why `groups.both_ways` cannot translate positions: either the flow does not keep
-    topic names, or another flow copies records from a third cluster to the same topics."""
+    """Yield one line for each reason why positions cannot be translated with `groups.both_ways`: either the flow does
+    not keep topic names, or another flow copies records from a third cluster to the same topics."""
     last = flows[index]
     if last.groups.both_ways and last.naming != "identity":
         yield f'groups.both_ways is for naming = "identity"; found naming = "{last.naming}"'
@@ -161,8 +161,8 @@ def _own_copies(flows: Sequence[FlowConfig], index: int) -> Iterator[str]:
 
 
 def _path_back(flows: Sequence[FlowConfig], first: FlowConfig, needed: FlowConfig) -> list[FlowConfig]:
-    """Return a path of flows that includes `needed` and may carry the output of `first` back to the source of `first`.
-    Return an empty list if there is no such path."""
+    """Return a path of flows that includes `needed` and that may carry the output of `first` back to the source of
+    `first`. Return an empty list if there is no such path."""
 
     def walk(path: list[FlowConfig]) -> list[FlowConfig]:
         for flow in flows:

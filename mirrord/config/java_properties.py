@@ -26,8 +26,8 @@ class Property(msgspec.Struct, frozen=True):
 
 
 def parse(text: str, file_name: str) -> tuple[Property, ...]:
-    r"""Return every property, in the order of the file. A key that occurs several times is returned each time; its last
-    value applies.
+    r"""Return every property, in the order of the file. A key that occurs several times is returned once for each
+    occurrence; its last value applies.
 
     Raises ConfigError for a malformed `\uXXXX`, which is the only input that Java refuses.
     """

@@ -29,8 +29,8 @@ class Key(msgspec.Struct, frozen=True):
     """The name of the key in the file. Empty if it is the same as the name of the field."""
     unset: str = ""
     """The text that the reference page shows instead of a default. It says what applies if the key is absent. Empty if
-    the page shows the default itself. A key with this text is optional even if its field has no default. If that key is
-    absent, the field initially gets the placeholder `kind.stand_in`, and the loader computes the value later."""
+    the page shows the default itself. A key with this text is optional even if its field has no default. If such a key
+    is absent, the field initially gets the placeholder `kind.stand_in`, and the loader computes the value later."""
 
 
 class DeclaredKey(NamedTuple):

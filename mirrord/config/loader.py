@@ -107,9 +107,9 @@ def _read_struct(
 ) -> S:
     """Return a struct with the values of a table and of the tables within it. Record every fault in the document.
 
-    `readers` contains functions for those inner tables that need additional checks, such as checks between keys.
-    `kinds` replaces some kinds of values, for example so that a key that names a cluster accepts only the clusters in
-    the file. `given` contains values for fields that are not read from this table.
+    `readers` contains functions for those inner tables that need additional checks, such as checks across several keys.
+    `kinds` replaces some kinds of values. For example, a key that names a cluster then accepts only the clusters in the
+    file. `given` contains values for fields that are not read from this table.
     """
     for field, name, key, default in keys_of(struct):
         given[field] = kinds.get(key.kind, key.kind).take(table, name, default)

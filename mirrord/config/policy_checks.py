@@ -1,8 +1,8 @@
 """Checks the policies of a flow: which of them are third-party code, and whether they can be used.
 
-This module loads no policy. A caller can pass a `PolicyCheck` that loads policies (`policies.policy_trial.LOADING`) to
-the functions that read a file. Without a `PolicyCheck`, only the built-in names are known, and the path of a class,
-such as `module:Class`, is accepted without a check.
+This module does not load any policies. A caller can pass a `PolicyCheck` that loads policies
+(`policies.policy_trial.LOADING`) to the functions that read a file. Without a `PolicyCheck`, only the built-in names
+are known, and the path of a class, such as `module:Class`, is accepted unchecked.
 """
 
 import functools
@@ -111,8 +111,8 @@ def record_policies(flow: FlowConfig) -> Iterator[tuple[str, str, PolicySettings
 
 
 def needless_settings(flow: FlowConfig) -> Iterator[tuple[str, str]]:
-    """Yield a fault for settings without a policy, and for settings of a policy that takes none. A fault consists of
-    the settings' key within the flow, and one line with the reason."""
+    """Yield a fault for settings without a policy, and for settings of a policy that takes no settings. A fault
+    consists of the settings' key within the flow, and one line with the reason."""
     for key, text, settings in _policies(flow):
         path = f"{key.table}.{key.settings}" if key.table else key.settings
         if settings and not text:
@@ -122,8 +122,8 @@ def needless_settings(flow: FlowConfig) -> Iterator[tuple[str, str]]:
 
 
 def unknown(path: str, found: object, installed: Sequence[str]) -> str:
-    """Return a fault message for a value that names no known policy. `found` is the value, and `path` is its key within
-    the flow.
+    """Return a fault message for a value that does not name a known policy. `found` is the value, and `path` is its key
+    within the flow.
 
     `installed` contains the names of the policies that the packages on this machine provide.
     """

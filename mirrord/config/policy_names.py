@@ -1,4 +1,4 @@
-"""How a configuration names built-in and third-party policies. This module loads no policy."""
+"""How a configuration names built-in and third-party policies. This module does not load any policies."""
 
 import math
 import re

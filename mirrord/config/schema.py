@@ -284,7 +284,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
         return f"{self.source}-{self.target}"
 
     def start_at(self, topic: str) -> StartPoint:
-        """Return where copying begins in a partition of this source topic that has never been copied before."""
+        """Return where copying begins in a partition of this source topic from which nothing has been copied yet."""
         for pattern, start in self.start_of.items():
             if re.fullmatch(pattern, topic):
                 return start
@@ -330,7 +330,7 @@ class ReplicatorsConfig(msgspec.Struct, frozen=True):
 
 
 class RuntimeConfig(msgspec.Struct, frozen=True):
-    """Engine that runs the replicators, and two timeouts. A takeover waits at most `lease_ttl` + `request_timeout`."""
+    """The engine that runs the replicators, and timeouts. A takeover waits at most `lease_ttl` + `request_timeout`."""
 
     engine: Annotated[
         EngineKind, Key(one_of(EngineKind), "Whether replicators are Ray actors, or tasks in the daemon's process.")
@@ -344,7 +344,7 @@ class RuntimeConfig(msgspec.Struct, frozen=True):
 
 
 class RayConfig(msgspec.Struct, frozen=True):
-    """The Ray cluster to run on, if `engine` is `"ray"`."""
+    """The Ray cluster on which mirrord runs if `engine` is `"ray"`."""
 
     address: Annotated[
         str, Key(TEXT, '`"local"` starts a Ray cluster on this machine. Otherwise, the address of a cluster to join.')
@@ -395,7 +395,7 @@ class Config(msgspec.Struct, frozen=True):
     clusters: dict[Alias, ClusterConfig]
     flows: tuple[FlowConfig, ...]
     elsewhere: tuple[FlowConfig, ...] = ()
-    """Flows in the same file that this daemon does not run, because other daemons run them."""
+    """Flows in the same file that this daemon does not run because other daemons run them."""
     instance: Annotated[
         str,
         Key(
@@ -436,8 +436,8 @@ class Config(msgspec.Struct, frozen=True):
         raise ConfigError(f'no flow "{name}" in the configuration; there are: {", ".join(names)}.{hint}')
 
     def only_targets(self, names: Sequence[str]) -> "Config":
-        """Return the configuration with only the flows into these clusters. Their heartbeats to other clusters are
-        switched off, so that they write only to these clusters.
+        """Return the configuration with only the flows into these clusters. Heartbeats that these flows send to other
+        clusters are switched off, so that the flows write only to the named clusters.
 
         A name may be a comma-separated list. Raises ConfigError if a cluster does not exist, or if no flow is left.
         """
@@ -456,7 +456,7 @@ class Config(msgspec.Struct, frozen=True):
     def below(self, folder: Path) -> "Config":
         """Return the configuration with relative paths resolved against this folder.
 
-        Other processes also use these paths, and their working directories differ.
+        Other processes with different working directories also use these paths.
         """
         directory, token, path = self.logs.directory, self.http.token, self.compact.path
         archive = str(folder / path) if path else None

@@ -1,6 +1,6 @@
 """Converts durations, sizes and rates between their form in conf.toml, such as `"5s"`, and a number in a base unit.
 
-A function that parses a value takes it as it appears in the file. The function returns the value in the base unit, or
+A function that parses a value receives the value as it appears in the file. It returns the value in the base unit, or
 raises ValueError with a phrase that says what is allowed. The functions whose names end in `_text` do the reverse.
 """
 
@@ -27,7 +27,7 @@ def _quantity(found: str, units: dict[str, int], rule: str) -> int:
 
 
 def _text(value: int, units: dict[str, int]) -> str:
-    """Return a quantity as a whole number of the largest possible unit. `units` begins with the smallest unit."""
+    """Return a quantity in the largest unit in which it is a whole number. `units` begins with the smallest unit."""
     for unit, size in reversed(units.items()):
         if value >= size and value % size == 0:
             return f"{value // size}{unit}"
@@ -61,8 +61,8 @@ def size_text(value_bytes: int) -> str:
 
 
 def rate_bytes_per_s(found: object) -> int:
-    """Return a rate in bytes per second. A rate below 64 KiB per second is refused, because at such a rate a single
-    batch would take more than a few seconds."""
+    """Return a rate in bytes per second. A rate below 64 KiB per second is refused, because sending a single batch at
+    such a rate could take more than a few seconds."""
     if not isinstance(found, str) or not found.endswith("/s"):
         raise ValueError(RATE_RULE)
     rate = _quantity(found.removesuffix("/s"), _SIZE_BYTES, RATE_RULE)

@@ -43,7 +43,7 @@ class ValueKind(msgspec.Struct, frozen=True):
     read: Convert[Any]
     """Converts a value from the file. Raises ValueError with a phrase that says what is allowed."""
     allowed: str
-    """Says which values are allowed, as Markdown for the reference page."""
+    """The allowed values, described in Markdown for the reference page."""
     write: Callable[[Any], str] = format_value
     """Formats a value as TOML. It is the reverse of `read`."""
     stand_in: Any = ""

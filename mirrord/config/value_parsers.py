@@ -1,8 +1,8 @@
 """Parses and checks individual values of the configuration: strings, numbers, names from a list, start times,
 addresses, and regular expressions.
 
-A parser takes the value as it appears in the file. It returns the parsed value, or raises ValueError with a phrase that
-says what is allowed. `mirrord.config.units` contains the parsers of durations, sizes and rates.
+A parser receives the value as it appears in the file. It returns the parsed value, or raises ValueError with a phrase
+that says what is allowed. `mirrord.config.units` contains the parsers of durations, sizes and rates.
 """
 
 import re

@@ -8,8 +8,8 @@ from mirrord.config.value_parsers import HostPort
 
 
 def configured(http: HttpConfig) -> str:
-    """Return the URL at which clients expect a daemon with this configuration. If `http.listen` is not set, the daemon
-    uses a different port if the default port is taken, so this URL may be wrong."""
+    """Return the URL at which clients expect a daemon with this configuration. If `http.listen` is not set and the
+    default port is taken, the daemon uses a different port, so this URL may be wrong."""
     return f"http://{advertised(http.listen or HostPort('127.0.0.1', DEFAULT_PORT), http.advertised)}"
 
 

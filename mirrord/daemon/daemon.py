@@ -44,7 +44,7 @@ from policies.policy_trial import policy_faults
 STOP_S = 7.5
 CLOSE_S = 0.5
 """Time limit in seconds for closing the engine and the HTTP API. The daemon takes at most `STOP_S` + `CLOSE_S` to stop.
-This leaves Ray two seconds to shut down, so that the whole stop takes at most 10 seconds."""
+This leaves Ray two seconds to shut down, so that the entire shutdown takes at most 10 seconds."""
 
 log = structlog.get_logger()
 
@@ -89,7 +89,7 @@ class Supervisor:
         daemon replaces that daemon and takes over all of its flows.
         """
         self.superseded = asyncio.Event()
-        """Set when another process has taken over this daemon. The current process must then end."""
+        """Set when another process has taken over this daemon. The current process must then exit."""
         self._identity = identity
         self._keep = keep
         self._config = config
@@ -199,8 +199,8 @@ class Supervisor:
         return changes
 
     async def wait(self) -> None:
-        """Wait until `stop` is called. Then wait for all flows to end, for at most `STOP_S` seconds. Finally, close the
-        engine and the HTTP API."""
+        """Wait until `stop` is called. Then wait for up to `STOP_S` seconds until all flows have ended. Finally, close
+        the engine and the HTTP API."""
         try:
             await self._stopping.wait()
             late = (await asyncio.wait(flows, timeout=STOP_S))[1] if (flows := tuple(self._tasks)) else ()
@@ -298,7 +298,7 @@ class Supervisor:
             flow.stop()
 
     async def _replace(self, succession: Succession) -> None:
-        """Wait until none of the old daemon's replicators is left. Then end the old daemon, and take over its HTTP
+        """Wait until all of the old daemon's replicators are gone. Then end the old daemon, and take over its HTTP
         address."""
 
         def left() -> bool:
@@ -332,7 +332,7 @@ class Supervisor:
                 self._flows[change.flow].change(flow, change.lines, drains=change.restarts)
 
     async def _with_topics(self, change: FlowChange, config: Config) -> FlowChange:
-        """Return the change with a line added for each topic whose copying will start or stop."""
+        """Return the change with a line added for each topic that will start or stop being copied."""
         if change.kind != "changed":
             return change
         try:

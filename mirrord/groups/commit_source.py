@@ -63,7 +63,7 @@ class GroupSource:
         return self._skipped + (self._log.skipped if self._log is not None else 0)
 
     async def run(self) -> None:
-        """Keep `book` up to date until cancelled."""
+        """Keep `book` up to date until the task is cancelled."""
         while True:
             try:
                 await self._follow()

@@ -1,7 +1,7 @@
-"""Determines whether the last offsets of a compacted partition hold no records. This is possible because compaction
+"""Determines whether the last offsets of a compacted partition hold no records. This can happen because compaction
 removes tombstones without lowering the log end offset.
 
-If a fetch request includes several partitions, a response without records from a partition does not prove that the
+If a fetch request includes several partitions, a response without records from one of them does not prove that this
 partition has none, because records from the other partitions may have filled the response. Therefore, the request that
 this module sends includes only one partition and belongs to no fetch session. The broker then returns at least one
 batch if the partition has a batch at or after the requested offset (KIP-74).
@@ -20,8 +20,9 @@ _NO_SESSION, _NOT_IN_A_SESSION = 0, -1
 
 
 async def empty_until(view: ClusterView, partition: PartitionId, position: int) -> int:
-    """Return an offset such that the partition has no records between `position` and this offset. It is at most the
-    last stable offset, because records of open transactions above it may not be visible yet.
+    """Return an offset such that the partition has no records between `position` and this offset. The returned offset
+    is at most the last stable offset, because records of open transactions above the last stable offset may not be
+    visible yet.
 
     Return -1 if there are records at or after `position`, or if the leader's response does not show whether there are
     any. Raises EnvironmentFault if the leader does not answer, and WireError if its answer cannot be decoded.

@@ -53,7 +53,7 @@ CHECK_S = 60.0
 may have deleted committed offsets in the meantime."""
 FRESH_S = 2.0
 """A report compares all positions again, unless the last comparison began less than this many seconds ago. It waits at
-most this many seconds for the result. If a cluster is slower, the report contains the older positions."""
+most this many seconds for the result. If a cluster does not answer in time, the report contains the older positions."""
 
 
 class GroupSync(LeasedWorker):
@@ -88,8 +88,8 @@ class GroupSync(LeasedWorker):
     async def report(self, *, reverse: bool = False) -> GroupsReport:
         """Return the current positions of all groups, and the lag of each position on the target.
 
-        With `reverse`, instead return the positions that are synced from the target back to the source. They have no
-        lags.
+        With `reverse`, instead return the positions that are synced from the target back to the source. No lag is
+        determined for these positions.
         """
         flow = self._setup.flow.name
         if self._parts is None:
@@ -111,8 +111,8 @@ class GroupSync(LeasedWorker):
     async def _check_again(self, rounds: GroupRounds) -> None:
         """Compare all positions on the two clusters again, unless the last comparison began less than `FRESH_S` ago.
 
-        A report needs this comparison because a group may be consuming on the target. In that case, its position there
-        changes without any commit on the source.
+        A report needs this comparison because a group may be consuming on the target. In that case, its position on the
+        target changes without any commit on the source.
         """
         if self._clock.monotonic() - self._checked < FRESH_S:
             return

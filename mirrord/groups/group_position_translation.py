@@ -51,8 +51,8 @@ def ahead_of(
     progress_by_lane: Mapping[LaneId, Progress],
     positions: Mapping[TopicAndPartition, int],
 ) -> list[LaneState]:
-    """Return the lanes that may have copied the records up to these source positions although their progress records do
-    not show it yet.
+    """Return the lanes that may have copied the records up to these source positions even though their progress records
+    do not show this yet.
 
     To find out how far these lanes have copied, the caller requests the ends of their target partitions. For an
     unprotected lane, this end proves nothing, because the target broker may have accepted a batch that leaves a gap.
@@ -80,9 +80,9 @@ class Atlas:
     before its records, so the ledger then explains every record below the resume positions and below `ends`.
 
     A lane's resume position may be up to one second old. `ends` therefore holds the current high watermarks of some
-    target partitions, by lane. A lane's records below its high watermark are known to have been copied. If other
-    clients also write to the target partition, a translated position may be slightly too low until the lane's next
-    progress record. A translated position is never too high.
+    target partitions, by lane. A lane's records below this high watermark are known to have been copied. If other
+    clients also write to the target partition, a translated position may be slightly too low until the lane writes its
+    next progress record. A translated position is never too high.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ omitted."""
 
 
 class LaneEnds:
-    """Requests the log start offset and the high watermark of the lanes' partitions, either on the source or at the
+    """Requests the log start offset and the high watermark of the lanes' partitions, either on the source or on the
     target."""
 
     def __init__(self, view: ClusterView, side: Side, answer_s: float = ANSWER_S) -> None:

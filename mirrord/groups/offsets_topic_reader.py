@@ -1,9 +1,9 @@
 """Reads one cluster's `__consumer_offsets`: every partition from its log start offset to its end, and then each new
 record.
 
-A commit inside a transaction is used once the transaction has been committed. Initially, each partition is read up to
-the end that it had when reading began. No commits from the partition are reported until this end has been reached,
-because a newer commit by the same group may still follow.
+A commit inside a transaction is used only after the transaction has been committed. Initially, each partition is read
+up to the end that it had when reading began. No commits from the partition are reported until this end has been
+reached, because a newer commit by the same group may still follow.
 
 The topic is compacted, so the last offsets of a partition may hold no records. If no records have arrived for a while,
 the reader checks whether this is the case (`mirrord.groups.empty_tail`).
@@ -52,7 +52,7 @@ class MayNotRead(EnvironmentFault):
 
 
 class NoSuchTopic(EnvironmentFault):
-    """Raised when `__consumer_offsets` does not exist, because no group has ever committed an offset."""
+    """Raised when `__consumer_offsets` does not exist because no group has ever committed an offset."""
 
 
 class GroupLog:

@@ -26,7 +26,7 @@ def kept(listed: Mapping[str, ListedGroup]) -> dict[str, ListedGroup]:
 
 
 def left_alone(group: ListedGroup, side: Side) -> tuple[GroupState, str]:
-    """Return the state that is reported for a group for which nothing may be committed, and the reason."""
+    """Return the state to report for a group for which nothing may be committed, and the reason."""
     if group.kind == SHARE:
         return "refused", f"there is a share group with this name on the {side}, which has no such positions"
     return "active", f"the group is {group.state} on the {side}, and is left unchanged"
@@ -39,13 +39,13 @@ class CommitRefusal(NamedTuple):
     state: GroupState
     why: str
     is_later: bool
-    """Whether mirrord retries the commit, because the broker may accept it later."""
+    """Whether mirrord retries the commit because the broker may accept it later."""
     has_members: bool
 
 
 def refusal(error: int, side: Side) -> CommitRefusal:
-    """Return what a broker's answer to a commit means. `side` is the cluster to which the commit was sent. `error` is
-    the error code in the answer, or 0 if the broker has accepted the commit."""
+    """Interpret a broker's answer to a commit. `side` is the cluster to which the commit was sent. `error` is the error
+    code in the answer, or 0 if the broker has accepted the commit."""
     name = ErrorCode.name_of(error) if error else ""
     if error in MEMBERS:
         why = f"the group has members on the {side}, and is left unchanged"

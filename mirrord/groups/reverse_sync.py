@@ -2,8 +2,9 @@
 then resume on the source.
 
 `mirrord.groups.sync_rounds` calls this module for a flow with `groups.reverse`. The command `mirrord groups --reverse`
-uses this module alone. Before each decision, both clusters are asked for the committed offsets. No position is set
-beyond the end of the source's log. A position before the log start offset is replaced by the log start offset.
+uses this module without the sync rounds. Before each decision, both clusters are asked for the committed offsets. No
+position is set beyond the end of the source's log. A position before the log start offset is replaced by the log start
+offset.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -91,7 +92,7 @@ class GroupBack:
         self._members: dict[str, ListedGroup] = {}
         self._writes: list[BackWrite] = []
         self._due: set[str] = set()
-        """Groups that must be examined again, because the source did not answer a commit, or may accept it later."""
+        """Groups that must be examined again because the source did not answer a commit or may accept it later."""
 
     @property
     def has_writes(self) -> bool:
@@ -103,7 +104,7 @@ class GroupBack:
         return [each for group in sorted(self.statuses) for _, each in sorted(self.statuses[group].items())]
 
     def take_due(self) -> set[str]:
-        """Return the groups that must be examined again, because the source did not answer a commit, or may accept it
+        """Return the groups that must be examined again because the source did not answer a commit or may accept it
         later. The next call does not return these groups."""
         due, self._due = self._due, set()
         return due

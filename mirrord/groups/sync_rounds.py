@@ -55,8 +55,8 @@ class GroupRounds:
         pairs: PositionPairs | None = None,
         back: GroupBack | None = None,
     ) -> None:
-        """`chart` returns the offset maps as of the time of the call. Its argument is the highest position in each
-        source partition that will be translated.
+        """`chart` returns the offset maps as of the time of the call. Its argument is the highest position that will be
+        translated in each source partition.
 
         If `back` is given, positions are also synced from the target to the source. `back` must have been created with
         the same `PositionPairs` object that is passed here as `pairs`.
@@ -148,7 +148,7 @@ class GroupRounds:
             raise
 
     def _settled_back(self, group: str, place: TopicAndPartition, source: int, target: int | None) -> None:
-        """Record that mirrord has committed the offset `source` on the source. `target` is the matching position at the
+        """Record that mirrord has committed the offset `source` on the source. `target` is the matching position on the
         target, or None if the two positions do not match yet."""
         self._book.settled(group, place, source)
         known = self.statuses.get(group, {}).get(place)

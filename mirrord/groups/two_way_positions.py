@@ -1,11 +1,11 @@
 """Translates group positions of topics that two flows copy in opposite directions under the same names.
 
-The logs on the two clusters both hold the records of both clusters, but in a different order. A reader that has read
-one log up to a position resumes in the other log at or before the first record that it has not read, so that no record
-is skipped. Unread records are of two kinds: records that were produced to the first log after the position and have a
-copy in the other log, and records that were produced to the other log and whose copy in the first log is after the
-position or does not exist yet. Only records whose order differs between the two logs are read again. The translation
-uses two lanes: the flow's own lane, and the lane of the opposite flow.
+The logs on the two clusters both hold the records of both clusters, but in different orders. A reader that has read one
+log up to a position resumes in the other log at or before the first record that it has not read, so that no record is
+skipped. There are two kinds of unread records. Some were produced to the first log after the position and have a copy
+in the other log. Others were produced to the other log, and their copies in the first log are after the position or do
+not exist yet. Only records whose order differs between the two logs are read again. The translation uses two lanes: the
+flow's own lane, and the lane of the opposite flow.
 
 If the reader has read all records that a lane has copied, the record that it needs next from this lane does not exist
 in the other log yet. The offset of this record is then unknown, but it has a lower bound. The lower bound follows from
@@ -34,8 +34,8 @@ from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.runtime.clock import Clock
 
 ROUND_S = 1.0
-"""Time between two passes over a flow's groups if another flow copies the same topics back. It is longer than for other
-flows because each pass looks for all ledgers on both clusters."""
+"""Time between two passes over a flow's groups if another flow copies the same topics back. This interval is longer
+than for other flows because each pass looks for all ledgers on both clusters."""
 LOOK_TIMEOUT_S = 10.0
 SIGHTS = 32
 SIGHT_S = 60.0
@@ -91,7 +91,7 @@ def _copied_from(translation: Translation, way: Way, progress: Progress) -> int:
     offset = translation.offset or 0
     if translation.kind != "at_end" or not _is_all(way.lane, progress):
         return offset
-    # `written` is an end of the log that the lane writes to, and was requested before `read`, the end of the log that
+    # `written` is the end of the log that the lane writes to. It was requested before `read`, the end of the log that
     # the lane reads. A record after `read` is copied later, so its copy is after `written`.
     return max([offset, *(each.written for each in way.sights if each.read <= progress.source_offset)])
 
@@ -161,7 +161,7 @@ class RecentLogEnds:
         self._back: dict[LaneId, deque[tuple[float, Sight]]] = {}
 
     def note(self, lane: LaneId, target: int, source: int, target_again: int) -> None:
-        """Record the log ends of a lane's partitions. The log ends were requested in the order of the arguments: at the
+        """Record the log ends of a lane's partitions. The log ends were requested in the order of the arguments: on the
         target, on the source, and again on the target."""
         _note(self._forth.setdefault(lane, deque(maxlen=SIGHTS)), self._clock.monotonic(), Sight(target, source))
         _note(self._back.setdefault(lane, deque(maxlen=SIGHTS)), self._clock.monotonic(), Sight(source, target_again))
@@ -172,7 +172,7 @@ class RecentLogEnds:
 
     def back(self, lane: LaneId) -> tuple[Sight, ...]:
         """Return the recent log ends for the lane that copies this lane's partitions in the opposite direction:
-        `written` is at this flow's source, and `read` is at this flow's target."""
+        `written` is on this flow's source, and `read` is on this flow's target."""
         return self._fresh(self._back.get(lane))
 
     def _fresh(self, known: Iterable[tuple[float, Sight]] | None) -> tuple[Sight, ...]:

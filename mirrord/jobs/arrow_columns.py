@@ -59,7 +59,7 @@ _SEQUENCES = 1 << 31
 
 
 class ColumnBuilder(Protocol):
-    """Collects rows of one partition, and returns them as one Arrow batch."""
+    """Collects the rows of one partition, and returns them as one Arrow batch."""
 
     rows: int
     held_bytes: int
@@ -97,7 +97,7 @@ class BatchColumns:
         header = batch.header
         size = batch.end - batch.start
         if batch.is_old:
-            # Message formats 0 and 1 do not store the other fields in one place.
+            # Message formats 0 and 1 have no batch header that holds the other fields.
             batch_values = (
                 header.base_offset,
                 header.last_offset,

@@ -50,8 +50,8 @@ def key_works(plans: Sequence[FlowPlan], chosen: Collection[RangeName]) -> list[
     """Return the ranges that must be read to compare the chosen ranges by key. Lanes without a compacted topic do not
     need this comparison.
 
-    The chosen ranges are read on the source and on the target. The other ranges that follow the first chosen range of a
-    lane are read only on the target, because they may hold newer records with the same keys.
+    The chosen ranges are read from both the source and the target. All other ranges after the first chosen range of a
+    lane are read only from the target, because they may hold newer records with the same keys.
     """
     found: list[KeyWork] = []
     lanes = [(plan, lane) for plan in plans for lane in plan.lanes]
@@ -162,8 +162,8 @@ def _tails(works: Sequence[KeyWork]) -> list[KeyWork]:
 
 
 def with_keys(result: RangeResult, wanted: AuditRange, differences: Sequence[Difference]) -> RangeResult:
-    """Return the result of a range, with the addition of all `differences` that are in this range. These differences
-    come from the comparison by key."""
+    """Return the result of a range, extended by those `differences` that are in the range. The differences come from
+    the comparison by key."""
     here = [each for each in differences if wanted.source_start <= (each.source or 0) < wanted.source_end]
     if not here:
         return result

@@ -1,5 +1,5 @@
-"""Runs an audit of level `digest` or `records` on Spark. Ranges are distributed over Spark tasks, and each task reads
-its ranges from the source log and the target log.
+"""Runs an audit at the level `digest` or `records` on Spark. Ranges are distributed over Spark tasks, and each task
+reads its ranges from the source log and the target log.
 
 `mirrord.jobs.audit_task` implements the task.
 """
@@ -27,12 +27,12 @@ REPORT_S = 1.0
 
 
 class TaskProgress(msgspec.Struct, frozen=True):
-    """The progress of all tasks of an audit so far."""
+    """The combined progress of all tasks of an audit."""
 
     ranges: int
     read_bytes: int
     cpu_s: float
-    """CPU seconds of the Python processes that read and compare, counted from the start of each process. The Java
+    """CPU seconds used by the Python processes that read and compare, counted from the start of each process. The Java
     processes of Spark are not included."""
 
 

@@ -1,5 +1,5 @@
 """Runs a complete audit: plans the comparison, compares the ranges, stores the results while it is running, and records
-in the ledger what has been proven."""
+the proven ranges in the ledger."""
 
 import asyncio
 import random
@@ -64,7 +64,7 @@ class Audit:
         self._found: dict[tuple[str, str], list[RangeResult]] = {}
         """The results of the ranges, by flow and lane."""
         self.cpu_s = 0.0
-        """CPU seconds of the Python processes that read and compare."""
+        """CPU seconds used by the Python processes that read and compare."""
 
     def run(
         self, results: Results | None, known: Mapping[RangeKey, RangeResult], report: OnAuditProgress = lambda _: None
@@ -106,7 +106,8 @@ class Audit:
                     results.write(rows)
                     rows = []
         finally:
-            # If the audit is interrupted, the results so far are stored, so that --resume can continue from there.
+            # If the audit is interrupted, the results that exist by then are stored, so that --resume can continue from
+            # there.
             if results is not None:
                 results.write(rows)
 
@@ -163,8 +164,8 @@ class Audit:
         return "differences" if result.is_bad else "done", f"{result.words} ({looked})"
 
     def report(self, results: Results | None) -> AuditPage:
-        """Return the content of the HTML report. It includes the earlier audits that `results` and the ledgers
-        contain."""
+        """Return the content of the HTML report. It also covers the earlier audits that are recorded in `results` and
+        in the ledgers."""
         now_ms = SystemClock().wall_ms()
         return AuditPage(
             at_ms=now_ms,
@@ -187,8 +188,8 @@ class Audit:
                 yield ProvenPoint(plan.flow, where, fact.at_ms, fact.source_offset, fact.newest_ms)
 
     def record_proofs(self) -> list[str]:
-        """Record in the ledgers what the audit has proven. Return one line for each flow whose ledger cannot be
-        written. The result of the audit remains valid even if a ledger cannot be written."""
+        """Record in the ledgers the ranges that the audit has proven. Return one line for each flow whose ledger cannot
+        be written to. Even in that case, the result of the audit remains valid."""
         if self._order.level == "ledger":
             return []
         lines: list[str] = []

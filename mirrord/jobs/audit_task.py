@@ -1,8 +1,8 @@
 """The Spark task of an audit: it reads some ranges from the source log and the target log and compares them
 (`mirrord.audit.range_audit.RangeReader`).
 
-Every Python process of Spark imports this module, and the CPU time of the process is counted from its start. The module
-therefore imports only what a task needs: no pyspark, no ledger, and no daemon configuration.
+Every Python process of Spark imports this module, and the CPU time of such a process is counted from its start. The
+module therefore imports only what a task needs: no pyspark, no ledger, and no daemon configuration.
 """
 
 import time
@@ -51,7 +51,8 @@ def _uncounted_cpu_s() -> float:
 
 
 class AuditTask:
-    """The callable that Spark runs with the ranges of one task. It contains references to secrets, but no secrets."""
+    """The callable that Spark runs with the ranges of one task. It contains references to secrets, but not the secrets
+    themselves."""
 
     def __init__(
         self,

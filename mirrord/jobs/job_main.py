@@ -1,7 +1,8 @@
-"""`python -m mirrord.jobs.job_main PARENT`: runs one audit or compaction for a daemon, according to the order on stdin.
+"""`python -m mirrord.jobs.job_main PARENT`: runs one audit or compaction for a daemon, according to the order that it
+reads from stdin.
 
-The process ends when its parent ends. It runs with low CPU priority (`nice`), so that it does not slow down copying. It
-writes one report to stdout. Its log files are in the same directory as those of the daemon.
+The process exits when its parent exits. It runs with low CPU priority (`nice`), so that it does not slow down copying.
+It writes one report to stdout. Its log files are in the same directory as those of the daemon.
 """
 
 import os
@@ -37,7 +38,7 @@ log = structlog.get_logger()
 
 
 def main() -> int:
-    """Run the ordered job. The exit code carries no information, because the report contains the result."""
+    """Run the requested job. The exit code carries no information, because the report contains the result."""
     tie_to(int(sys.argv[1]))
     os.nice(NICE)
     # Spark's Java process inherits stdout. It must neither write to the report nor keep the stream open.

@@ -1,4 +1,4 @@
-"""The unit of comparison of an audit: a range of a lane, with the part of the offset map and the verdicts that apply to
+"""The unit that an audit compares: a range of a lane, with the part of the offset map and the verdicts that apply to
 this range."""
 
 from bisect import bisect_right
@@ -25,10 +25,10 @@ class MapPiece(msgspec.Struct, frozen=True, array_like=True):
 class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
     """The unit of comparison: a range of ordinals of a lane, with the surrounding source offsets and target offsets.
 
-    The ranges of a lane have no gaps between them and do not overlap, either on the source or on the target. Each
-    offset is therefore examined exactly once. If a part of the map is truncated, the source has lost its records and
-    reuses their offsets for other records. Only the target offsets of such a part belong to the range. A range without
-    any part of the map covers only source offsets, and the ledger has verdicts on all of them.
+    The ranges of a lane neither overlap nor have gaps between them, on the source as well as on the target. Each offset
+    is therefore examined exactly once. If a part of the map is truncated, the source has lost the records of that part
+    and reuses their offsets for other records. Only the target offsets of such a part belong to the range. A range
+    without any part of the map covers only source offsets, and the ledger has verdicts on all of them.
     """
 
     lane: LaneId
@@ -41,14 +41,14 @@ class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
     target_start: int
     target_end: int
     pieces: tuple[MapPiece, ...]
-    """The parts of the offset map, in the order of their ordinals. An ordinal that is in none of the parts has no
+    """The parts of the offset map, in the order of their ordinals. An ordinal that is not in any of the parts has no
     record, because the target refused its batch."""
     verdicts: tuple[Verdict, ...] = ()
     """Verdicts on source offsets outside the parts of the map, in the order of the offsets. Each offset has at most one
     of these verdicts."""
     forgotten_below: int = 0
-    """Before the ledger was trimmed, it may have held more verdicts on source offsets below this one. Such a verdict
-    may explain why a record below this offset was not copied. The value is 0 if the ledger still holds all verdicts."""
+    """Before it was trimmed, the ledger may have held more verdicts on source offsets below this one. Such a verdict
+    might have explained why a record was not copied. The value is 0 if the ledger still holds all verdicts."""
     brought_back: tuple[int, ...] = ()
     """Target offsets of the records that were skipped and later appended by `mirrord quarantine replay`, in ascending
     order."""

@@ -1,9 +1,9 @@
 """Comparison of source batches and target batches by their headers. It proves most ranges equal without reading any
 records.
 
-A source batch and a target batch hold the same records if the target holds the records as one batch, at the offsets
-that the offset map names, and with the same checksum (`mirrord.replication.lane.target.batch_compare.same_bytes`). If
-any batch of the source or the target does not meet these conditions, the headers do not prove the range, and its
+A source batch and a target batch hold the same records if the target holds the records in one batch, at the offsets
+that the offset map gives, and with the same checksum (`mirrord.replication.lane.target.batch_compare.same_bytes`). If
+any batch on the source or the target does not meet these conditions, the headers do not prove the range, and its
 records have to be compared.
 """
 
@@ -34,12 +34,13 @@ def compare_batches(
     *,
     others_write: bool = False,
 ) -> Compared | None:
-    """Return the result for the range if its batch headers alone prove it, or None otherwise.
+    """Return the result for the range if the batch headers alone prove that source and target are equal, or None
+    otherwise.
 
     `source` contains the batches that a consumer of the source receives. `target` contains all batches of the target
     except control batches, which hold no records. None in place of a batch represents a batch with an older message
-    format. With `others_write`, records that other clients wrote to the target do not count as a difference. If the map
-    contains a record that none of the batches holds, the range is not proven.
+    format. With `others_write`, records that other clients wrote to the target do not count as differences. If the map
+    contains a record that is in none of the batches, the range is not proven.
     """
     found = _copies(wanted, target, others_write=others_write)
     if found is None or any(piece.truncated for piece in wanted.pieces):
@@ -79,7 +80,7 @@ def _copies(
 ) -> tuple[dict[int, SeenBatch], list[Explained]] | None:
     """Return the lane's own batches by base offset, and the offsets of the permitted batches of other producers. The
     latter batches hold records that `mirrord quarantine replay` appended and, with `others_write`, records of other
-    clients. Return None if the target holds any other batch."""
+    clients. Return None if the target holds any batch of another kind."""
     copies: dict[int, SeenBatch] = {}
     explained: list[Explained] = []
     for copy in target:

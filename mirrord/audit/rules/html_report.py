@@ -31,11 +31,11 @@ class ProvenPoint(msgspec.Struct, frozen=True):
     at_ms: int
     source_offset: int
     newest_ms: int
-    """The highest timestamp of the records below `source_offset`; -1 if it is not known."""
+    """The highest timestamp of the records below `source_offset`; -1 if unknown."""
 
 
 class FoundThen(msgspec.Struct, frozen=True):
-    """The totals of the audits of one flow within one minute."""
+    """The totals of one flow's audits within one minute."""
 
     at_ms: int
     flow: str
@@ -95,7 +95,8 @@ def _card(title: str, content: str) -> str:
 
 
 def _proven(points: Sequence[ProvenPoint]) -> Iterator[str]:
-    """Yield plots of the proven positions and of their lag. Each audit that the ledgers record is one point in time."""
+    """Yield plots of the proven positions and of their lag. Each audit that is recorded in the ledgers is one point in
+    time."""
     known = [point for point in points if point.newest_ms >= 0]
     proven_up_to = _series((f"{each.flow} {each.partition}", each.at_ms, each.newest_ms) for each in known)
     lags = _series(
@@ -116,8 +117,8 @@ def _proven(points: Sequence[ProvenPoint]) -> Iterator[str]:
 def _series(found: Iterable[tuple[str, float, float]], *, highest: bool = False) -> dict[str, list[PlotPoint]]:
     """Return the points of each series by name, for at most `MOST_SERIES` series.
 
-    If there are more, the series whose last points are the oldest are kept. Among series whose last points have the
-    same time, those with the lowest last values are kept or, with `highest`, those with the highest last values.
+    If there are more series, those whose last points are the oldest are kept. Among series whose last points have the
+    same time, the ones with the lowest last values are kept or, with `highest`, the ones with the highest last values.
     """
     series: dict[str, list[PlotPoint]] = {}
     for name, at_ms, value in found:

@@ -3,8 +3,8 @@ record on the source.
 
 Compaction removes records at different times on the source and on the target, so a missing record proves little.
 Readers of a compacted topic rely on the newest record of each key. The comparison therefore keeps, for each key, only
-the newest source record and the newest target record. Two results can be combined (`merged`), so that the logs can be
-read in parts, in any order and on many machines.
+the newest source record and the newest target record. Two results can be combined (`merged`), so the logs can be read
+in parts, in any order, and on many machines.
 """
 
 from bisect import bisect_right
@@ -28,7 +28,7 @@ class Newest(msgspec.Struct, frozen=True, array_like=True):
     """The offset of the newest source record of the key. Records that were copied to the target count, and so do
     records that were copied from the target and records that the lane skipped because they were superseded."""
     place: int = _NONE
-    """The target offset that the offset map names for the source record; -1 if that record was copied from the target
+    """The target offset that the offset map gives for the source record; -1 if that record was copied from the target
     or was skipped."""
     is_tombstone: bool = False
     content: bytes = b""
@@ -36,9 +36,9 @@ class Newest(msgspec.Struct, frozen=True, array_like=True):
     is_own: bool = False
     """Whether the lane's producer wrote the target record."""
     origin: int = _NONE
-    """The source offset that the offset map names for the target record."""
+    """The source offset that the offset map gives for the target record."""
     is_truncated: bool = False
-    """Whether the source lost the original of the target record after it was copied."""
+    """Whether the source lost the original of the target record after the original was copied."""
     target_content: bytes = b""
     is_skipped: bool = False
     """Whether the source still holds the record although its verdict is "compacted". The lane skipped it because
@@ -46,12 +46,12 @@ class Newest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KeyedCopy(msgspec.Struct, frozen=True):
-    """The properties of a target partition that decide which differences between keys are allowed."""
+    """The properties of a target partition that determine which differences are permitted for a key."""
 
     target_log_start: int
     target_compacted: bool
-    """Whether the target topic is compacted. If it is not, the comparison by keys reports no missing records, because
-    the comparison by offsets finds them."""
+    """Whether the target topic is compacted. If it is not, the comparison by key does not report missing records,
+    because the comparison by offset finds them."""
 
 
 def source_rows(wanted: AuditRange, seen: Iterable[Seen]) -> Iterator[tuple[bytes, Newest]]:
@@ -72,7 +72,7 @@ def source_rows(wanted: AuditRange, seen: Iterable[Seen]) -> Iterator[tuple[byte
 
 
 def target_rows(wanted: AuditRange, seen: Iterable[Seen]) -> Iterator[tuple[bytes, Newest]]:
-    """Yield the key of each target record, whichever client wrote it, together with the record."""
+    """Yield the key of each target record together with the record, regardless of which client wrote it."""
     pieces = sorted(wanted.pieces, key=_target)
     starts = [piece.target for piece in pieces]
     for each in seen:
@@ -111,8 +111,8 @@ def merged(one: Newest, other: Newest) -> Newest:
 
 
 def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
-    """Return the difference between source and target for a key, after all ranges have been read; None if there is no
-    difference.
+    """Return the difference between source and target for a key, or None if there is no difference. Must be called
+    after all ranges have been read.
 
     The newest target record of the key should be the copy of the newest source record. These deviations are permitted:
 
@@ -120,8 +120,9 @@ def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
     - The newest source record is a tombstone, and the target holds no record of the key. Compaction has removed both
       the tombstone and the records that it deletes.
     - The copy is missing from a target that is not compacted, or is below the log start offset of the target. The
-      comparison by offsets decides whether this is a difference.
-    - Another client wrote a newer record to the target. Again, the comparison by offsets decides.
+      comparison by offset determines whether this is a difference.
+    - Another client wrote a newer record to the target. Again, the comparison by offset determines whether this is a
+      difference.
     - The newest source record was itself copied from the target, so the lane has not copied it. There is a difference
       only if the newest target record is an older record of this lane with different content.
     - The lane skipped the newest source record because another client's record superseded it on the target. There is a

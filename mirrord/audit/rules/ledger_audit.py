@@ -1,5 +1,4 @@
-"""The audit level `ledger`: what the ledger and the bounds of both logs prove about a range, without reading any
-records."""
+"""The audit level `ledger`: what the ledger and the bounds of both logs prove about a range. No records are read."""
 
 from collections.abc import Iterator
 
@@ -24,9 +23,9 @@ def compare_ledger(
 
     `target_start` and `target_end` are the log start offset and the log end offset of the target; `source_start` is the
     log start offset of the source. A source offset with neither a target offset nor a verdict is reported as missing if
-    the source log still covers it. If the ledger was trimmed and not all verdicts are known, such an offset is not
-    reported. The verdict "expired" means that the source deleted the record before it was copied. An offset with this
-    verdict is reported as missing if the source log still covers it.
+    the source log still covers it. If the ledger was trimmed and may lack verdicts, such an offset is not reported. The
+    verdict "expired" means that the source deleted the record before it was copied. An offset with this verdict is
+    nevertheless reported as missing if the source log still covers it.
     """
     pieces_seen = [each for piece in wanted.pieces for each in _piece(piece, target_start, target_end)]
     differences = [each for each in pieces_seen if isinstance(each, Difference)]
@@ -37,7 +36,7 @@ def compare_ledger(
     unmapped = list(uncovered(source, mapped))
     for verdict in wanted.verdicts:
         for start, end in within((verdict.start, verdict.end), unmapped):
-            # The source can have deleted only the records below its log start offset.
+            # The source can only have deleted records below its log start offset.
             deleted = end if verdict.reason != "expired" else min(max(start, source_start), end)
             if start < deleted:
                 explained.append(Explained(verdict.reason, "source", start, deleted))
@@ -58,7 +57,7 @@ def compare_ledger(
 
 
 def losses_within(wanted: AuditRange, compared: Compared) -> Iterator[Explained]:
-    """Yield the losses in a range that the ledger records and that the comparison of the range does not mention.
+    """Yield the losses that the ledger records for a range and that the comparison of the range does not report.
 
     A comparison of records sees only records that the source still holds. Records that the comparison reports as
     missing are not counted again.
@@ -75,8 +74,8 @@ def losses_within(wanted: AuditRange, compared: Compared) -> Iterator[Explained]
 
 
 def _piece(piece: MapPiece, target_start: int, target_end: int) -> Iterator[Difference | Explained]:
-    """Yield the ranges of a part of the map that were truncated or that the target log does not cover, with the
-    reason."""
+    """Yield, with the reason, the ranges within a part of the map that were truncated or that the target log does not
+    cover."""
     lost = max(piece.target, target_end)
     if lost < piece.target + piece.length:
         here = None if piece.truncated else piece.source + lost - piece.target
@@ -91,7 +90,7 @@ def _piece(piece: MapPiece, target_start: int, target_end: int) -> Iterator[Diff
 def _between(
     wanted: AuditRange, target_start: int, target_end: int, *, others_write: bool
 ) -> Iterator[Difference | Explained]:
-    """Yield the target offsets that are in no part of the map. They are explained if `mirrord quarantine replay`
+    """Yield the target offsets that are not in any part of the map. They are explained if `mirrord quarantine replay`
     appended the records, or if other clients may write to the target. Otherwise, they are differences."""
     placed = [(piece.target, piece.target + piece.length) for piece in wanted.pieces]
     target = (max(wanted.target_start, target_start), min(wanted.target_end, target_end))

@@ -1,7 +1,7 @@
 """Division of a lane's offset map into ranges that can be compared independently.
 
 The map can be divided at a point only if everything before that point has lower source offsets and lower target offsets
-than everything after it. Offsets decrease only where a run begins at a lower offset than the end of the previous run
+than everything after it. Offsets decrease only where a run begins at an offset below the end of the previous run
 (`Runs.turns`). A range that contains such a run may therefore be longer than the limit.
 """
 
@@ -24,8 +24,8 @@ ProvenTo = tuple[int | None, int | None]
 """The source offset and the target offset up to which an earlier audit has proven a partition; None if there was no
 such audit."""
 _BESIDE: tuple[Reason, ...] = ("truncated", "doubled")
-"""Verdicts on records that were copied. They do not explain why a record that the source now holds at the same offset
-is missing on the target."""
+"""Verdicts on records that were copied. They do not explain why the record that the source now holds at the same offset
+is missing from the target."""
 
 
 def pieces(lane: LaneState, first: int, end: int) -> Iterator[MapPiece]:
@@ -56,7 +56,7 @@ def _live(lane: LaneState, first: int, end: int) -> Iterator[tuple[int, int]]:
 
 def _cut(piece: MapPiece, limit: int) -> Iterator[MapPiece]:
     """Divide a part of the offset map at the source offset `limit`. The source has lost the records at and above this
-    offset (truncated)."""
+    offset (they are truncated)."""
     kept = max(0, min(piece.length, limit - piece.source))
     if kept:
         yield MapPiece(piece.ordinal, piece.source, piece.target, kept)
@@ -81,8 +81,8 @@ def ranges(
       first part of the map. Verdicts on the source offsets directly before that part then also belong to the range.
     - Offsets between two ranges belong to the earlier range.
     - The last range extends to the source offset of the ordinal `end`, if the ledger knows this offset.
-    - If there are no ordinals, but there are verdicts to check, one range without any part of the map is yielded.
-    - Truncated records count only on the target, because the source reuses their offsets for other records.
+    - If there are no ordinals but there are verdicts to check, a single range without any part of the map is yielded.
+    - Of truncated records, only the target offsets are included, because the source reuses their source offsets.
 
     The verdicts come from `mirrord.ledger.gaps`. Each offset has at most one verdict other than "truncated" and
     "doubled".
@@ -121,8 +121,8 @@ def ranges(
 
 
 def _explained_to(lane: LaneState, end: int, verdicts: Sequence[Verdict]) -> int:
-    """Return the source offset of the ordinal `end` if the verdicts extend to this offset. The ledger then explains
-    every offset below it. Otherwise return 0."""
+    """Return the source offset of the ordinal `end` if the verdicts extend to this offset, so that the ledger explains
+    every offset below it. Otherwise, return 0."""
     limit = lane.source_runs.offset_of(end)
     if limit is None or not verdicts:
         return 0
@@ -162,8 +162,8 @@ def _first_starts(group: Sequence[MapPiece], verdicts: Sequence[Verdict], proven
 
 
 def _first_verdict(offset: int, verdicts: Sequence[Verdict]) -> int:
-    """Return the first offset of the sequence of verdicts that extends to `offset` without a gap. If there is no such
-    sequence, return `offset`."""
+    """Return the first offset covered by the sequence of verdicts that extends to `offset` without a gap. If there is
+    no such sequence, return `offset`."""
     at = bisect_left(verdicts, offset, key=_end)
     while 0 <= at < len(verdicts) and verdicts[at].start < offset <= verdicts[at].end:
         offset = verdicts[at].start
@@ -213,7 +213,7 @@ def _end(verdict: Verdict) -> int:
 
 
 class _Turns:
-    """The runs that begin at a lower offset than the previous run ends, and the lowest offsets that they reach."""
+    """The runs that begin below the end of the previous run, and the lowest offsets at which they begin."""
 
     def __init__(self, runs: Runs, end: int) -> None:
         self._ordinals = [turn for turn in runs.turns if turn < end]
@@ -221,6 +221,6 @@ class _Turns:
         self._lowest = [*reversed(list(accumulate(reversed(offsets), min))), _NEVER]
 
     def lowest_from(self, ordinal: int) -> int:
-        """Consider the runs after this ordinal that begin at a lower offset than the previous run ends. Return the
-        lowest offset at which one of them begins. If there is no such run, return a number above all offsets."""
+        """Consider the runs after this ordinal that begin below the end of the previous run. Return the lowest offset
+        at which one of them begins. If there is no such run, return a number above all offsets."""
         return self._lowest[bisect_right(self._ordinals, ordinal)]

@@ -44,17 +44,17 @@ class ReconstructedLane(msgspec.Struct, frozen=True, kw_only=True):
     records: int
     """Number of records on the target whose originals were found in the source."""
     expired: int
-    """Number of records on the target whose originals the source no longer holds, because they expired."""
+    """Number of records on the target whose originals the source no longer holds because they expired."""
     ordinal: int
     """The lane's next ordinal."""
     until: int
-    """The ordinal after those that are reserved for refused records: records that the target has refused and that have
-    not been copied again yet. Equal to `ordinal` if there are no such records."""
+    """The ordinal after those that are reserved for refused records that have not been copied again yet. Equal to
+    `ordinal` if there are no such records."""
     source_offset: int
-    """The source offset after the last copied record."""
+    """The source offset after that of the last copied record."""
     source_epoch: int
     target_offset: int
-    """The target offset after the lane's last record."""
+    """The target offset after that of the lane's last record."""
     target_epoch: int
 
     @property
@@ -64,8 +64,8 @@ class ReconstructedLane(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def standing(placed: Placed, others: Sequence[Other], log_start: int, *, filtered: bool = False) -> ReconstructedLane:
-    """Derive the state of a lane from the source positions of its copies. `log_start` is the log start offset of the
-    source. `filtered` means that the flow has a filter, which may have skipped records.
+    """Derive the state of a lane from the source positions of the copied records. `log_start` is the log start offset
+    of the source. `filtered` means that the flow has a filter, which may have skipped records.
 
     Raises Unplaced if the state is ambiguous, for example if it is not known which source records the target has
     refused.
@@ -124,7 +124,8 @@ def _refused(
     found: Sequence[PlacedPiece], holes: Sequence[Interval], visible: Sequence[Interval], lacking: Sequence[Interval]
 ) -> Iterator[Interval]:
     """Yield the source ranges that have to be copied again: the target refused their records, and they were not copied
-    later. `holes` are the refused ordinals. Raises Unplaced if it is not known which records had these ordinals."""
+    later. `holes` are the refused ordinals. Raises Unplaced if it cannot be determined which records had these
+    ordinals."""
     ordinals = [piece.ordinal for piece in found]
     for first, last in holes:
         at = bisect_left(ordinals, last)

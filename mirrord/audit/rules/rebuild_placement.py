@@ -21,12 +21,11 @@ from mirrord.model.intervals import Interval, uncovered
 from mirrord.replication.lane.target.batch_relocation import Unplaced
 
 LOOK_AROUND = 1_000
-"""How many more source records the first round compares than there are copied records with unknown positions. Later
-rounds compare more source records."""
+"""The first round compares this many more source records than there are copied records with unknown positions. Later
+rounds compare even more source records."""
 NOWHERE = -1
 GONE = object()
-"""The key of records whose content is not known: they were in the target log, and the target's log cleaner has removed
-them."""
+"""The key of records whose content is unknown because the target's log cleaner has removed them from the target log."""
 
 
 class CopiedRecords(NamedTuple):
@@ -80,18 +79,18 @@ class SequencedBatch(NamedTuple):
     offset: int
     length: int
     vacant: int
-    """Number of target offsets between the lane's previous batch and this batch that belong to no batch."""
+    """Number of target offsets that lie between the lane's previous batch and this batch and belong to no batch."""
     close: int
-    """Number of target offsets directly before this batch that belong to no batch."""
+    """Number of target offsets that lie directly before this batch and belong to no batch."""
 
 
 def ordinals(batches: Sequence[SequencedBatch], log_start: int, vacant_behind: int) -> list[tuple[int, int]]:
     """Return the ordinal of each batch, and the number of ordinals directly before it that the target's log cleaner has
     removed. Raises Unplaced.
 
-    Sequence numbers wrap at 2^31. It is not known how many times they wrapped before the log start offset, but this
-    does not matter, because ordinals only have to be unique. `vacant_behind` is the number of target offsets after the
-    last batch of the lane that belong to no batch.
+    Sequence numbers wrap at 2^31. How many times they wrapped before the log start offset is unknown, but this does not
+    matter, because ordinals only have to be unique. `vacant_behind` is the number of target offsets that follow the
+    lane's last batch and belong to no batch.
     """
     if vacant_behind:
         raise Unplaced("the target's cleaner has removed its last records, so it is not known how far it was copied")
@@ -118,9 +117,10 @@ class Placed(NamedTuple):
     copies: Sequence[CopiedRecords]
     originals: Sequence[OriginalRecords]
     at: Sequence[int]
-    """For each copy, the index of its original in `originals`; `NOWHERE` if it is not known."""
+    """For each copy, the index of its original in `originals`; `NOWHERE` if the original is unknown."""
     gone: int = 0
-    """Number of copies at the beginning whose originals are known to be older than the oldest record of the source."""
+    """Number of copies at the beginning of `copies` whose originals are known to be older than the oldest record in the
+    source."""
 
     @property
     def is_any(self) -> bool:
@@ -129,18 +129,20 @@ class Placed(NamedTuple):
 
     @property
     def has_common(self) -> bool:
-        """Whether the content of at least one copy occurs in the source, even if its position is not known."""
+        """Whether the content of at least one copy occurs in the source, even if the position of the copy is
+        unknown."""
         held = {each.key for each in self.originals}
         return any(copy.key in held for copy in self.copies)
 
     @property
     def has_holes(self) -> bool:
-        """Whether the target lacks ordinals because it refused their batch, and not because its log cleaner removed the
-        records."""
+        """Whether the target lacks ordinals because it refused their batch rather than because its log cleaner removed
+        the records."""
         return any(before.end != after.ordinal for before, after in pairwise(self.copies))
 
     def expired(self) -> int:
-        """Return the number of copies at the beginning whose originals are below the log start offset of the source.
+        """Return the number of copies at the beginning of `copies` whose originals are below the log start offset of
+        the source.
 
         If ordinals are missing because the target refused a batch, the copies may be in any order. No copy then counts
         as expired.
@@ -181,8 +183,8 @@ def place(copies: Sequence[CopiedRecords], originals: Sequence[OriginalRecords])
 
 
 def _refuse_alike(placed: Placed, anchors: Sequence[int], there: Mapping[Hashable, int]) -> None:
-    """Raise Unplaced if a copy was matched only because of the copy before or after it, and another unit of the source
-    has the same content and could be its original as well."""
+    """Raise Unplaced if a copy was matched only because of the copy before or after it, while another source unit with
+    the same content could also be its original."""
     copies, originals, at = placed.copies, placed.originals, placed.at
     for number, (left, right) in enumerate(pairwise(at)):
         if 0 <= left < right - 1 and min(anchors[number : number + 2]) < 0:
@@ -246,7 +248,7 @@ def doubtful(placed: Placed, around: int = LOOK_AROUND) -> tuple[set[int], set[i
             if right >= 0:
                 there |= _until_covered(originals, right, -1, need, covered)
         begin = number + 1
-    # Units with the same content must all be compared as batches, or all be compared as individual records.
+    # Units with the same content must be compared either all as batches or all as individual records.
     alike = {originals[number].key for number in there}
     here |= {number for number, copy in enumerate(copies) if at[number] >= 0 and copy.key in alike}
     there |= {at[number] for number in here if at[number] >= 0}
@@ -271,7 +273,7 @@ def refined(
     """Determine the positions again after some units have been replaced by their individual records. `copies` and
     `originals` map the index of each such unit to its records. Raises Unplaced.
 
-    A batch of the target may have fewer records than ordinals, because the target's log cleaner has removed the others.
+    A target batch has fewer records than ordinals if the target's log cleaner has removed some of its records.
     """
     made: list[CopiedRecords] = []
     for number, copy in enumerate(placed.copies):
@@ -338,8 +340,8 @@ def pieces(placed: Placed, others: Sequence[Other], log_start: int) -> list[Plac
             is_begin = not found and (first.ordinal, first.offset, log_start) == (0, 0, 0)
             free = _free((edge, original.offset), taken, wanted) if found or is_begin else None
             if free is None and found and all(each.key is not GONE for each in copies[begin:number]):
-                # The source no longer holds the originals of these copies, and the lane skipped the records that the
-                # source still holds in between.
+                # The source no longer holds the originals of these copies. The lane skipped the records that the source
+                # still holds between the two known positions.
                 free = _free((edge, original.offset), visible, wanted)
             if free is None:
                 if found or known:

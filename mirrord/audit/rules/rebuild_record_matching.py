@@ -1,4 +1,4 @@
-"""Matches the records of a lane with those of the source one by one. Memory use does not grow with the number of
+"""Matches a lane's copied records with the source records one by one. Memory use does not grow with the number of
 records.
 
 Both logs are read backwards. Each copied record is matched with the next equal source record in this direction. The
@@ -15,8 +15,8 @@ from mirrord.replication.lane.target.batch_relocation import Unplaced
 
 MATCHED, LEFT_OUT = object(), object()
 MOST_IN_FRONT = 2_000_000
-"""Maximum number of digests that are kept in memory for the source records before the first matched one. The first
-copies count as expired only if they equal none of these records."""
+"""Maximum number of digests that are kept in memory for the source records that precede the first matched one. The
+first copies count as expired only if none of these records equals them."""
 
 
 class UnmatchedUnits(NamedTuple):
@@ -36,11 +36,11 @@ class Matched(NamedTuple):
     pairs: Sequence[tuple[CopiedRecords, OriginalRecords]]
     left_out: Sequence[OriginalRecords]
     expired: Sequence[CopiedRecords]
-    """Copies at the beginning whose originals the source no longer holds."""
+    """The first copies, if the source no longer holds their originals."""
 
 
 def stretches(placed: Placed, *, filtered: bool) -> list[UnmatchedUnits] | None:
-    """Return the parts of both logs in which batches alone do not determine which records correspond.
+    """Return the parts of both logs in which batches alone do not determine which records correspond to each other.
 
     Each part begins and ends with a matched batch, or at the beginning or the end of the logs. With `filtered`, both
     logs form a single part: the records that a filter kept from one batch may equal another batch. Return None if the
@@ -99,14 +99,14 @@ class Matching:
         return not self._here
 
     def copies(self, records: Sequence[CopiedRecords]) -> None:
-        """Add copied records, in the order of the target log. All of them must precede the copies that were added
-        earlier. Raises Unplaced if no unique match can be determined."""
+        """Add copied records, in the order of the target log. All of them must precede the previously added copies.
+        Raises Unplaced if no unique match can be determined."""
         self._here = [*records]
         self._match()
 
     def originals(self, records: Sequence[OriginalRecords]) -> None:
-        """Add source records, in the order of the source log. All of them must precede the source records that were
-        added earlier. Raises Unplaced if no unique match can be determined."""
+        """Add source records, in the order of the source log. All of them must precede the previously added source
+        records. Raises Unplaced if no unique match can be determined."""
         self._there = [*records]
         self._match()
 
@@ -199,8 +199,7 @@ def assembled(placed: Placed, parts: Sequence[tuple[UnmatchedUnits, Matched]]) -
     """Combine the parts that were matched record by record (`parts`) with the batches outside them (`placed`), and
     return the positions of all copies.
 
-    Return None if a batch of the target had fewer records than ordinals, because a log cleaner has removed some of
-    them.
+    Return None if a target batch had fewer records than ordinals because a log cleaner had removed some of its records.
     """
     pairs: list[tuple[CopiedRecords, OriginalRecords]] = []
     others: list[OriginalRecords] = []

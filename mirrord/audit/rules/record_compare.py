@@ -1,14 +1,14 @@
-"""Comparison of the source records with the target records, joined on the offset map. The result is the kind of each
-difference, and its offsets.
+"""Comparison of the source records with the target records, joined on the offset map. The result is the kind and the
+offsets of each difference.
 
-1. Each source record is compared with the target record at the offset that the map names. Equal records need no further
+1. Each source record is compared with the target record at the offset that the map gives. Equal records need no further
    comparison.
-2. Each remaining source record is paired with a target record that has the same content at a different offset, if there
-   is one.
+2. Each remaining source record is paired with a target record that has the same content at a different offset, if such
+   a record exists.
 3. Records without a partner are classified. If the map assigns a source record and a target record to each other, the
    record counts as altered. All others count as missing, duplicated, or not written by the lane.
 
-A deviation that retention, compaction or a verdict of the ledger explains is not a difference.
+A deviation is not a difference if it is explained by retention, by compaction or by a verdict in the ledger.
 """
 
 from bisect import bisect_left
@@ -67,7 +67,7 @@ class _Comparison:
         timed = not any(each.has_append_time for each in self._target.values())
         self._content: Content = _timed if timed else _untimed
         self._equal: list[tuple[int, int]] = []
-        """Pairs of (target offset, ordinal) for the records that are equal at source and target."""
+        """Pairs of (target offset, ordinal) for the records that are equal on the source and on the target."""
         self._sources: dict[int, int] = {}
         """Maps the source offset to the ordinal, for all records in the offset map that were not truncated."""
         self._targets: dict[int, tuple[MapPiece, int]] = {}
@@ -139,8 +139,7 @@ class _Comparison:
                 self._strange.append(offset)
 
     def _withholds(self, reason: Reason) -> bool:
-        """Return whether this verdict explains why a record was not copied, although the source still holds the
-        record."""
+        """Return whether this verdict explains why a record that the source still holds was not copied."""
         match reason:
             case "aborted":
                 return not self._around.source_committed
@@ -173,15 +172,15 @@ class _Comparison:
             self._add("reordered" if there in out_of_order else "displaced", here, there)
 
     def _rank(self, known: Sequence[int], here: int) -> int:
-        """Return the place of a source record in the order of copying: its ordinal or, if it has none, the ordinal of
-        the nearest earlier source record that has one."""
+        """Return the position of a source record in copying order: its own ordinal, or the ordinal of the nearest
+        earlier source record that has an ordinal."""
         at = bisect_left(known, here + 1) - 1
         return self._wanted.first if at < 0 else self._sources[known[at]]
 
     def _out_of_order(self, moved: Sequence[tuple[int, int]]) -> set[int]:
         """Return the target offsets of those moved records that are out of order: a record with a higher ordinal
         precedes them, or a record with a lower ordinal follows them. `moved` holds pairs of target offset and ordinal
-        for the records that are not at the offset that the map names."""
+        for the records that are not at the offset that the map gives."""
         if not moved:
             return set()
         placed = sorted([*self._equal, *moved])
@@ -263,7 +262,8 @@ def _untimed(seen: Seen) -> tuple[bytes, int]:
 
 
 def together(differences: Iterable[Difference]) -> tuple[Difference, ...]:
-    """Merge differences of the same kind and with consecutive offsets, and sort them by kind and target offset."""
+    """Merge differences that are of the same kind and have consecutive offsets, and sort the result by kind and target
+    offset."""
     found: list[Difference] = []
 
     def place(each: Difference) -> tuple[str, int, int]:
@@ -291,7 +291,7 @@ def _follows(before: Difference, after: Difference) -> bool:
 
 
 def merged(explained: Iterable[Explained]) -> tuple[Explained, ...]:
-    """Merge explanations with the same cause and side and with consecutive offsets, and sort them."""
+    """Merge explanations that have the same cause, the same side and consecutive offsets, and sort the result."""
     found: list[Explained] = []
     for each in sorted(explained):
         last = found[-1] if found else None

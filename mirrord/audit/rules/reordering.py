@@ -1,7 +1,7 @@
 """Finds disorder that the offset map itself documents: records that were copied after newer ones, or copied twice.
 
-A lane copies records again if the target refused or lost them (`HoleFound`, `MapRebuilt`). The offset map then names
-the target offsets of the later copies, so a comparison that uses the map finds these copies equal. A reader of the
+A lane copies records again if the target refused or lost them (`HoleFound`, `MapRebuilt`). The offset map then contains
+the target offsets of the later copies, so a comparison based on the map finds these copies equal. A reader of the
 target topic nevertheless reads them out of order.
 """
 

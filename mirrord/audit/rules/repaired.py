@@ -1,5 +1,5 @@
 """Marks differences as repaired. A repaired record is missing or altered on the target, but a repair has written it to
-another topic, which the ledger names."""
+a different topic, which the ledger records."""
 
 from collections.abc import Iterator, Sequence
 from typing import get_args

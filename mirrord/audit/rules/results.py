@@ -17,11 +17,11 @@ DifferenceKind = Literal[
 - "altered": at the record's target offset, there is a record with different content.
 - "duplicated": the target contains an additional copy of a source record.
 - "reordered": the target contains the record, but not in the order in which the records were copied.
-- "displaced": the target contains the record in the right order, but not at the offset that the offset map names.
+- "displaced": the target contains the record in the right order, but not at the offset that the offset map gives.
 - "extra": the lane's producer wrote a target record that the offset map does not contain.
 - "foreign": another producer wrote a record between the copied records.
-- "stale": the target's newest record of a key is older than the source's newest record of this key.
-- "not-copied": the configuration selects the partition, but according to the ledger, none of its records has been
+- "stale": the target's newest record for a key is older than the source's newest record for this key.
+- "not-copied": the configuration selects the partition, but according to the ledger, none of its records have been
   copied.
 """
 
@@ -79,7 +79,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """The properties of a record that an audit compares."""
+    """The record properties that an audit compares."""
 
     offset: int
     content: bytes
@@ -108,8 +108,8 @@ class Difference(msgspec.Struct, frozen=True, order=True):
 
 
 class Explained(msgspec.Struct, frozen=True, order=True):
-    """A range of offsets at which source and target deviate, and the cause that makes the deviation acceptable. The
-    offsets are those of the source or of the target, according to `side`."""
+    """A range of offsets at which source and target differ, and the cause that makes this acceptable. The offsets are
+    those of the source or of the target, depending on `side`."""
 
     cause: Cause
     side: Side
@@ -121,7 +121,7 @@ class Compared(msgspec.Struct, frozen=True):
     """The outcome of comparing the source records of one range of ordinals with their copies."""
 
     equal: int
-    """Number of source records that have an equal copy at the target offset that the offset map names."""
+    """Number of source records that have an equal copy at the target offset that the offset map gives."""
     differences: tuple[Difference, ...] = ()
     explained: tuple[Explained, ...] = ()
 
@@ -136,7 +136,7 @@ class RangeResult(msgspec.Struct, frozen=True, kw_only=True):
     """What was examined: only the ledger, the batch headers, or the decoded records."""
     compared: Compared
     newest_ms: int = -1
-    """The highest timestamp of the source records; -1 if it is not known."""
+    """The highest timestamp of the source records; -1 if unknown."""
     read_bytes: int = 0
     """Number of bytes read from the source log and the target log."""
 
@@ -148,16 +148,17 @@ class LaneSummary(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
     records: int
-    """Number of records of the lane in the ranges of ordinals that this audit was asked to examine."""
+    """Number of the lane's records in the ranges of ordinals that this audit was asked to examine."""
     equal: int
     differences: dict[str, int]
     """Number of differing records for each kind of difference."""
     explained: dict[str, int]
     """Number of explained offsets for each cause."""
     proven_to: int | None
-    """Every source offset below this one is proven to be on the target, or is explained. None if nothing is proven."""
+    """Every source offset below this one is either proven to have been copied or explained. None if nothing is
+    proven."""
     proven_ms: int | None
-    """The highest timestamp of the records at source offsets below `proven_to`; None if it is not known."""
+    """The highest timestamp of the records at source offsets below `proven_to`; None if unknown."""
     read_bytes: int
     skipped: str = ""
     ranges: int = 0
@@ -197,6 +198,6 @@ class LaneRepaired(msgspec.Struct, frozen=True):
     end: int
     into: str
     at: int
-    """Offset in the topic `into`; all repaired records are at this offset or later."""
+    """Offset in the topic `into` at or above which all repaired records are stored."""
     by: str
     at_ms: int

@@ -1,5 +1,5 @@
-"""Puts the result of an audit into words, for one partition and for all partitions. The words never claim that there is
-no difference in data that was not compared."""
+"""Puts the result of an audit into words, for one partition and for all partitions. The wording never implies that data
+that was not compared is free of differences."""
 
 from collections import Counter
 from collections.abc import Iterable

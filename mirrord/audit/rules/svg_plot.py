@@ -33,12 +33,12 @@ class Tick(NamedTuple):
     at: float
     text: str
     anchor: Literal["start", "middle", "end"] = "middle"
-    """Whether the text starts at the value, is centered on it, or ends there. This applies only to the horizontal
+    """Whether the text starts at the value, is centered on it, or ends at it. This applies only to the horizontal
     axis."""
 
 
 class Line(NamedTuple):
-    """A line through points, in their given order."""
+    """A line through points in the given order."""
 
     name: str
     """The text of the tooltip that appears while the pointer is over the line."""
@@ -49,7 +49,7 @@ class Line(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """Lines in a plot with two linear axes. The lowest and the highest value of an axis must differ."""
+    """A plot of lines, with two linear axes. The lowest and the highest value of an axis must differ."""
 
     box: Box
     lines: Sequence[Line]
@@ -88,8 +88,8 @@ def even_ticks(low: float, high: float, count: int, label: Callable[[float], str
 def draw(plots: Sequence[Plot], *, standalone: bool = False) -> str:
     """Return one SVG image with the plots side by side.
 
-    With `standalone`, the image has a fixed size and ends with a newline. Otherwise the page that embeds it decides its
-    width.
+    With `standalone`, the image has a fixed size and ends with a newline. Otherwise, the page that embeds the image
+    determines its width.
     """
     parts: list[str] = []
     left = 0
@@ -100,7 +100,8 @@ def draw(plots: Sequence[Plot], *, standalone: bool = False) -> str:
 
 
 def draw_bars(bars: Sequence[Bar], width: int, left: int, right: int) -> str:
-    """Return one SVG image with one bar per line. `left` and `right` are the margins for names and labels, in pixels.
+    """Return one SVG image with the bars below one another. `left` and `right` are the margins for names and labels, in
+    pixels.
 
     The longest bar fills the space between the margins. Every bar is at least two pixels long.
     """

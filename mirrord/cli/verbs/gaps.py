@@ -62,8 +62,8 @@ class GapLine(msgspec.Struct, frozen=True):
     reason: Reason
     at_ms: int | None
     brought_back: tuple[Returned, ...] = ()
-    """Those records in the range that `mirrord quarantine replay` has appended to the target, with their positions in
-    the target."""
+    """The records in the range that `mirrord quarantine replay` has appended to the target, with their target
+    positions."""
 
 
 class ForeignLine(msgspec.Struct, frozen=True):

@@ -83,8 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def groups_table(reports: Sequence[GroupsReport]) -> Group:
-    """Return a table with one line for each consumer group and partition. Remarks about the flows follow the table, one
-    line each."""
+    """Return a table with one line for each combination of consumer group and partition, followed by the remarks about
+    the flows, one on each line."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("flow", "group", "partition", "target topic"):
         table.add_column(title, overflow="fold")

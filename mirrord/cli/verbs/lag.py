@@ -1,4 +1,4 @@
-"""`mirrord lag`: shows the lag of every lane, the largest first."""
+"""`mirrord lag`: shows the lag of every lane, in descending order."""
 
 import argparse
 

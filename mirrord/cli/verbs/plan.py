@@ -30,7 +30,8 @@ _STYLES = {"create": "green", "grow": "yellow", "alter": "yellow", "delete": "re
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The output of `mirrord plan`: the steps that a start would take, the findings, and what is never synced."""
+    """The output of `mirrord plan`: the steps that a start would take, the findings, and a list of what is never
+    synced."""
 
     steps: Sequence[PlanStep]
     findings: Sequence[Finding]

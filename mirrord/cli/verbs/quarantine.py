@@ -1,4 +1,5 @@
-"""`mirrord quarantine list|show|skip|replay`: shows records that cannot be copied, and decides what happens to them."""
+"""`mirrord quarantine list|show|skip|replay`: shows records that cannot be copied, and lets an operator decide what
+happens to them."""
 
 import argparse
 import asyncio

@@ -46,8 +46,8 @@ class LaneLine(msgspec.Struct, frozen=True, kw_only=True):
     expired: int = 0
     left_out: int = 0
     again: int = 0
-    """Number of records that the target refused and never accepted afterwards. The daemon copies them again after its
-    next start."""
+    """Number of records that the target refused and has not accepted since. The daemon copies them again after its next
+    start."""
     source_offset: int | None = None
     target_offset: int | None = None
     producer_id: int | None = None

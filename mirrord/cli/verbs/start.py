@@ -40,7 +40,7 @@ from policies.policy_trial import LOADING
 LOOK_S = 1.0
 LOOK_SHARE = 0.01
 """The maximum share of a CPU core that gathering the status may use. With thousands of lanes, gathering the status
-takes longer, so it is gathered less often."""
+takes longer, so this is done less often."""
 PROGRESS_S = 10.0
 """Interval in seconds between progress lines in the log if the output is not a terminal."""
 _EPILOG = """Ctrl-C or SIGTERM drains and stops the daemon within 10 seconds. A second Ctrl-C or SIGTERM stops it at
@@ -60,7 +60,7 @@ class Daemon(Protocol):
 
     @property
     def replaced_by(self) -> Successor | None:
-        """The daemon that has taken over all flows, if this daemon ended for that reason; otherwise None."""
+        """The daemon that has taken over all flows, if this daemon stopped for that reason; otherwise None."""
         ...
 
     async def start(self, predecessor: Predecessor | None = None) -> str:
@@ -80,7 +80,7 @@ class Daemon(Protocol):
         ...
 
     async def wait(self) -> None:
-        """Wait until the daemon has ended."""
+        """Wait until the daemon has stopped."""
         ...
 
 
@@ -182,7 +182,7 @@ async def _run(config: Config, log_directory: str, view: "_Table | _Lines", argu
 
 
 class _Ended:
-    """Decides when a migration has ended (`--until-caught-up`), and proves that it is complete."""
+    """Determines when a migration has ended (`--until-caught-up`), and proves that it is complete."""
 
     def __init__(self, migration: CatchUp) -> None:
         self._migration = migration
@@ -201,8 +201,8 @@ class _Ended:
         return self._reached or self._fault is not None
 
     async def outcome(self) -> int:
-        """Print the proof and return the exit code. Raises EnvironmentFault if the daemon ended before all records had
-        been copied."""
+        """Print the proof and return the exit code. Raises EnvironmentFault if the daemon stopped before all records
+        had been copied."""
         if self._fault is not None:
             raise self._fault
         if not self._reached:
@@ -258,13 +258,13 @@ class _Here:
         await self._supervisor.stop()
 
     async def wait(self) -> None:
-        """Wait until the daemon has ended."""
+        """Wait until the daemon has stopped."""
         await self._supervisor.wait()
 
 
 def _stop_on_signals(daemon: Daemon) -> None:
-    """Handle SIGINT and SIGTERM. The first signal drains the daemon. The second signal ends the process and all
-    processes that the process has started."""
+    """Handle SIGINT and SIGTERM. The first signal drains the daemon. The second signal ends this process and all
+    processes that it has started."""
     stops: set[asyncio.Task[None]] = set()
 
     def stop(number: signal.Signals) -> None:

@@ -1,4 +1,4 @@
-"""`mirrord stop`: drains and ends the daemons of a configuration, on whichever machines they are running."""
+"""`mirrord stop`: drains and stops the daemons of a configuration, regardless of which machines they run on."""
 
 import argparse
 import asyncio

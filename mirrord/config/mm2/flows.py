@@ -1,8 +1,8 @@
 """Translates a MirrorMaker 2 flow into a mirrord flow.
 
 If the file does not set a property, MirrorMaker 2's default applies, with two exceptions. By default, MirrorMaker 2
-also copies the records of aborted transactions (`read_uncommitted`), and it does not sync consumer groups. For these
-two properties, mirrord's defaults apply: `read_committed`, and groups are synced.
+also copies the records of aborted transactions (`read_uncommitted`), and it does not sync consumer groups. In these two
+cases, mirrord's own defaults apply: it uses `read_committed` and syncs groups.
 """
 
 from typing import Literal
@@ -52,8 +52,8 @@ class FlowReader:
         self._to = end
 
     def find(self, name: str) -> PropertyValue | None:
-        """Return the value that is set for this flow, or else the value that is set without a prefix for all flows. If
-        neither is set, return None.
+        """Return the value that is set for this flow. If there is none, return the value that is set for all flows
+        without a prefix. If neither is set, return None.
 
         Former names of the property are accepted as well.
         """

@@ -61,8 +61,8 @@ class PropertiesFile:
         """Return the value of the first of these keys that the file contains. Return None if the file contains none of
         them.
 
-        Expressions in the value are not replaced, because the secrets that they name may not exist yet. Therefore
-        `text` is the value as it is written in the file.
+        Expressions in the value are not replaced, because the secrets that they name may not exist yet. `text` is
+        therefore the value as it is written in the file.
         """
         key = next((key for key in keys if key in self.entries), None)
         if key is None:
@@ -86,9 +86,9 @@ class PropertiesFile:
         """Return a reference to the value or, with `option`, to one option of the value. With `option`, the value is a
         `sasl.jaas.config`, and `raw` is the option as it is written in the file.
 
-        If the value or the option is a single expression such as `${env:NAME}`, the reference names what the expression
-        names. Otherwise, or if `raw` is None although `option` is given, the reference names the key in this properties
-        file.
+        If the value or the option is a single expression such as `${env:NAME}`, the reference points to the source that
+        the expression names. Otherwise, or if `raw` is None although `option` is given, it points to the key in this
+        properties file.
         """
         expression = self.providers.whole(value.raw if raw is None else raw)
         if expression is not None and (option is None or raw is not None):

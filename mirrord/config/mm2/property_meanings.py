@@ -345,7 +345,7 @@ REASON_PREFIXES: dict[str, str] = {
     "sasl.oauthbearer.assertion.": _BEARER,
     "config.providers.": "a declared provider may read everything that the file names",
 }
-"""Prefixes of further properties that have no meaning in mirrord, each with the reason."""
+"""Prefixes of additional properties that have no meaning in mirrord, each with the reason."""
 
 
 def reason(name: str) -> str | None:

@@ -1,8 +1,8 @@
 """Translates one cluster's client settings into the cluster's `bootstrap` and `security` keys.
 
 In MirrorMaker 2, the consumer, the admin client and the producer of a cluster can have different settings. mirrord uses
-one identity for each cluster. For a property of the cluster `eu`, the first of these keys that the file contains
-applies: `eu.NAME`, `eu.consumer.NAME`, `eu.admin.NAME`, `eu.producer.NAME`, `NAME`.
+one identity for each cluster. For a property of the cluster `eu`, mirrord uses the first of these keys that the file
+contains: `eu.NAME`, `eu.consumer.NAME`, `eu.admin.NAME`, `eu.producer.NAME`, `NAME`.
 """
 
 from collections.abc import Mapping

@@ -71,8 +71,8 @@ def _aliases(source: PropertiesFile) -> tuple[Alias, ...]:
 def _name(start: Alias, end: Alias, flows: Sequence[FlowConfig]) -> str:
     """Return a flow name such as `eu-us`.
 
-    Aliases may contain dashes, so two flows could get the same name. The later flow then gets more dashes between its
-    aliases, as in `eu--us`.
+    Aliases may contain dashes, so two flows could get the same name. To avoid this, the later flow gets additional
+    dashes between its aliases, as in `eu--us`.
     """
     dashes = "-"
     while any(flow.name == f"{start}{dashes}{end}" for flow in flows):

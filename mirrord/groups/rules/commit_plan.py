@@ -1,26 +1,26 @@
 """Tracks the positions of groups on the source, and plans what to commit for these groups on the target.
 
 `GroupBook` takes the source's commits in order, and keeps the newest commit of each group and partition. The caller
-translates that commit with the offset map. `plan` compares the translated position with the group's position at the
+translates that commit with the offset map. `plan` compares the translated position with the group's position on the
 target. It then decides what to commit, or why nothing is committed:
 
 - The target's position is never moved past the copied records: a translated position is at most the end of the copied
   records.
 - The target's position is never moved back to an earlier offset unless the group moved back on the source. This is the
-  case if the group's newest commit there is lower than an earlier commit.
+  case if the group's newest commit on the source is lower than one of its earlier commits.
 - A group may also have moved back on the source before this process started. mirrord detects this with checkpoints,
-  which are records on the target (`mirrord.groups.checkpoint_memory`). A checkpoint holds a group's position at the
+  which are records on the target (`mirrord.groups.checkpoint_memory`). A checkpoint holds a group's position on the
   source and the matching position on the target. The group moved back if its newest commit on the source is lower than
-  the source position in the last checkpoint, while its position on the target is still the one in the checkpoint.
+  the source position in its latest checkpoint, and its position on the target is still the one in this checkpoint.
 - If the group moved back on the source, the target's position is moved back only under two conditions. The group must
-  have reached the target's position on the source earlier, and the target's position must not have been committed by a
-  consumer. A consumer commits the leader epoch of the record that it has read, whereas mirrord commits no leader epoch
-  (OffsetAndMetadata; KIP-320). With `groups.reverse`, these conditions do not apply if the two positions matched while
-  this process was running and only the one on the source has moved since.
-- No committed offset is ever deleted. If an offset expires on the source, or its topic is deleted there, the target's
-  offset remains until the target deletes it, too.
+  have previously reached the target's position on the source, and the target's position must not have been committed by
+  a consumer. A consumer commits the leader epoch of the record that it has read, whereas mirrord commits no leader
+  epoch (OffsetAndMetadata; KIP-320). With `groups.reverse`, these conditions do not apply if the two positions matched
+  while this process was running and only the one on the source has moved since.
+- mirrord never deletes a committed offset. If an offset expires on the source, or if the source deletes its topic, the
+  offset on the target remains until the target deletes it as well.
 - Nothing is committed for a group that has members on the target.
-- With `groups.reverse`, `mirrord.groups.rules.reverse_plan` decides what happens to a position that has moved only at
+- With `groups.reverse`, `mirrord.groups.rules.reverse_plan` decides what happens to a position that has moved only on
   the target.
 
 Decisions need not be stored. After a restart, the source's commits, the checkpoints, the target's offsets and the
@@ -74,7 +74,7 @@ class Course(msgspec.Struct):
     newest: OffsetValue | None
     """The newest commit, or None if the committed offset was deleted."""
     peak: int
-    """The highest offset that has been committed since the group's position on the target last matched its position at
+    """The highest offset that has been committed since the group's position on the target last matched its position on
     the source."""
 
 

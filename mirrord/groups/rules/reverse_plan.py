@@ -1,7 +1,7 @@
 """Remembers which source and target positions of a group match, and plans what to commit on the source.
 
 With `groups.reverse`, positions are synced from the source to the target and from the target to the source. A position
-that mirrord has committed in one direction must not be synced back as if a consumer had moved there. Therefore, mirrord
+that mirrord has committed in one direction must not be synced back as if a consumer had moved to it. Therefore, mirrord
 remembers the two matching positions of a group as a `PositionPair`. A group has moved on one side if its position on
 that side differs from the pair. The decision depends on where the group has moved:
 
@@ -31,8 +31,8 @@ class PositionPairs:
     def __init__(self) -> None:
         self._known: dict[tuple[str, TopicAndPartition], PositionPair] = {}
         self._unsure: dict[tuple[str, TopicAndPartition], PositionPair] = {}
-        """The groups for which it is unclear on which side they moved last, with their positions on both sides as of
-        the time when this became unclear."""
+        """The groups for which it is unclear on which side they moved last, with their positions on both sides at the
+        time when this became unclear."""
 
     def of(self, group: str, place: TopicAndPartition) -> PositionPair | None:
         """Return the newest pair of matching positions of this group and partition, or None if there is none."""
@@ -78,8 +78,8 @@ class Asked(NamedTuple):
 
     once: bool = False
     force: bool = False
-    """Whether the source is set to the target's position in two further cases: the source is ahead, or it is unknown on
-    which side the group moved last."""
+    """Whether the source is also set to the target's position if the source is ahead, or if it is unknown on which side
+    the group moved last."""
 
 
 def plan_back(

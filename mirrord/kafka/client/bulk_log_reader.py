@@ -28,7 +28,7 @@ PATIENCE_S = 30.0
 
 
 class RangeGone(EnvironmentFault):
-    """Raised when the requested offsets are below the log start offset, because retention or another client has deleted
+    """Raised when the requested offsets are below the log start offset because retention or another client has deleted
     their records."""
 
 
@@ -61,8 +61,8 @@ class LogReader:
     async def bounds(self, named: TopicPartition, *, committed: bool) -> tuple[int, int]:
         """Return (start, end): the range of offsets that can be read from a partition.
 
-        If `committed` is set, the range ends at the last stable offset. Otherwise the range ends at the high watermark.
-        Raises EnvironmentFault or ConfigError.
+        If `committed` is set, the range ends at the last stable offset. Otherwise, the range ends at the high
+        watermark. Raises EnvironmentFault or ConfigError.
         """
         partition = self.partition(named)
         deadline = asyncio.get_running_loop().time() + self._patience_s
@@ -101,7 +101,7 @@ class LogReader:
                 await self._wait(named, failed, deadline)
 
     async def _wait(self, named: TopicPartition, failed: ReadFailed, deadline: float) -> None:
-        """Request new metadata and wait a moment. The caller then retries its request.
+        """Request new metadata and wait briefly. The caller then retries its request.
 
         Raises EnvironmentFault if the failure is not temporary, or if the deadline has passed.
         """

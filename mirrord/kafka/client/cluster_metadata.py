@@ -22,10 +22,10 @@ from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.names import Alias, ClusterId, TopicId
 
 REFRESH_S = 60.0
-"""Longest time between two refreshes of a view, in seconds. Most changes in the cluster are noticed earlier, because
+"""Longest time between two refreshes of a view, in seconds. Most changes in the cluster are noticed sooner, because
 they make requests fail, and a failed request triggers a refresh."""
 WAIT_SHARE = 0.6
-"""The longest time for which a broker may wait for data before it answers a Fetch request, as a share of the request
+"""The longest time that a broker may wait for data before it answers a Fetch request, as a share of the request
 timeout."""
 LEAST_PAUSE_S = 0.1
 """Shortest pause between two refreshes, in seconds. It applies no matter how many callers request a refresh."""
@@ -143,8 +143,8 @@ class ClusterView:
 
     @property
     def longest_wait_ms(self) -> int:
-        """The longest time for which a broker may wait for data before it answers a Fetch request, in milliseconds. It
-        is shorter than the request timeout, so that the request does not time out while the broker is waiting."""
+        """The longest time that a broker may wait for data before it answers a Fetch request, in milliseconds. It is
+        shorter than the request timeout, so that the request does not time out while the broker is waiting."""
         return int(self._options.request_timeout_s * 1000 * WAIT_SHARE)
 
     @property

@@ -1,8 +1,8 @@
 """Reads and changes the topic configs and the ACLs of one cluster, and deletes topics.
 
 A caller that reads the configs of the same topics repeatedly sets the argument `watch`. The topics are then requested
-in groups, which stay the same from call to call. If the answer for a group is identical to the last one, byte for byte,
-it is not decoded again, and the caller gets the same objects as in the last call.
+in groups, which stay the same from call to call. If the answer for a group is byte-for-byte identical to the previous
+one, it is not decoded again, and the caller gets the same objects as from the previous call.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -35,18 +35,18 @@ GROUP_SIZE = 100
 RULES_AT_ONCE = 200
 _THROTTLE_BYTES = 4
 """Size of the throttle time field in bytes. The field is at the beginning of an answer, and is ignored when the answer
-is compared with the last one."""
+is compared with the previous one."""
 
 Settings = Mapping[str, Setting]
 T = TypeVar("T")
 
 
 class NoAuthorizer(EnvironmentFault):
-    """Raised when the cluster has no authorizer, and therefore stores no ACLs."""
+    """Raised when the cluster has no authorizer and therefore stores no ACLs."""
 
 
 class RequestRefused(EnvironmentFault):
-    """Raised when the cluster refuses a request, because mirrord lacks a permission or because the cluster cannot
+    """Raised when the cluster refuses a request because mirrord lacks a permission or because the cluster cannot
     fulfill the request."""
 
 
@@ -54,7 +54,7 @@ class SeenSettings(msgspec.Struct, frozen=True):
     """The configs of the topics in a request. Topics that mirrord may not describe are listed separately."""
 
     topics: Mapping[str, Settings]
-    """The configs of each topic. With `watch`, a topic with unchanged configs has the same object as in the last
+    """The configs of each topic. With `watch`, a topic with unchanged configs has the same object as in the previous
     result."""
     refused: Mapping[str, str]
     """Kafka's error for each topic whose configs mirrord cannot read, usually because it lacks the permission. A topic
@@ -69,8 +69,8 @@ class UpkeepAdmin(Protocol):
     """
 
     async def settings(self, topics: Collection[str], *, watch: bool = False) -> SeenSettings:
-        """Return all configs of these topics. If `watch` is set, and the configs of a topic have not changed since the
-        last call with `watch`, the result contains the same object for this topic as the last result."""
+        """Return all configs of these topics. If `watch` is set and the configs of a topic have not changed since the
+        previous call with `watch`, the result contains the same object for this topic as the previous result."""
         ...
 
     async def alter(self, changes: Mapping[str, Mapping[str, str | None]]) -> dict[str, str]:
@@ -114,8 +114,8 @@ class KafkaUpkeepAdmin:
         self._groups: list[_Group] = []
 
     async def settings(self, topics: Collection[str], *, watch: bool = False) -> SeenSettings:
-        """Return all configs of these topics. If `watch` is set, and the configs of a topic have not changed since the
-        last call with `watch`, the result contains the same object for this topic as the last result."""
+        """Return all configs of these topics. If `watch` is set and the configs of a topic have not changed since the
+        previous call with `watch`, the result contains the same object for this topic as the previous result."""
         if watch:
             self._groups = regrouped(self._groups, topics)
             groups = self._groups
@@ -222,7 +222,7 @@ class KafkaUpkeepAdmin:
 
 
 class _Group:
-    """A group of topics for which configs are requested together, and the last answer for these topics."""
+    """A group of topics for which configs are requested together, and the latest answer for these topics."""
 
     def __init__(self, topics: Iterable[str]) -> None:
         self.topics = tuple(topics)
@@ -231,8 +231,8 @@ class _Group:
         self.refused: dict[str, str] = {}
 
     def take(self, answers: Iterable[configs.TopicSettings]) -> None:
-        """Store an answer that differs from the last one. For topics with unchanged configs, the earlier objects are
-        kept."""
+        """Store an answer that differs from the previous one. For topics with unchanged configs, the earlier objects
+        are kept."""
         former, self.seen, self.refused = self.seen, {}, {}
         for each in answers:
             if not each.error:

@@ -1,7 +1,7 @@
 """Connections to brokers. aiokafka opens and authenticates a connection, and then a `FramePipe` takes over its
 transport.
 
-aiokafka supports TLS and all of Kafka's SASL mechanisms, but uses too much CPU time when it sends requests. Therefore
+aiokafka supports TLS and all of Kafka's SASL mechanisms, but uses too much CPU time when it sends requests. Therefore,
 aiokafka is used only to open the connection, to authenticate, and to look up the API versions that the broker supports.
 After that, the `FramePipe` replaces aiokafka's asyncio protocol, and aiokafka's connection object is no longer used.
 """
@@ -61,7 +61,7 @@ class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     client_id: str = "mirrord"
     connect_timeout_s: float = 10.0
-    """Time limit for connecting, the TLS handshake, the version lookup and authentication together."""
+    """Total time limit for connecting, the TLS handshake, the version lookup and authentication."""
     request_timeout_s: float = 30.0
     """How long a request may remain unanswered before the connection is closed. This time must be longer than the
     `max_wait_ms` of every Fetch request."""
@@ -116,7 +116,7 @@ class Connection:
         return (await answer).reader()
 
     def close(self) -> None:
-        """Close the connection now. Requests without a response fail with ConnectionLost."""
+        """Close the connection immediately. Requests without a response fail with ConnectionLost."""
         self.pipe.close()
 
 
@@ -162,7 +162,7 @@ class _Opening(AIOKafkaConnection):
 
     replace_before: float | None = None
     bearer = False
-    """Whether the mechanism is OAUTHBEARER."""
+    """Whether the SASL mechanism is OAUTHBEARER."""
 
     async def send(self, request: Any, expect_response: bool = True) -> Any:
         """Send a request as aiokafka does. If it is a SaslAuthenticate request, also check the response.

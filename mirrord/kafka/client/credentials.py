@@ -116,7 +116,7 @@ def _authorities(security: Security) -> str | None:
 
 def _load_chain(context: ssl.SSLContext, pem: str, password: str) -> None:
     # OpenSSL reads a client's certificate chain only from a file. The chain may be a secret from the environment, so
-    # the file is created in memory only.
+    # the file exists only in memory.
     descriptor = os.memfd_create("client-certificate")
     try:
         os.write(descriptor, pem.encode())

@@ -22,7 +22,7 @@ from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.model.errors import EnvironmentFault, MirrordError
 
 AT_ONCE = 200
-"""Maximum number of groups in one request. Also the maximum number of commits in flight to one broker."""
+"""Maximum number of groups in one request. This is also the maximum number of commits in flight to one broker."""
 KNOWN_WITHIN_S = 2.0
 POLL_S = 0.05
 NETWORK = int(ErrorCode.NETWORK_EXCEPTION)

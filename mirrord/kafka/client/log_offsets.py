@@ -44,7 +44,7 @@ ANSWER_S = 5.0
 """Default time limit for a question to the cluster, in seconds."""
 TRIES = 3
 """Each attempt to ask a leader may take at most the time limit divided by `TRIES`. After that, the request is retried,
-because a different broker may be the leader by now."""
+because a different broker may be the leader by then."""
 
 Answers = dict[TopicPartition, ListedOffset]
 

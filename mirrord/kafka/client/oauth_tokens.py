@@ -17,7 +17,7 @@ FETCH_S = 8.0
 """Time limit for a request to the token endpoint, in seconds. This limit is shorter than the 10 s within which a
 connection must be opened."""
 _KEPT_SHARE = 0.8
-"""A token is reused for further connections until this share of its lifetime has passed."""
+"""A token is reused for additional connections until this share of its lifetime has passed."""
 _UNSIGNED_S = 3_600
 
 _kept: dict[tuple[str, str, str], tuple[str, float]] = {}
@@ -46,8 +46,8 @@ class _Token(AbstractTokenProvider):
 def unsigned_token(subject: str, now: float) -> str:
     """Return an unsigned token like those that Kafka's OAuthBearerUnsecuredLoginCallbackHandler creates. `now` is in
     seconds since 1970."""
-    # The time is rounded down to whole milliseconds, because brokers count in milliseconds. Otherwise a broker could
-    # refuse the token, because its time of issue would seem to be in the future.
+    # The time is rounded down to whole milliseconds, because brokers count in milliseconds. Otherwise, a broker could
+    # refuse the token because its time of issue would seem to be in the future.
     issued = int(now * 1000) / 1000
     claims: dict[str, object] = {"sub": subject, "iat": issued, "exp": issued + _UNSIGNED_S}
     return f"{_part({'alg': 'none'})}.{_part(claims)}."

@@ -116,7 +116,7 @@ class _Kind(Generic[AnswerT]):
         self._waiting: list[PartitionQuestion[AnswerT]] = []
 
     def add(self, question: PartitionQuestion[AnswerT]) -> None:
-        """Ask this question together with all others that are added in this iteration of the event loop."""
+        """Ask this question together with all other questions that are added in this iteration of the event loop."""
         if not self._fresh:
             self._loop.call_soon(self._flush)
         self._fresh.append(question)
