@@ -7,9 +7,9 @@ from mirrord.ledger.seeks import pending
 from mirrord.ledger.state import LaneState
 from mirrord.replication.lane.source.source_epochs import is_truncated
 from tests.sim.host import LANE
-from tests.sim.newer_records import has_newer, is_superseded, standing, taken_by_target, was_theirs
+from tests.sim.newer_records import has_newer, is_superseded, places, standing, taken_by_target, was_theirs
 from tests.sim.operator import orders
-from tests.sim.partition import unaccounted
+from tests.sim.partition import false_verdicts, unaccounted
 from tests.sim.world import World
 
 
@@ -151,7 +151,7 @@ def _picture(world: World) -> tuple[int, ...]:
 def _order(world: World, numbers: list[int], holes: list[tuple[int, int, int]], *, excused: bool) -> None:
     if len(set(numbers)) != len(numbers):
         twice = sorted(number for number in set(numbers) if numbers.count(number) > 1)
-        if excused or all(number in world.excused or _was_hidden(world, number) for number in twice):
+        if excused or all(number in world.excused or is_hidden_copy(world, number) for number in twice):
             return
         if {world.source.offset_of[number] for number in twice} <= world.named:
             return
@@ -293,7 +293,7 @@ def _unseen(world: World, arrived: set[int]) -> set[int]:
     """Source offsets that may be in the target twice although the ledger does not know."""
     # Bytes that come after the last possible moment are found with the next batch, and a policy may skip that.
     unseen = {number for number in world.excused if world.shape.policies}
-    unseen |= {number for number in arrived if world.shape.cleans and _was_hidden(world, number)}
+    unseen |= {number for number in arrived if world.shape.cleans and is_hidden_copy(world, number)}
     return {world.source.offset_of[number] for number in unseen}
 
 
@@ -301,8 +301,8 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901, PLR0912 
     """At the end, with all faults over: everything has arrived, or the lane says why it stopped."""
     record = world.truth.lanes.get(LANE)
     if record is not None and record.halted is not None:
-        unclean = world.shape.unclean and not world.shape.cleans
-        if world.shape.compaction or unclean or world.excused or _came_back(world):
+        unclean = world.shape.unclean and bool(world.target.lost) and not world.shape.cleans
+        if world.source.cleaned or unclean or world.excused or _came_back(world):
             return
         if _named_anew(world) and record.halted.reason == "unexplained":
             return
@@ -326,11 +326,11 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901, PLR0912 
     unseen = _unseen(world, arrived)
     if world.named - unseen != twice - unseen and not world.target.leapt:
         raise Violation(f"doubled are source offsets {sorted(twice)}, the ledger says {sorted(world.named)}")
+    if record is not None and world.shape.cleans:
+        _keys(world)
     if record is not None and not world.excused:
         _target_map(world)
-        if world.shape.cleans:
-            _keys(world)
-        elif numbers:
+        if numbers and not world.shape.cleans:
             _translations(world)
     missing = [offset for offset in missing if not is_superseded(world, offset)]
     missing = [offset for offset in missing if offset not in _taken_by_late_bytes(world)]
@@ -350,12 +350,18 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901, PLR0912 
     if falsely := sorted({offset_of[number] for number in copied} & _told(world, "expired")):
         raise Violation(f"copied, and the ledger says that they were deleted before: source offsets {falsely}")
     _truncated(world, arrived)
-    accounts = record is not None and not world.shape.cleans and not unknown
-    if accounts and (wrong := unaccounted(world, numbers)):
+    if record is not None and not unknown and (wrong := _wrong_verdicts(world, numbers)):
         raise Violation(wrong)
     for host in world.hosts:
         if host.alive and host.state.next_offset == len(world.ledger) and host.state != world.truth:
             raise Violation(f"{host.name} folded the same ledger to another state")
+
+
+def _wrong_verdicts(world: World, numbers: list[int]) -> str:
+    """What is wrong with the verdicts, or empty."""
+    if world.shape.cleans:
+        return "" if world.excused else false_verdicts(world)
+    return unaccounted(world, numbers)
 
 
 def _keys(world: World) -> None:
@@ -366,7 +372,11 @@ def _keys(world: World) -> None:
     stands: dict[int, list[int]] = {}
     for number in standing(world):
         stands.setdefault(world.target.key(number), []).append(number)
+    # Bytes that came after the last possible moment follow all others.
+    late = {world.target.key(number) for number in world.excused}
     for key, number in newest.items():
+        if key in late:
+            continue
         last = stands.get(key, [None])[-1]
         if last is None and was_theirs(world, number):
             continue
@@ -383,9 +393,7 @@ def _keys(world: World) -> None:
 def _is_known(world: World, number: int) -> bool:
     """The holder of the lane can know that this record was in the target. What an election removes without a trace, or
     what superseded it, before any resume position mentions it, may as well never have been there."""
-    if number not in world.known.taken or _was_superseded(world, number):
-        return False
-    return not world.target.lost or world.known.knows(world.hosts[-1].name, number)
+    return number in world.known.taken and not _was_superseded(world, number)
 
 
 def _was_superseded(world: World, number: int) -> bool:
@@ -393,17 +401,27 @@ def _was_superseded(world: World, number: int) -> bool:
     removed later. It is copied again without another lookup (decision 95)."""
     facts = (fact for entry in world.ledger for fact in entry.facts if isinstance(fact, VerdictGiven))
     told = (each for fact in facts for each in fact.verdicts if each.reason == "compacted")
-    offset = world.source.offset_of[number]
-    return any(lost < 0 for lost in world.target.lost) and any(each.start <= offset < each.end for each in told)
+    offset, key, taken = world.source.offset_of[number], world.target.key(number), world.known.taken[number]
+    lost = any(-each > taken and world.target.key(each) == key for each in world.target.lost)
+    return lost and any(each.start <= offset < each.end for each in told)
 
 
-def _was_hidden(world: World, number: int) -> bool:
-    """Whether the holder could not find a copied record: the log of the leader that was asked had it cleaned, and an
-    election removed what had superseded it. The holder copies it again, because the key would have no value otherwise.
-    Until the newer records follow, another replica may show the older value after it, and that replica may still have
-    the first copy (decision 95)."""
-    could_be_known = _is_known(world, number) and number not in world.known.unknowing
-    return (number in world.target.cleaned and not could_be_known) or number in world.target.hid
+def _was_hidden(world: World, number: int, batch: tuple[int, int]) -> bool:
+    """Whether the holder could not find a copied record when it appended a batch: the log of the leader that was asked
+    had it cleaned, and an election removed what had superseded it. The holder copies it again, because the key would
+    have no value otherwise. Until the newer records follow, another replica may show the older value after it, and that
+    replica may still have the first copy (decision 95)."""
+    if number in world.target.hid.get(batch, ()):
+        return True
+    if number not in world.target.unseen.get(batch, ()):
+        return False
+    return number in world.known.unknowing or not _is_known(world, number)
+
+
+def is_hidden_copy(world: World, number: int) -> bool:
+    """Whether the log has further copies of a record, all of which were appended to logs that had hidden it."""
+    _, *others = [batch for each, batch in places(world) if each == number]
+    return bool(others) and all(_was_hidden(world, number, batch) for batch in others)
 
 
 def check_order_of_keys(world: World) -> None:
@@ -415,21 +433,20 @@ def check_order_of_keys(world: World) -> None:
     own: dict[int, int] = {}
     number_at: dict[int, int] = {}
     theirs: dict[int, list[int]] = {}
-    for number in standing(world):
+    for number, batch in places(world):
         key = world.target.key(number)
         if number < 0:
             theirs.setdefault(key, []).append(-number)
             continue
+        # Bytes that came late follow all others, which the cleaner removes for them.
+        if number in world.known.late:
+            theirs.pop(key, None)
         if number in world.source.cut or number in world.excused:
             continue
-        if number in world.late:
-            theirs.pop(key, None)
         offset = world.source.offset_of[number]
-        if own.get(key, -1) >= offset and not _was_hidden(world, number_at[key]):
+        if own.get(key, -1) >= offset and not _was_hidden(world, number_at[key], batch):
             raise Violation(f"key {key} is stale: source offset {offset} stands after {own[key]}")
-        # Bytes that came late follow all others, which the cleaner removes for them.
-        is_known = not world.excused and _is_known(world, number)
-        before = theirs.pop(key, []) if is_known else []
+        before = theirs.pop(key, []) if _is_known(world, number) else []
         if before and world.known.is_over(number, before):
             raise Violation(f"key {key}: source offset {offset} was put over a newer record")
         own[key], number_at[key] = offset, number
