@@ -118,4 +118,4 @@ class ReplicatorActor(WorkerActor):
         """Refuse orders from a former supervisor process. Its calls may arrive after the first call from its
         successor."""
         if orders != self._orders:
-            raise EnvironmentFault(f"{self._name} takes its commands from another process")
+            raise EnvironmentFault(f"{self._name} takes its commands from a different process")

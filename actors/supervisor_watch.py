@@ -71,7 +71,7 @@ class RayDaemon:
             self._ray.close()
             raise EnvironmentFault(
                 f'a daemon of the instance "{self._config.instance}" is already running on this Ray cluster: '
-                "`mirrord stop` ends it, and another instance name lets two run side by side"
+                "`mirrord stop` ends it, and a different instance name lets two daemons run side by side"
             )
         try:
             daemon = predecessor.daemon if predecessor else ""

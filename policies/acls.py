@@ -1,11 +1,11 @@
-"""Decides which of the source's ACLs are synced, and to which resources at the target they apply.
+"""Decides which of the source's ACLs are synced, and to which resources on the target they apply.
 
 `read-only` is the policy of MirrorMaker 2 (MirrorSourceConnector.shouldReplicateAcl and targetAclBinding). It syncs
-only ACLs whose resource pattern names exactly one topic. It does not grant any permission to write at the target. An
-ACL that is deleted at the source remains at the target.
+only ACLs whose resource pattern names exactly one topic. It does not grant any permission to write on the target. An
+ACL that is deleted on the source remains on the target.
 
 `exact` syncs all ACLs that clients need after a failover, including ACLs on consumer groups. Principals that may write
-at the source may also write at the target. ACLs that are deleted at the source are deleted at the target.
+on the source may also write on the target. ACLs that are deleted on the source are deleted on the target.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ from mirrord.model.errors import ConfigError
 
 
 class TopicNames(NamedTuple):
-    """What an ACL policy needs to know about a flow: which topics the flow copies, and their names at the target."""
+    """What an ACL policy needs to know about a flow: which topics the flow copies, and their names on the target."""
 
     selects: Callable[[str], bool]
     """Returns whether the flow copies a topic with this name."""
@@ -45,16 +45,16 @@ class AclPolicy(Protocol):
     resources: tuple[ResourceKind, ...]
     """The kinds of resources for which ACLs are synced."""
     removes: bool
-    """Whether mirrord deletes an ACL at the target after the ACL has been deleted at the source. Only ACLs that mirrord
+    """Whether mirrord deletes an ACL on the target after the ACL has been deleted on the source. Only ACLs that mirrord
     has created are deleted."""
 
     def gives(self, rule: AclRule) -> bool:
-        """Return whether this policy could have created this ACL at the target. An ACL that mirrord created under a
+        """Return whether this policy could have created this ACL on the target. An ACL that mirrord created under a
         former policy is deleted if the current policy could not have created it."""
         ...
 
     def carried(self, rule: AclRule, names: TopicNames) -> AclRule | Untold | None:
-        """Return the ACL for the target that corresponds to an ACL at the source. Return None if this policy does not
+        """Return the ACL for the target that corresponds to an ACL on the source. Return None if this policy does not
         sync the ACL, and `Untold` if the ACL should be synced but cannot be."""
         ...
 
@@ -101,7 +101,7 @@ class Exact:
             return None
         mapped = names.target_prefix(prefix)
         if mapped is None:
-            return Untold("the flow's naming knows no prefix that fits the copies alone")
+            return Untold("the flow's naming has no prefix that matches only the copies")
         if not mapped:
             return rule
         return msgspec.structs.replace(rule, pattern="PREFIXED", name=mapped)

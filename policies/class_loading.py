@@ -146,7 +146,7 @@ def _check_settings(
         strange = next((name for name in settings if name not in signature.parameters), "")
         hint = _meant(strange, list(signature.parameters)) if strange else ""
         what = "as Class(source, target), and with the settings table by their names"
-        line = f"{found.__name__}{signature} does not take what it is given: {error}{hint}"
+        line = f"{found.__name__}{signature} does not accept the arguments that it is given: {error}{hint}"
         raise _fault(text, f"{line}; it is made {what}") from None
 
 

@@ -19,7 +19,7 @@ from typing import Protocol, Self
 
 
 class NamingPolicy(Protocol):
-    """The interface for `naming = "module:Class"`. The class maps a source topic to its name at the target, and back.
+    """The interface for `naming = "module:Class"`. The class maps a source topic to its name on the target, and back.
 
     mirrord does not call the class for heartbeats topics, which always get the source's alias as a prefix. The class
     may also have::
@@ -36,7 +36,7 @@ class NamingPolicy(Protocol):
     """
 
     def target_topic(self, source_topic: str, /) -> str:
-        """Return the topic's name at the target. The name must be a valid Kafka topic name. Different source topics
+        """Return the topic's name on the target. The name must be a valid Kafka topic name. Different source topics
         must have different names."""
         ...
 
@@ -75,7 +75,7 @@ class Record(Protocol):
 
     @property
     def offset(self) -> int:
-        """The record's offset at the source. A transform cannot change it."""
+        """The record's offset on the source. A transform cannot change it."""
         ...
 
     @property

@@ -59,7 +59,7 @@ class GuardedNaming:
         self._hops: dict[str, tuple[Alias, ...]] = {}
 
     def target_topic(self, source_topic: str) -> str:
-        """Return the topic's name at the target. Raises PolicyFault if the policy fails."""
+        """Return the topic's name on the target. Raises PolicyFault if the policy fails."""
         if is_heartbeats(source_topic, self._separator):
             return self._heartbeats.target_topic(source_topic)
         known = self._targets.get(source_topic)
@@ -68,13 +68,13 @@ class GuardedNaming:
         return known
 
     def source_topic(self, target_topic: str) -> str | None:
-        """Return the topic's name at the source, or None if the topic does not belong to this flow. Raises PolicyFault
+        """Return the topic's name on the source, or None if the topic does not belong to this flow. Raises PolicyFault
         if the policy fails."""
         if is_heartbeats(target_topic, self._separator):
             return self._heartbeats.source_topic(target_topic)
         answer = self._asked.ask("source_topic", target_topic)
         if answer is not None and not isinstance(answer, str):
-            raise self._asked.wrong("source_topic", target_topic, answer, "a text, or None")
+            raise self._asked.wrong("source_topic", target_topic, answer, "a string, or None")
         return answer
 
     def target_prefix(self, prefix: str) -> str | None:
@@ -86,12 +86,12 @@ class GuardedNaming:
         if answer is None:
             return None
         if not isinstance(answer, str):
-            raise self._asked.wrong("target_prefix", prefix, answer, "a text, or None")
+            raise self._asked.wrong("target_prefix", prefix, answer, "a string, or None")
         # ACLs on prefixes are derived from the result. An incorrect result would permit access to other topics.
         for source, target in self._targets.items():
             if source.startswith(prefix) != target.startswith(answer):
                 rule = (
-                    f"a text with which the copies of such topics begin and no others; {source} is copied to {target}"
+                    f"a string with which the copies of such topics begin and no others; {source} is copied to {target}"
                 )
                 raise self._asked.wrong("target_prefix", prefix, answer, rule)
         return answer
@@ -145,7 +145,7 @@ class GuardedSelection:
         if topic not in self._answers:
             answer = self._asked.ask("refusal", topic)
             if answer is not None and (not isinstance(answer, str) or not answer.strip()):
-                raise self._asked.wrong("refusal", topic, answer, "a reason as text, or None")
+                raise self._asked.wrong("refusal", topic, answer, "a reason as a string, or None")
             self._answers[topic] = None if answer is None else f"{self._label}: {' '.join(answer.split())}"
         return self._answers[topic]
 

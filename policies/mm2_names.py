@@ -11,7 +11,7 @@ HEARTBEATS = "heartbeats"
 
 def checkpoints_topic(source: Alias, separator: str = ".") -> str:
     """Return the name of the checkpoints topic, which is on the target. The topic contains the positions of the
-    source's consumer groups, and the matching positions at the target."""
+    source's consumer groups, and the matching positions on the target."""
     return f"{source}{separator}checkpoints{separator}internal"
 
 

@@ -1,4 +1,4 @@
-"""Maps a source topic to its name at the target, and back.
+"""Maps a source topic to its name on the target, and back.
 
 `prefix` names topics as Kafka's DefaultReplicationPolicy does, and `identity` names them as IdentityReplicationPolicy
 does (org.apache.kafka.connect.mirror). Tools for MirrorMaker 2 therefore understand the names. A string that contains

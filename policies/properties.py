@@ -23,7 +23,7 @@ class Properties(Protocol):
 
     def passes(self, name: str) -> bool:
         """Return whether the config with this name is synced from the source. If it is not synced, mirrord never
-        changes it at the target."""
+        changes it on the target."""
         ...
 
     def takes_default(self, name: str) -> bool:

@@ -2,7 +2,7 @@
 follows their groups is killed.
 
 Each group reads and commits at one cluster, stops at a random moment, waits until mirrord has brought its position to
-the other cluster, and continues there. Every record holds its own offset at the source, so the records show whether any
+the other cluster, and continues there. Every record holds its own offset on the source, so the records show whether any
 were read again after they had been committed, or were skipped. Meanwhile, each commit in the logs of both clusters is
 checked: none may be before the data, and none below the previous one.
 """

@@ -41,7 +41,7 @@ class Stream:
     """A stream of records from entering the block until `stop`."""
 
     def __init__(self, source: str, target: str, topic: tuple[str, str], partitions: int, records_per_s: int) -> None:
-        """`topic` is its name at the source and at the target."""
+        """`topic` is its name on the source and on the target."""
         context = multiprocessing.get_context("spawn")
         self._end = context.Event()
         self._total = context.Value("q", _NOT_KNOWN)

@@ -38,7 +38,7 @@ PrintLine = Callable[[str], None]
 
 
 class Copied(msgspec.Struct, frozen=True, kw_only=True):
-    """The work of a copier during the measurement; bytes are the stored bytes at the source."""
+    """The work of a copier during the measurement; bytes are the stored bytes on the source."""
 
     copier: str
     stored_bytes: float

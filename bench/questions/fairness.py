@@ -1,7 +1,7 @@
 """Progress of 2,000 partitions with traffic, alone and next to a topic that catches up.
 
 Records are written into all partitions in turn, a few at once, the same number into each. For a window, Jain's index is
-computed over the share of each partition's records at the source that its lane has copied: (sum x)^2 / (n sum x^2). It
+computed over the share of each partition's records on the source that its lane has copied: (sum x)^2 / (n sum x^2). It
 is 1 if all shares are equal, and 1/n if one lane takes everything. Shares are used because the mirror is not
 responsible for what the writer or the brokers hold back. In the second window, `mirrord apply` has added a topic with a
 backlog, which is copied at the same time.

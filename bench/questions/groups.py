@@ -1,4 +1,4 @@
-"""How soon after a commit at the source is a group at that position at the target, and what does following cost?
+"""How soon after a commit on the source is a group at that position on the target, and what does following cost?
 
 A thousand groups commit in ten partitions each, every five seconds, evenly spread. Each commit is timed from before it
 is sent to the source until librdkafka has read the target's commit that covers it from the `__consumer_offsets` of the
@@ -80,14 +80,14 @@ class Seen:
     def __init__(self, name: str) -> None:
         self.delays_s: list[float] = []
         self.reached: dict[Place, int] = {}
-        """The newest position of each group and partition at the target."""
+        """The newest position of each group and partition on the target."""
         self._name = name
         self._pending: dict[Place, deque[tuple[int, float]]] = {}
         self._lock = threading.Lock()
 
     @property
     def pending(self) -> int:
-        """Commits that are not at the target yet."""
+        """Commits that are not on the target yet."""
         with self._lock:
             return sum(map(len, self._pending.values()))
 
@@ -272,7 +272,7 @@ def _until_right(seen: Seen) -> None:
     deadline = time.monotonic() + LIMIT_S
     while seen.pending:
         if time.monotonic() > deadline:
-            raise EnvironmentFault(f"{seen.pending:,} commits are not at the target after {LIMIT_S:g} s")
+            raise EnvironmentFault(f"{seen.pending:,} commits are not on the target after {LIMIT_S:g} s")
         time.sleep(_LOOK_S)
 
 

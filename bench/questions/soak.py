@@ -1,7 +1,7 @@
 """Does anything grow with time? Half an hour of traffic with kills, topics that come and go, and consumer groups.
 
 Every minute, the first replicator is killed with -9 (the other one lives on and shows what grows), new topics are
-created and written, older ones are deleted at the source, and groups with new names commit. The resident memory of each
+created and written, older ones are deleted on the source, and groups with new names commit. The resident memory of each
 process is measured at the start (after a warm-up), in the middle and at the end, each as the median of a few samples.
 Memory counts as flat if it grows by less than a tenth, or 10 MB, from the middle to the end. Processes that were
 replaced are compared by kind: replicator with replicator.
@@ -116,7 +116,7 @@ def measure(
 
 
 class _Life:
-    """The events at the source."""
+    """The events on the source."""
 
     def __init__(self, bootstrap: str, chance: random.Random) -> None:
         self._bootstrap = bootstrap

@@ -251,7 +251,7 @@ def copy_once(
     try:
         return msgspec.json.decode(output, type=Cost)
     except msgspec.DecodeError as error:
-        raise EnvironmentFault(f"{by.folder} tells its figures in another way: {error}") from error
+        raise EnvironmentFault(f"{by.folder} reports its figures in a different format: {error}") from error
 
 
 def relay(total_bytes: int) -> Relayed:

@@ -380,7 +380,7 @@ def discovery(results: Sequence[Result]) -> list[Table]:
 
 
 def groups(results: Sequence[Result]) -> list[Table]:
-    """Return the delay of groups at the target, and its cost."""
+    """Return the delay of groups on the target, and its cost."""
     size = "".join(f"{each['groups']:,} groups of {each['partitions']} partitions each" for each in results[:1])
     rows = [
         [

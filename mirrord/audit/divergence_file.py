@@ -1,4 +1,4 @@
-"""The Parquet file of `mirrord divergence --out`: the records that exist only at the source or only at the target."""
+"""The Parquet file of `mirrord divergence --out`: the records that exist only on the source or only on the target."""
 
 import importlib
 from pathlib import Path
@@ -38,7 +38,7 @@ class AtomicParquetFile:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if self._path.exists():
-                raise ConfigError(f"--out: {self._path} already exists; choose another folder, or remove it")
+                raise ConfigError(f"--out: {self._path} already exists; choose a different folder, or remove it")
             self._writer: Any = _parquet.ParquetWriter(self._part, _SCHEMA, compression="zstd")
         except OSError as error:
             raise ConfigError(f"--out: nothing can be written to {folder}: {error.strerror or error}") from None

@@ -1,4 +1,4 @@
-"""Reads the records that exist only at the source or only at the target, counts them, and stores them as Parquet."""
+"""Reads the records that exist only on the source or only on the target, counts them, and stores them as Parquet."""
 
 import asyncio
 import re
@@ -31,7 +31,7 @@ PATIENCE_S = 10.0
 
 
 class Diverging(msgspec.Struct, frozen=True, kw_only=True):
-    """A range of offsets whose records exist only at the source or only at the target, with the number of these
+    """A range of offsets whose records exist only on the source or only on the target, with the number of these
     records."""
 
     flow: str
@@ -49,7 +49,7 @@ class Diverging(msgspec.Struct, frozen=True, kw_only=True):
 async def diverge(
     config: Config, flow: FlowConfig, topics: Sequence[str], since_ms: int | None, rows: AtomicParquetFile | None
 ) -> list[Diverging]:
-    """Return the offset ranges of a flow whose records exist only at the source or only at the target. Raises
+    """Return the offset ranges of a flow whose records exist only on the source or only on the target. Raises
     LedgerMissing and other EnvironmentFaults."""
     state, gaps, _ = await read_ledger(config, flow)
     verdicts: dict[LaneId, list[Verdict]] = {}

@@ -120,7 +120,7 @@ def _refused(survey: FlowSurvey, lane: PlannedLane, shaping: RecordPolicies) -> 
     again = [name for name in survey.preview.target.topics if later.fullmatch(name)]
     if flow.on_recreated == "fresh" and again:
         return (
-            f"{again[0]} exists, too, and only the ledger recorded which of them belongs to the current "
+            f"{again[0]} also exists, and only the ledger recorded which of them belongs to the current "
             f"{lane.source_topic}"
         )
     return ""
@@ -149,12 +149,12 @@ async def apply(config: Config, flow: FlowConfig, found: FlowRebuilt) -> None:
     await ledger.open(create=True, again=True)
     try:
         if (await ledger.ends()).end:
-            raise EnvironmentFault(f"another client writes into {ledger.topic}: a daemon of {flow.name} is running")
+            raise EnvironmentFault(f"another client is writing to {ledger.topic}: a daemon of {flow.name} is running")
         for entry in entries:
             await ledger.append([encode_entry(entry)])
         ends = await ledger.ends()
         if ends.end != len(entries):
-            raise EnvironmentFault(f"another client writes into {ledger.topic}: a daemon of {flow.name} is running")
+            raise EnvironmentFault(f"another client is writing to {ledger.topic}: a daemon of {flow.name} is running")
         records = [*_progress_records(found), LedgerEnd(ends.topic_id, ends.end, ends.leader_epoch)]
         await ledger.save([StateRow(state_key(record), encode_state(record)) for record in records])
     finally:
@@ -172,7 +172,7 @@ async def _until_still(config: Config, flow: FlowConfig, found: FlowRebuilt, wai
     before = await _beat(config, flow)
     await asyncio.sleep(wait_s)
     if before is not None and await _beat(config, flow) != before:
-        raise EnvironmentFault(f"a daemon of {flow.name} is running: stop it, and start again")
+        raise EnvironmentFault(f"a daemon of {flow.name} is running: stop it and try again")
     topics = {lane.planned.target_topic for lane in found.lanes}
     if not topics:
         return
@@ -181,7 +181,7 @@ async def _until_still(config: Config, flow: FlowConfig, found: FlowRebuilt, wai
             named = TopicPartition(lane.planned.target_topic, lane.planned.key.partition)
             if await _came(logs, named, lane):
                 raise EnvironmentFault(
-                    f"records of {flow.name} still arrive in {named}: stop its daemon, and start again"
+                    f"records of {flow.name} are still arriving in {named}: stop its daemon and try again"
                 )
 
 
@@ -239,7 +239,7 @@ async def _delete(config: Config, flow: FlowConfig, topic_id: TopicId) -> None:
                     return
                 await asyncio.sleep(STEP_S)
     except TimeoutError:
-        raise LedgerUnavailable(f"the topic {topics.ledger} was deleted, and is still there") from None
+        raise LedgerUnavailable(f"the topic {topics.ledger} was deleted but still exists") from None
     finally:
         topics.close()
 

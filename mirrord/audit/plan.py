@@ -173,7 +173,7 @@ def _with_uncopied(planned: Sequence[LaneAuditPlan], missing: Sequence[Uncopied]
         row = rows.get(each.source) or LaneAuditPlan(lane=LaneId(str(each.source)), audited=audited)
         why = f": {each.why}" if each.why else ""
         has_nothing = each.start >= each.end
-        said = f"nothing is to be copied yet{why}" if has_nothing else f"nothing of it is copied{why}"
+        said = f"there is nothing to copy yet{why}" if has_nothing else f"none of it has been copied{why}"
         rows[each.source] = msgspec.structs.replace(
             row, skipped=said, uncopied=(each.start, each.end), has_nothing=has_nothing
         )
@@ -339,14 +339,14 @@ def _plan(
     progress = state.progress.get(lane.key.id)
     skipped, lost = "", 0
     if there.source_ids.get(source.topic) != lane.key.source_topic_id:
-        skipped = "the source topic is gone, or was created again"
+        skipped = "the source topic no longer exists, or was created again"
     elif there.target_ids.get(target.topic) != lane.key.target_topic_id or target not in there.target_logs:
-        skipped = "the target topic is gone, or was created again"
+        skipped = "the target topic no longer exists, or was created again"
         lost = progress.ordinal if progress is not None else 0
     elif level != "ledger" and _is_transformed(flow, source.topic):
         skipped = "its records are transformed, which an audit does not support yet"
     elif progress is None or not len(lane.source_runs):
-        skipped = "nothing of it is copied yet"
+        skipped = "none of it has been copied yet"
     if skipped or progress is None:
         return msgspec.structs.replace(planned, skipped=skipped, lost=lost)
     proven = lane.audited if not again and _is_enough(lane.audited, level) else None

@@ -320,9 +320,8 @@ class _Lane:
                 continue
             if not held.isdisjoint(own.keys) or await self._is_from_source(own, begin):
                 raise Unplaced(
-                    f"the producers {producer[0]} and {other[0]} have both written records of the source "
-                    "into the target, "
-                    f"from offset {begin} on"
+                    f"the producers {producer[0]} and {other[0]} have both written records of the source to the "
+                    f"target, from offset {begin} on"
                 )
 
     async def _is_from_source(self, own: _Own, begin: int) -> bool:
@@ -360,7 +359,7 @@ class _Lane:
         """Return whether the copies have the timestamps of the source. Raises Unplaced if only some of them do."""
         timed = self._found.producers[producer].timed
         if len(timed) > 1:
-            raise Unplaced("only some of the records at the target have the timestamps of the source")
+            raise Unplaced("only some of the records on the target have the timestamps of the source")
         return True in timed
 
     async def _matched(self, placed: Placed, producer: tuple[int, int]) -> Placed | None:
@@ -451,12 +450,12 @@ def _backwards(units: Sequence[_Unit]) -> Iterator[list[_Unit]]:
 def _without_copies(made: LaneRebuilt, found: _Target, rules: Rules, *, is_empty: bool) -> LaneRebuilt:
     """Return the outcome for a lane if the target holds none of the records that the source still holds."""
     if found.end > 0 and found.start > 0 and not is_empty:
-        why = "the target has deleted some records, and the rest is not in the source: all may be copied already"
+        why = "the target has deleted some records, and the source lacks the others: all may already have been copied"
         return msgspec.structs.replace(made, why=why)
     if rules.begins_late and (found.end > 0 or not is_empty):
-        why = "nothing of it is copied, and its start was lost with the ledger (start is not the earliest)"
+        why = "none of it has been copied, and its start was lost with the ledger (start is not the earliest)"
         return msgspec.structs.replace(made, why=why)
-    return msgspec.structs.replace(made, outcome="new", why="nothing of what the source holds is copied")
+    return msgspec.structs.replace(made, outcome="new", why="none of the source's records have been copied")
 
 
 def _key(batch: ReadBatch, *, is_copy: bool) -> Hashable:

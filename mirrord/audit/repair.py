@@ -166,7 +166,7 @@ async def _flow(
         else:
             lying = await letters.lying(place, each.end, compared=start is not None and start <= each.start)
             if start is None or each.start < start:
-                gone = "the source topic is gone" if start is None else f"the source begins at {start} now"
+                gone = "the source topic no longer exists" if start is None else f"the source now begins at {start}"
                 result = msgspec.structs.replace(result, trouble="" if before is not None and lying.letters else gone)
         at, lacks = lying.at if lying.letters else None, lying.lacks if lying.lacks >= 0 else None
         made.append(msgspec.structs.replace(result, records=lying.letters, at=at, lacks=lacks))

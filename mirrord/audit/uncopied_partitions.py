@@ -116,5 +116,5 @@ def _why(partition: TopicPartition, preview: DiscoveryPreview, state: FlowState 
         if (lane.key.source_topic_id, lane.partition) == (topic.topic_id, partition.partition) and lane.halted:
             return f"it is halted: {lane.halted.line}"
     if state.released:
-        return "no daemon runs the flow"
+        return "no daemon is running the flow"
     return ""

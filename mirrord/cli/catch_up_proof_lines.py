@@ -28,7 +28,7 @@ def proof_lines(proof: FlowProof) -> Iterator[str]:
             f"  {_count(uncounted, 'partition')} not counted from the beginning, because the ledger no longer holds it"
         )
     if proof.newer:
-        yield f"  {proof.newer:,} newer source offsets are not copied: a client still writes to the source"
+        yield f"  {proof.newer:,} newer source offsets have not been copied: a client is still writing to the source"
 
 
 def _by_reason(offsets: Mapping[Reason, int]) -> str:

@@ -119,13 +119,13 @@ def _describe_topic(fact: TopicFact) -> str:
             changes = (f"{change.name} {_value(change.before)} → {_value(change.after)}" for change in fact.changes)
             return f"configs set like those of {fact.source_topic}: {', '.join(changes)}"
         case TopicDeletionPlanned():
-            return f"will be deleted at {moment(fact.due_ms)}: {fact.source_topic} is gone"
+            return f"will be deleted at {moment(fact.due_ms)}: {fact.source_topic} no longer exists"
         case TopicDeletionWithdrawn():
             return f"is kept: {fact.reason}"
         case TopicDeleted():
             return "deleted"
         case CopyForgotten():
-            return f"is gone, and so is {fact.source_topic}: their state is dropped"
+            return f"no longer exists, and neither does {fact.source_topic}: their state is dropped"
         case CopyNamed():
             return (
                 f"is the name of the target topic for the current {fact.source_topic} (topic id {fact.source_topic_id})"

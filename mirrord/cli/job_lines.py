@@ -29,7 +29,7 @@ def _last(job: JobStatus) -> str:
         return "none yet"
     if job.runs:
         share = f", {100 * job.done // job.every}%" if job.every else ""
-        return f"runs since {moment(job.began_ms)} on {escape(job.host)} (pid {job.pid}){share}"
+        return f"running since {moment(job.began_ms)} on {escape(job.host)} (pid {job.pid}){share}"
     if job.outcome is None:
         return f"the last one began {moment(job.began_ms)} and has not reported how it ended"
     style = _STYLES.get(job.outcome)

@@ -104,9 +104,10 @@ async def send(config: Config, order: Order, *, dry_run: bool) -> OrderAnswer:
     addresses = sorted({view.http for view in views.values() if isinstance(view, LedgerView) and view.http})
     if not addresses:
         faults = [f"flow {name}: {view}" for name, view in views.items() if not isinstance(view, LedgerView)]
-        raise EnvironmentFault("\n".join(["nothing is changed: no daemon runs these flows", *faults]))
+        raise EnvironmentFault("\n".join(["nothing was changed: no daemon is running these flows", *faults]))
     if len(addresses) > 1:
-        raise EnvironmentFault(f"several daemons run these flows ({', '.join(addresses)}): choose one with --flow")
+        shown = ", ".join(addresses)
+        raise EnvironmentFault(f"several daemons are running these flows ({shown}): choose one with --flow")
     return await give_order(addresses[0], config, order, dry_run=dry_run)
 
 

@@ -52,13 +52,13 @@ def start_detached(conf: str, options: Sequence[str]) -> int:
     with os.fdopen(reading, "rb") as pipe:
         document = _read(pipe.fileno(), time.monotonic() + TOLD_S)
     if document is None:
-        raise EnvironmentFault(f"the daemon (pid {daemon.pid}) did not report within {TOLD_S:g} s that it runs")
+        raise EnvironmentFault(f"the daemon (pid {daemon.pid}) did not report within {TOLD_S:g} s that it is running")
     if not document:
         _, errors = daemon.communicate()
         print(errors.decode(errors="replace"), end="", file=sys.stderr)
         return daemon.returncode or 1
     report = msgspec.json.decode(document, type=DaemonReport)
-    print(f"mirrord runs in the background: pid {report.pid}, {report.http}")
+    print(f"mirrord is running in the background: pid {report.pid}, {report.http}")
     for flow, state in report.waiting.items():
         print(f"flow {flow}: {state}; `mirrord status` shows more", file=sys.stderr)
     return 0

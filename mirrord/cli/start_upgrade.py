@@ -41,7 +41,7 @@ async def find_predecessor(config: Config, access: ClusterAccess) -> Predecessor
         raise EnvironmentFault(f"the daemon at {http} cannot be taken over from: {answer.refused}")
     terms = answer.terms
     if terms is None:
-        raise EnvironmentFault(f"the daemon at {http} does not say what it runs")
+        raise EnvironmentFault(f"the daemon at {http} does not report what it is running")
     _check(http, terms, config)
     same = ", the same version" if terms.program == program() else ""
     print(f"mirrord {program()} takes over from mirrord {terms.program} at {http}{same}", file=sys.stderr)
@@ -58,12 +58,12 @@ def _address(views: dict[str, LedgerView | MirrordError]) -> str:
     held = {name: view.http for name, view in views.items() if isinstance(view, LedgerView) and view.http}
     if not held:
         raise EnvironmentFault(
-            "no daemon runs these flows, so there is none to take over from: start without --upgrade"
+            "no daemon is running these flows, so there is none to take over from: start without --upgrade"
         )
     addresses = sorted(set(held.values()))
     if len(addresses) > 1:
         shown = "; ".join(f"{name} at {http}" for name, http in sorted(held.items()))
-        raise ConfigError(f"--upgrade takes over from one daemon, and several run these flows: {shown}")
+        raise ConfigError(f"--upgrade takes over from one daemon, and several are running these flows: {shown}")
     return addresses[0]
 
 
@@ -73,16 +73,18 @@ def _check(http: str, terms: HandoverTerms, config: Config) -> None:
     there, here = set(terms.flows), {flow.name for flow in config.flows}
     if there != here:
         raise ConfigError(
-            f"the daemon at {http} runs other flows ({', '.join(sorted(there))}) than this configuration "
-            f"({', '.join(sorted(here))}): --upgrade takes over all flows of one daemon, `mirrord apply` changes them"
+            f"the daemon at {http} is running different flows ({', '.join(sorted(there))}) from those in this "
+            f"configuration ({', '.join(sorted(here))}): --upgrade takes over all flows of one daemon, and `mirrord "
+            "apply` changes them"
         )
     if terms.instance != config.instance:
         raise ConfigError(
-            f'the daemon at {http} is the instance "{terms.instance}", this configuration "{config.instance}": '
+            f'the daemon at {http} is the instance "{terms.instance}", but this configuration names '
+            f'"{config.instance}": '
             "--upgrade keeps the name"
         )
     if terms.lease_ttl_ms != config.runtime.lease_ttl_ms:
         raise ConfigError(
             f"runtime.lease_ttl is {terms.lease_ttl_ms / 1000:g} s at {http} and "
-            f"{config.runtime.lease_ttl_ms / 1000:g} s here: --upgrade keeps it; stop and start to change it"
+            f"{config.runtime.lease_ttl_ms / 1000:g} s here: --upgrade keeps it; stop and start the daemon to change it"
         )

@@ -150,8 +150,8 @@ def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
     unprotected = sum(lane.protected is False for lane in flow.lanes)
     if unprotected and flow.guarantee != "at-least-once":
         yield (
-            f"{unprotected} lanes are unprotected: the target broker does not remember their producers (old "
-            "record times), only the lease protects them"
+            f"{unprotected} lanes are unprotected: the target broker does not remember their producers (old record "
+            "times); only the lease protects them"
         )
     yield from (
         f"the configs of {escape(topic.target_topic)} differ: {escape(', '.join(topic.drift))}"
@@ -183,10 +183,10 @@ def _lane_lines(lanes: Sequence[LaneStatus]) -> Iterator[str]:
         elif lane.note and (lane.state in WAITING or (lane.state == "copying" and lane.lag_records)):
             waiting.setdefault(lane.note, []).append(where)
         if (held_by := lane.open_transaction) is not None:
-            yield f"[bold red]{where} waits[/] since {moment(held_by.since_ms)} for {escape(held_by.line)}"
+            yield f"[bold red]{where} has been waiting[/] since {moment(held_by.since_ms)} for {escape(held_by.line)}"
     for note, names in waiting.items():
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        yield f"[yellow]waits[/] {', '.join(names[:3])}{more}: {escape(note)}"
+        yield f"[yellow]waiting[/] {', '.join(names[:3])}{more}: {escape(note)}"
 
 
 def _foreign_lines(offsets: int) -> Iterator[str]:

@@ -49,7 +49,7 @@ DAEMONS_OWN = ("instance", "ray", "http", "logs")
 daemon runs, where it writes logs, and how it can be reached."""
 _DAEMONS = ("runtime", *DAEMONS_OWN)
 _JOBS = ("audit", "compact")
-_OWN_FILE = "taken from the daemon's own file alone (SIGHUP)"
+_OWN_FILE = "taken only from the daemon's own file (SIGHUP)"
 _OWN_FILE_SETTINGS = {"audit": ("out", "spark"), "compact": ("path", "spark")}
 """The settings of audits and compactions that name folders, or that make Spark run code. Only the daemon's own file can
 change them."""
@@ -107,7 +107,7 @@ def compare(old: Config, new: Config, *, own_file: bool) -> ConfigChanges:
     for name, flow in after.items():
         if name in before and flow != before[name]:
             if (flow.source, flow.target) != (before[name].source, before[name].target):
-                refused.append(f"flow {name}: from and to: a flow of other clusters needs another name")
+                refused.append(f"flow {name}: from and to: a flow between different clusters needs a different name")
             else:
                 flows.append(_changed(before[name], flow))
     replicators = ()
@@ -147,7 +147,7 @@ def _lines(path: str, old: object, new: object) -> Iterator[str]:
         case list(), list():
             yield f"{path}: {_items(cast(list[object], old), cast(list[object], new))}"
         case _ if names_secret(path):
-            yield f"{path}: another value"
+            yield f"{path}: a different value"
         case _:
             yield f"{path}: {_text(old)} -> {_text(new)}"
 
@@ -155,7 +155,7 @@ def _lines(path: str, old: object, new: object) -> Iterator[str]:
 def _items(old: Sequence[object], new: Sequence[object]) -> str:
     gone = [f"- {_text(item)}" for item in old if item not in new]
     come = [f"+ {_text(item)}" for item in new if item not in old]
-    return ", ".join([*gone, *come]) or "another order"
+    return ", ".join([*gone, *come]) or "a different order"
 
 
 def _text(value: object) -> str:
@@ -181,13 +181,13 @@ def from_order(old: Config, new: Config) -> Config:
 def _refused(old: Config, new: Config) -> Iterator[str]:
     for name in _DAEMONS:
         if getattr(old, name) != getattr(new, name):
-            yield f"{name}: it is read when a daemon starts; restart it"
+            yield f"{name}: it is read only when a daemon starts; restart the daemon"
 
 
 def _refused_from_file(old: Config, new: Config) -> Iterator[str]:
     for alias in sorted({alias for flow in new.flows for alias in (flow.source, flow.target)}):
         if alias in old.clusters and old.clusters[alias] != new.clusters[alias]:
-            yield f"clusters.{alias}: how a cluster is reached is read when a daemon starts; restart it"
+            yield f"clusters.{alias}: how a cluster is reached is read only when a daemon starts; restart the daemon"
 
 
 def _refused_from_order(old: Config, new: Config) -> Iterator[str]:
@@ -200,7 +200,7 @@ def _refused_from_order(old: Config, new: Config) -> Iterator[str]:
         if alias not in old.clusters:
             yield f"clusters.{alias}: a new cluster is {_OWN_FILE}"
         elif new.clusters.get(alias, old.clusters[alias]) != old.clusters[alias]:
-            yield f"clusters.{alias}: how a cluster is reached is read when a daemon starts; restart it"
+            yield f"clusters.{alias}: how a cluster is reached is read only when a daemon starts; restart the daemon"
     for table, keys in _OWN_FILE_SETTINGS.items():
         for key in keys:
             if getattr(getattr(old, table), key) != getattr(getattr(new, table), key):
@@ -223,4 +223,4 @@ def _faults(config: Config) -> list[str]:
     except ConfigError as error:
         return str(error).splitlines()
     parts = ("flows", "replicators", "audit", "compact")
-    return [f"{part}: no file could say this" for part in parts if getattr(read, part) != getattr(whole, part)]
+    return [f"{part}: no file could express this" for part in parts if getattr(read, part) != getattr(whole, part)]

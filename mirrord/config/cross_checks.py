@@ -43,7 +43,7 @@ def check_flows(
             continue
         for former in flows[:index]:
             if former.name == flow.name:
-                yield index, f'two flows are named "{flow.name}"; give one of them another name = "..."'
+                yield index, f'two flows are named "{flow.name}"; give one of them a different name = "..."'
             meet = _same_target_names(former, flow) and not _exchange(flows, former.source, flow.source)
             if meet and (topic := common_topic(former, flow)) is not None:
                 yield index, _one_name(former, flow, topic)
@@ -70,13 +70,13 @@ def _round_for_ever(ring: Sequence[FlowConfig]) -> str:
     if all(flow.naming == "identity" for flow in ring):
         aliases = " -> ".join([ring[0].source, *(flow.target for flow in ring)])
         return (
-            f'naming = "identity" in a ring ({aliases}): under the same names no copy is copied on, so each two '
-            "of these clusters need a flow to each other"
+            f'naming = "identity" in a ring ({aliases}): under the same names, copies are not copied further, so every '
+            "two of these clusters need flows in both directions"
         )
     naming = next((flow.naming for flow in ring if flow.naming != "prefix"), ring[0].naming)
     aliases = " -> ".join([ring[0].source, *(flow.target for flow in ring)])
     return (
-        f'naming = "{naming}" in a ring ({aliases}) would copy the same records round for ever; '
+        f'naming = "{naming}" in a ring ({aliases}) would copy the same records around the ring forever; '
         'use naming = "prefix" in all of it, or topics that no two of these flows share'
     )
 
@@ -99,21 +99,21 @@ def both_ways(one: FlowConfig, other: FlowConfig) -> Iterator[str]:
     """
     if not goes_back(one, other):
         return
-    names = f'the flows "{one.name}" and "{other.name}" copy topics of one name both ways'
+    names = f'the flows "{one.name}" and "{other.name}" copy topics with the same names in both directions'
     if one.sync.configs and other.sync.configs:
-        yield f"{names}; only one of them may carry settings over: sync = {{ configs = false }} in the other one"
+        yield f"{names}; only one of them may sync configs: set sync = {{ configs = false }} in the other one"
     if one.sync.acls != "off" and other.sync.acls != "off":
-        yield f'{names}; only one of them may carry rights over: sync = {{ acls = "off" }} in the other one'
+        yield f'{names}; only one of them may sync ACLs: set sync = {{ acls = "off" }} in the other one'
     following = [flow for flow in (one, other) if flow.follows_groups]
     if len(following) == 2:
         yield (
-            f"{names}; only one of them may carry groups over (with groups.reverse both ways): "
-            'groups = { mode = "off" } and mm2_records = { checkpoints = false } in ' + f'"{other.name}"'
+            f"{names}; only one of them may sync groups (with groups.reverse in both directions): "
+            'set groups = { mode = "off" } and mm2_records = { checkpoints = false } in ' + f'"{other.name}"'
         )
     for flow in following:
         if not flow.groups.both_ways:
             yield (
-                f"{names}; a group's position counts the records of both: groups = {{ both_ways = true }} in "
+                f"{names}; a group's position counts the records of both: set groups = {{ both_ways = true }} in "
                 f'"{flow.name}", or groups = {{ mode = "off" }} and mm2_records = {{ checkpoints = false }}'
             )
 
@@ -133,7 +133,7 @@ def _counted_both_ways(flows: Sequence[FlowConfig], index: int) -> Iterator[str]
             if last in (flow, third) and is_third and _may_share(flow, third):
                 yield (
                     f'groups.both_ways in "{flow.name}": "{third.name}" copies records of a third cluster into the '
-                    'same topics, and a position among three is not known: groups = { mode = "off" } and '
+                    'same topics, and a position among three clusters is not known: set groups = { mode = "off" } and '
                     "mm2_records = { checkpoints = false }"
                 )
 
@@ -146,15 +146,17 @@ def _own_copies(flows: Sequence[FlowConfig], index: int) -> Iterator[str]:
     last = flows[index]
     if last.on_recreated == "fresh" and (last.mm2_records.checkpoints or last.mm2_records.offset_syncs != "off"):
         yield (
-            'on_recreated = "fresh" does not go with mm2_records: their readers take the source topic from the name of '
-            'its copy; use mm2_records = { checkpoints = false, offset_syncs = "off" }, or on_recreated = "keep"'
+            'on_recreated = "fresh" cannot be combined with mm2_records: their readers derive the source topic from '
+            "the name of its copy; use mm2_records = { checkpoints = false, offset_syncs = "
+            '"off" }, or on_recreated = "keep"'
         )
     for flow in flows:
         if flow.on_recreated == "fresh" and flow.naming != "prefix" and (ring := _path_back(flows, flow, last)):
             aliases = " -> ".join([flow.source, *(each.target for each in ring)])
             yield (
-                f'on_recreated = "fresh" in "{flow.name}" with naming = "{flow.naming}" in a ring ({aliases}): a copy '
-                'of its own would come back as another topic; use naming = "prefix", or on_recreated = "keep"'
+                f'on_recreated = "fresh" in "{flow.name}" with naming = "{flow.naming}" in a ring ({aliases}): a '
+                'separate copy would be copied back as a different topic; use naming = "prefix", or '
+                'on_recreated = "keep"'
             )
 
 
@@ -215,8 +217,8 @@ def _not_forwarded(flows: Sequence[FlowConfig], index: int) -> str:
             if topic is not None and not _copies_between(flows, former.source, later.target):
                 return (
                     f'records of "{former.source}" in topics such as "{topic}" do not reach "{later.target}": under '
-                    f'the same names no copy is copied on; add a flow from "{former.source}" to "{later.target}", or '
-                    'use naming = "prefix"'
+                    f'the same names, copies are not copied further; add a flow from "{former.source}" to '
+                    f'"{later.target}", or use naming = "prefix"'
                 )
     return ""
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 
 TYPE_NAMES: dict[type, str] = {
-    str: "a text",
+    str: "a string",
     bool: "true or false",
     int: "a number",
     float: "a number",

@@ -14,7 +14,7 @@ from mirrord.model.jobs import AuditLevel
 MASTER_RULE = "such as local[2], spark://host:7077, k8s://https://host:6443, yarn"
 _MASTER = re.compile(r"local(-cluster)?(\[[^\[\]]+\])?|spark://.+|k8s://.+|yarn")
 _KEY = re.compile(r"[A-Za-z0-9_.-]+")
-_SPARK_RULE = 'settings of Spark such as spark.master = "local[2]": texts, numbers, true or false'
+_SPARK_RULE = 'settings of Spark such as spark.master = "local[2]": strings, numbers, true or false'
 _YEAR_MS = 365 * 86_400_000
 _EVERY = duration(10_000, _YEAR_MS)
 _NO_SCHEDULE = "only when the command is called"

@@ -68,7 +68,7 @@ def load(path: str | Path, policies: PolicyCheck = BUILT_IN) -> Config:
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; name a conf.toml") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"{path}: not a UTF-8 text, so not a TOML file") from None
+        raise ConfigError(f"{path}: not UTF-8 text, so not a TOML file") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     return load_text(text, str(path), policies).below(Path(path).absolute().parent)
@@ -134,7 +134,7 @@ def _read_audit(table: Table) -> AuditConfig:
     if found.level == "ledger":
         for key in ("sample", "rate", "spark"):
             if table.has(key):
-                table.fault(key, 'has no meaning beside level = "ledger", which reads no record and needs no Spark')
+                table.fault(key, 'has no effect with level = "ledger", which reads no records and needs no Spark')
     return found
 
 
@@ -142,7 +142,7 @@ def _read_compact(table: Table) -> CompactConfig:
     """Read the `[compact]` table. Record a fault if it schedules compactions (`every`) but contains no `path`."""
     found = _read_struct(table, CompactConfig)
     if found.every_ms is not None and found.path is None:
-        table.fault("path", 'missing beside every; allowed: a folder for the files, such as "/srv/maps"')
+        table.fault("path", 'missing although every is set; allowed: a folder for the files, such as "/srv/maps"')
     return found
 
 

@@ -18,7 +18,7 @@ _TEMPLATE = re.compile(r"[A-Za-z0-9._-]*\{topic\}[A-Za-z0-9._-]*")
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _ARGUMENT = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_SETTINGS_RULE = "a table of texts, numbers, true or false, and lists of them; the keys are names of arguments"
+_SETTINGS_RULE = "a table of strings, numbers, true or false, and lists of them; the keys are names of arguments"
 
 
 def is_template(naming: str) -> bool:
@@ -58,7 +58,7 @@ class PolicyKind(ValueKind, frozen=True):
         if allowed:
             rule = " or ".join([", ".join(allowed), CLASS_RULE])
         else:
-            rule = f"{CLASS_RULE}, or the name of an installed one"
+            rule = f"{CLASS_RULE}, or the name of an installed policy"
         return rule + (f'; did you mean "{like}"?' if like else "")
 
 

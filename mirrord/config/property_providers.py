@@ -117,5 +117,5 @@ def read_property(path: str, key: str) -> str:
     """
     values = {entry.key: entry.value for entry in parse(read_text(path), path)}
     if key not in values:
-        raise EnvironmentFault(f"the file {path} holds no key {key}")
+        raise EnvironmentFault(f"the file {path} has no key {key}")
     return Providers.of(values).expand(values[key])

@@ -361,14 +361,14 @@ class HttpConfig(msgspec.Struct, frozen=True):
 
     listen: Annotated[
         HostPort | None,
-        Key(ADDRESS, "Address of the server.", unset=f"`127.0.0.1:{DEFAULT_PORT}`, or the next free port"),
+        Key(ADDRESS, "Address that the server listens on.", unset=f"`127.0.0.1:{DEFAULT_PORT}`, or the next free port"),
     ] = None
     advertised: Annotated[
         HostPort | None,
         Key(
             ADDRESS,
             "Address at which other machines reach the server.",
-            unset="`listen`, or the name of this machine if `listen` means all addresses",
+            unset="`listen`, or the name of this machine if the server listens on all addresses",
         ),
     ] = None
     token: Annotated[

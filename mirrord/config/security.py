@@ -20,7 +20,7 @@ Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 
 REFERENCE_RULE = (
     'a reference: "env:NAME" (an environment variable), "file:PATH", or "properties:PATH#KEY" (a key of a properties '
-    "file; #OPTION behind it takes one option of a sasl.jaas.config)"
+    "file; #OPTION after it selects one option of a sasl.jaas.config)"
 )
 
 _SECRET_NAME = re.compile(
@@ -97,7 +97,7 @@ def _file(name: str) -> str:
     except OSError as error:
         raise EnvironmentFault(f"the file {name} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise EnvironmentFault(f"the file {name} is not a UTF-8 text") from None
+        raise EnvironmentFault(f"the file {name} is not UTF-8 text") from None
 
 
 def _property(path: str, key: str, option: str | None = None) -> str:
@@ -109,7 +109,7 @@ def _property(path: str, key: str, option: str | None = None) -> str:
     except ValueError as rule:
         raise EnvironmentFault(f"{key} in the file {path} is not a sasl.jaas.config; allowed: {rule}") from None
     if option not in options:
-        raise EnvironmentFault(f"{key} in the file {path} holds no option {option}")
+        raise EnvironmentFault(f"{key} in the file {path} has no option {option}")
     return options[option]
 
 

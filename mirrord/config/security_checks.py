@@ -32,7 +32,7 @@ def _check_sasl(table: Table, security: Security) -> None:
     if not protocol.startswith("SASL_"):
         for key in _SASL_KEYS:
             if table.has(key):
-                table.fault(key, f'has no meaning with protocol "{protocol}"; "SASL_PLAINTEXT" and "SASL_SSL" use it')
+                table.fault(key, f'has no effect with protocol "{protocol}"; "SASL_PLAINTEXT" and "SASL_SSL" use it')
         return
     _need(table, "mechanism", f'with protocol "{protocol}"')
     if security.mechanism != "OAUTHBEARER":
@@ -40,38 +40,38 @@ def _check_sasl(table: Table, security: Security) -> None:
         _need(table, "username", f'with protocol "{protocol}"')
         for key in _BEARER_KEYS:
             if table.has(key):
-                table.fault(key, f'has no meaning with mechanism "{security.mechanism}"; "OAUTHBEARER" uses it')
+                table.fault(key, f'has no effect with mechanism "{security.mechanism}"; "OAUTHBEARER" uses it')
     elif security.unsigned:
         _need(table, "username", "with unsigned = true")
         for key in ("password", "token_url", "scope"):
             if table.has(key):
-                table.fault(key, "has no meaning with unsigned = true")
+                table.fault(key, "has no effect with unsigned = true")
     else:
         _need(table, "password", f'with protocol "{protocol}"')
         if table.has("token_url"):
             _need(table, "username", "with token_url (the client's id)")
         elif table.has("scope"):
-            table.fault("scope", "has no meaning without token_url")
+            table.fault("scope", "has no effect without token_url")
 
 
 def _check_tls(table: Table, security: Security) -> None:
     if not security.protocol.endswith("SSL"):
         for key in _TLS_KEYS:
             if table.has(key):
-                table.fault(key, f'has no meaning with protocol "{security.protocol}"; "SSL" and "SASL_SSL" use it')
+                table.fault(key, f'has no effect with protocol "{security.protocol}"; "SSL" and "SASL_SSL" use it')
     for key, other in (("certificate", "key"), ("key", "certificate")):
         if table.has(key) and not table.has(other):
             table.fault(other, f"missing; a client certificate needs both {key} and {other}")
     for store, instead in (("truststore", ("ca",)), ("keystore", ("certificate", "key"))):
         for key in instead:
             if table.has(store) and table.has(key):
-                table.fault(key, f"has no meaning beside {store}, which takes its place")
+                table.fault(key, f"has no effect with {store}, which replaces it")
         if table.has(f"{store}_password") and not table.has(store):
-            table.fault(f"{store}_password", f"has no meaning without {store}")
+            table.fault(f"{store}_password", f"has no effect without {store}")
     if table.has("keystore"):
         _need(table, "keystore_password", "with keystore")
     if table.has("key_password") and not table.has("key") and not table.has("keystore"):
-        table.fault("key_password", "has no meaning without key")
+        table.fault("key_password", "has no effect without key")
 
 
 def _need(table: Table, name: str, reason: str) -> None:

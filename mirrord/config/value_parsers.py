@@ -43,7 +43,7 @@ class HostPort(msgspec.Struct, frozen=True):
 def text(found: object) -> str:
     """Return the string if it is not empty. Raises ValueError for any other value."""
     if not isinstance(found, str) or not found:
-        raise ValueError("a text")
+        raise ValueError("a string")
     return found
 
 

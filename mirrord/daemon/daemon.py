@@ -218,7 +218,7 @@ class Supervisor:
         """Carry out an operator command, such as pause, resume, move or drain
         (`mirrord.supervision.order_execution.carry_out`)."""
         if self._stopping.is_set():
-            raise EnvironmentFault("nothing is changed: this daemon is draining")
+            raise EnvironmentFault("nothing was changed: this daemon is draining")
         desks = {name: flow.desk() for name, flow in self._flows.items()}
         return await carry_out(order, desks, self._access.clock, dry_run=dry_run)
 
@@ -268,7 +268,7 @@ class Supervisor:
         (`mirrord.daemon.http_api.StatusSource`)."""
         store = self._ledgers.get(self._config.flow(question.flow).name)
         if store is None or not store.state.flow:
-            raise EnvironmentFault(f"the ledger of {question.flow} is not read yet")
+            raise EnvironmentFault(f"the ledger of {question.flow} has not been read yet")
         return await answer(self._config, await chart(store), question)
 
     async def stop(self) -> None:
@@ -338,5 +338,5 @@ class Supervisor:
         try:
             lines = await self._flows[change.flow].preview(config.flow(change.flow))
         except EnvironmentFault as fault:
-            lines = [f"it is not known now which topics are affected: {fault}"]
+            lines = [f"it is currently not known which topics are affected: {fault}"]
         return msgspec.structs.replace(change, topics=tuple(lines))

@@ -1,7 +1,7 @@
-"""Reads, from the checkpoints at the target (`mirrord.mm2.checkpoints`), the positions that consumer groups had before
+"""Reads, from the checkpoints on the target (`mirrord.mm2.checkpoints`), the positions that consumer groups had before
 this process started.
 
-A checkpoint records a group's last known position at the source and the matching position at the target. The source's
+A checkpoint records a group's last known position on the source and the matching position on the target. The source's
 `__consumer_offsets` may hold only a newer position of the group. With the checkpoint, mirrord can still detect that the
 group moved back to an earlier offset while no mirrord process was running.
 """

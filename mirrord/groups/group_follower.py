@@ -1,10 +1,10 @@
 """The group follower of a flow. It syncs the committed offsets of consumer groups from the source to the target, and
 runs alongside the flow's replicators.
 
-`mirrord.groups.commit_source` tracks the commits at the source, and `mirrord.groups.sync_rounds` commits the translated
-positions at the target under the flow's lease. The follower stores no state. After a restart, it rebuilds its state
-from the source's `__consumer_offsets`, the offset map, the checkpoints and the offsets committed at the target. With
-`groups.reverse`, the follower also tracks the commits at the target and syncs them back to the source.
+`mirrord.groups.commit_source` tracks the commits on the source, and `mirrord.groups.sync_rounds` commits the translated
+positions on the target under the flow's lease. The follower stores no state. After a restart, it rebuilds its state
+from the source's `__consumer_offsets`, the offset map, the checkpoints and the offsets committed on the target. With
+`groups.reverse`, the follower also tracks the commits on the target and syncs them back to the source.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ class GroupSync(LeasedWorker):
             self._tasks.start(each)
 
     async def report(self, *, reverse: bool = False) -> GroupsReport:
-        """Return the current positions of all groups, and the lag of each position at the target.
+        """Return the current positions of all groups, and the lag of each position on the target.
 
         With `reverse`, instead return the positions that are synced from the target back to the source. They have no
         lags.
@@ -111,8 +111,8 @@ class GroupSync(LeasedWorker):
     async def _check_again(self, rounds: GroupRounds) -> None:
         """Compare all positions on the two clusters again, unless the last comparison began less than `FRESH_S` ago.
 
-        A report needs this comparison because a group may be consuming at the target. In that case, its position there
-        changes without any commit at the source.
+        A report needs this comparison because a group may be consuming on the target. In that case, its position there
+        changes without any commit on the source.
         """
         if self._clock.monotonic() - self._checked < FRESH_S:
             return
@@ -274,7 +274,7 @@ class _Parts:
         self.pairs = PositionPairs()
         self.back: GroupBack | None = None
         self.target_groups: GroupSource | None = None
-        """Tracks the commits at the target. None if `groups.reverse` is not set."""
+        """Tracks the commits on the target. None if `groups.reverse` is not set."""
         closing = [self._fetches.close, self._asks.close]
         if flow.groups.reverse:
             asks, bounds = Asks(self._to, read_committed=True), LaneEnds(self._from, "source")

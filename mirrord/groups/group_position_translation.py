@@ -1,4 +1,4 @@
-"""Translates a group's position at the source into its position at the target, and vice versa. The translation uses the
+"""Translates a group's position on the source into its position on the target, and vice versa. The translation uses the
 offset maps in the ledger."""
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from mirrord.model.archived_runs import ArchiveLost
 from mirrord.model.names import LaneId
 
 NOT_COPIED = "the topic is not copied"
-NOT_BACK = "the flow back does not copy this partition yet (groups.both_ways)"
+NOT_BACK = "the flow in the opposite direction does not copy this partition yet (groups.both_ways)"
 NOT_YET = frozenset({NOTHING, NOT_BACK})
 """Reasons why a position cannot be translated yet. A later translation may succeed."""
 
@@ -40,7 +40,7 @@ class Lanes:
 
 
 class SourcePosition(NamedTuple):
-    """A position at the source that must be translated, and the id of its topic if that id is known."""
+    """A position on the source that must be translated, and the id of its topic if that id is known."""
 
     offset: int
     topic_id: str | None = None
@@ -106,12 +106,12 @@ class Atlas:
         return {(lane.target_topic, lane.partition): place for place, lane in self._lanes.items()}
 
     def mapped(self, place: TopicAndPartition, position: SourcePosition) -> Mapped:
-        """Return the position at the target that matches a position in this source partition."""
+        """Return the position on the target that matches a position in this source partition."""
         lane = self._lanes.get(place)
         if lane is None:
             return Mapped(None, 0, NOT_COPIED)
         if position.topic_id not in {None, lane.key.source_topic_id}:
-            return Mapped(None, 0, f"it was committed for another topic {place[0]} than the one that is copied")
+            return Mapped(None, 0, f"it was committed for a different topic {place[0]}, not for the one that is copied")
         progress = self._progress_by_lane.get(lane.key.id)
         try:
             translation = self._map(lane, progress).to_target(position.offset)
@@ -129,7 +129,7 @@ class Atlas:
         """Return the position in this source partition that matches an offset in its target partition.
 
         Only records below the resume position count as copied. The target partition may hold records from other writers
-        above the resume position. If these records counted as copied, a group would skip records at the source.
+        above the resume position. If these records counted as copied, a group would skip records on the source.
         """
         lane = self._lanes.get(place)
         if lane is None:
@@ -170,12 +170,12 @@ def line_of(translation: Translation) -> str:
         case "before_map" if translation.reason == "inherited":
             return "MirrorMaker 2 copied the record there, and its target offset was not recorded"
         case "before_map":
-            return "it is before everything in the map"
+            return "it is before the beginning of the map"
         case "not_copied":
             return (
-                f"there is no copied record at it ({translation.reason})"
+                f"there is no copied record at this position ({translation.reason})"
                 if translation.reason
-                else "there is no record at it"
+                else "there is no record at this position"
             )
         case "unknown":
             return translation.reason

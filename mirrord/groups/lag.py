@@ -36,7 +36,7 @@ class Lag(NamedTuple):
 
 
 class TargetLags:
-    """Determines the lag of positions at the target cluster."""
+    """Determines the lag of positions on the target cluster."""
 
     def __init__(self, view: ClusterView, cluster: ClusterConfig) -> None:
         self._view = view
@@ -92,7 +92,7 @@ class TargetLags:
 async def with_lags(
     statuses: Sequence[GroupStatus], lanes: Mapping[tuple[str, int], LaneState], lags: TargetLags, clock: Clock
 ) -> tuple[GroupStatus, ...]:
-    """Return the given statuses of group positions, with the lag of each position at the target added. `lanes` holds
+    """Return the given statuses of group positions, with the lag of each position on the target added. `lanes` holds
     the lane of each source partition. A status is returned unchanged if the lag of its position is unknown."""
     places: dict[int, tuple[PartitionId, int]] = {}
     wanted: dict[PartitionId, set[int]] = {}

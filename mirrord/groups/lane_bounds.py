@@ -1,6 +1,6 @@
 """Requests the log start offset and the high watermark of partitions.
 
-At the target, the high watermark shows how much a lane has copied since its last progress record. At the source, the
+On the target, the high watermark shows how much a lane has copied since its last progress record. On the source, the
 high watermark is the highest offset to which a group's position may be set.
 """
 
@@ -20,7 +20,7 @@ omitted."""
 
 
 class LaneEnds:
-    """Requests the log start offset and the high watermark of the lanes' partitions, either at the source or at the
+    """Requests the log start offset and the high watermark of the lanes' partitions, either on the source or at the
     target."""
 
     def __init__(self, view: ClusterView, side: Side, answer_s: float = ANSWER_S) -> None:

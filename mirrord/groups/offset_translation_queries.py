@@ -26,7 +26,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     flow: str
     topic: str
-    """Name of the topic at the source, or at the target if `reverse` is set."""
+    """Name of the topic on the source, or on the target if `reverse` is set."""
     partition: int
     offset: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] | None = None
     """The offset that the reader would read next."""
@@ -129,9 +129,8 @@ def describe(translation: Translation, there: Place) -> str:
             return f"{goes_on}: this is the same record"
         case "reordered":
             return (
-                f"{goes_on}: the same record is at offset {translation.record}, and some records before that one "
-                "come after it "
-                "on the side that was asked about"
+                f"{goes_on}: the same record is at offset {translation.record}, and some records before that one come "
+                "after it in the log of the given offset"
             )
         case "not_copied":
             return f"{goes_on}: {_NOT_COPIED.get(translation.reason, _verdict(translation.reason))}"
@@ -142,23 +141,22 @@ def describe(translation: Translation, there: Place) -> str:
         case "before_map":
             return f"{goes_on}: the copy begins there"
         case "at_end":
-            behind = (
-                f", and {translation.ahead} source offsets before it are not processed yet" if translation.ahead else ""
-            )
-            return f"{goes_on}: nothing after the offset is copied yet{behind}"
+            missing = f", and {translation.ahead} source offsets before it have not been processed yet"
+            behind = missing if translation.ahead else ""
+            return f"{goes_on}: nothing after the offset has been copied yet{behind}"
         case "unknown":
             return f"not known: {translation.reason}"
 
 
 _NOT_COPIED = {
-    "pending": "the record will be copied, after what is already there",
+    "pending": "the record will be copied later, after the records that are already there",
     "foreign": "mirrord did not write the record at the offset",
     "truncated": "the source has lost the record and uses its offset again",
 }
 
 
 def _verdict(reason: str) -> str:
-    return f"no record at the offset was copied{f' ({reason})' if reason else ''}, this is the next one"
+    return f"no record at the offset was copied{f' ({reason})' if reason else ''}; this is the next one"
 
 
 def _lane(state: FlowState, question: Question) -> LaneState:
@@ -178,10 +176,10 @@ def _lane(state: FlowState, question: Question) -> LaneState:
         raise ConfigError(f"partition {question.partition} of {question.topic} is not copied; these are: {partitions}")
     if any(name(lane, reverse=not question.reverse) == question.topic for lane in lanes):
         side, other = ("source", "without") if question.reverse else ("target", "with")
-        raise ConfigError(f"{question.topic} is a topic of the {side}: ask {other} --reverse")
+        raise ConfigError(f"{question.topic} is a topic of the {side}: use `translate` {other} --reverse")
     like = closest_name(question.topic, [name(lane, reverse=question.reverse) for lane in lanes])
     hint = f'; did you mean "{like}"?' if like else ""
-    raise ConfigError(f'the ledger of {question.flow} knows no topic "{question.topic}"{hint}')
+    raise ConfigError(f'the ledger of {question.flow} has no topic "{question.topic}"{hint}')
 
 
 async def _offset(config: Config, flow: FlowConfig, here: Place, question: Question) -> tuple[int, int | None]:

@@ -28,8 +28,8 @@ def kept(listed: Mapping[str, ListedGroup]) -> dict[str, ListedGroup]:
 def left_alone(group: ListedGroup, side: Side) -> tuple[GroupState, str]:
     """Return the state that is reported for a group for which nothing may be committed, and the reason."""
     if group.kind == SHARE:
-        return "refused", f"there is a share group of this name at the {side}, which has no such positions"
-    return "active", f"the group is {group.state} at the {side}, and is left alone"
+        return "refused", f"there is a share group with this name on the {side}, which has no such positions"
+    return "active", f"the group is {group.state} on the {side}, and is left unchanged"
 
 
 class CommitRefusal(NamedTuple):
@@ -48,12 +48,12 @@ def refusal(error: int, side: Side) -> CommitRefusal:
     the error code in the answer, or 0 if the broker has accepted the commit."""
     name = ErrorCode.name_of(error) if error else ""
     if error in MEMBERS:
-        why = f"the group has members at the {side}, and is left alone"
+        why = f"the group has members on the {side}, and is left unchanged"
         return CommitRefusal(name, "active", why, is_later=False, has_members=True)
     if error == ErrorCode.GROUP_ID_NOT_FOUND:
         # Brokers return this error if the group is not a consumer group
         # (org.apache.kafka.coordinator.group.modern.share.ShareGroup).
-        why = f"there is a group of another kind of this name at the {side}: {name}"
+        why = f"there is a group of a different type with this name on the {side}: {name}"
         return CommitRefusal(name, "refused", why, is_later=False, has_members=False)
     need = "; READ on the group or its topic is missing" if "AUTHORIZATION" in name else ""
     why = f"the {side} refuses the commit: {name}{need}"

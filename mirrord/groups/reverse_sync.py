@@ -1,5 +1,5 @@
-"""Syncs the positions of consumer groups from the target back to the source. A group that consumes at the target can
-then resume at the source.
+"""Syncs the positions of consumer groups from the target back to the source. A group that consumes on the target can
+then resume on the source.
 
 `mirrord.groups.sync_rounds` calls this module for a flow with `groups.reverse`. The command `mirrord groups --reverse`
 uses this module alone. Before each decision, both clusters are asked for the committed offsets. No position is set
@@ -56,20 +56,20 @@ class Bounds(Protocol):
 
 
 class BackWrite(NamedTuple):
-    """A planned commit of a group's position at the source."""
+    """A planned commit of a group's position on the source."""
 
     group: str
     place: TopicAndPartition
     lane: LaneState
     newest: CommittedOffset
-    """The group's committed offset at the target."""
+    """The group's committed offset on the target."""
     write: Write
     mapped: Mapped
 
 
 Settled = Callable[[str, TopicAndPartition, int, int | None], None]
-"""A callback that is called after a commit at the source. Its arguments are the group, the source partition, the offset
-committed at the source, and the offset committed at the target. The last argument is None if the two committed offsets
+"""A callback that is called after a commit on the source. Its arguments are the group, the source partition, the offset
+committed on the source, and the offset committed on the target. The last argument is None if the two committed offsets
 do not match yet."""
 
 
@@ -80,7 +80,7 @@ class GroupBack:
         self.statuses: dict[str, dict[TopicAndPartition, GroupStatus]] = {}
         """Statuses by group and source partition, as of the last time that the group was examined."""
         self.waiting: set[str] = set()
-        """Groups with a position at the target that cannot be translated yet, or that can be translated only up to an
+        """Groups with a position on the target that cannot be translated yet, or that can be translated only up to an
         earlier position."""
         self.without_log_ends: set[str] = set()
         """Groups with a planned commit that was dropped because the source did not report the end of the partition."""
@@ -95,7 +95,7 @@ class GroupBack:
 
     @property
     def has_writes(self) -> bool:
-        """Whether any commits at the source are planned."""
+        """Whether any commits on the source are planned."""
         return bool(self._writes)
 
     def sorted_statuses(self) -> list[GroupStatus]:
@@ -120,7 +120,7 @@ class GroupBack:
         return {group for group in before.keys() ^ self._members.keys() if group in self.statuses}
 
     async def offsets(self, groups: Collection[str]) -> Mapping[str, GroupOffsets]:
-        """Return the offsets that these groups have committed at the source. Raises EnvironmentFault."""
+        """Return the offsets that these groups have committed on the source. Raises EnvironmentFault."""
         return await self._source.offsets(groups)
 
     def begin(self) -> None:
@@ -130,9 +130,9 @@ class GroupBack:
     def decide(
         self, group: str, there: GroupOffsets, here: GroupOffsets, atlas: Atlas, moves: Collection[TopicAndPartition]
     ) -> None:
-        """Plan the commits of one group at the source, and update its statuses.
+        """Plan the commits of one group on the source, and update its statuses.
 
-        `there` holds the offsets committed at the target, and `here` holds the offsets committed at the source. `moves`
+        `there` holds the offsets committed on the target, and `here` holds the offsets committed on the source. `moves`
         are the partitions in which the target is about to be set to the source's position. In these partitions, nothing
         is synced back.
         """
@@ -201,14 +201,14 @@ class GroupBack:
                 continue
             why = "the source does not report where its partition ends"
             if end >= 0:
-                why = f"the source ends at {end}, before it"
+                why = f"the source ends at {end}, before this position"
             else:
                 self.without_log_ends.add(each.group)
             self._replace(each, state="unknown", why=why)
         self._writes = kept
 
     async def commit(self, settled: Settled) -> None:
-        """Commit the planned offsets at the source. `settled` is called for each commit that the source accepts. Raises
+        """Commit the planned offsets on the source. `settled` is called for each commit that the source accepts. Raises
         EnvironmentFault."""
         writes, self._writes = self._writes, []
         if not writes:
@@ -243,8 +243,8 @@ class GroupBack:
                 self._replace(each, state="in step", why=each.mapped.why, source_offset=offset)
 
     def followed(self, group: str, place: TopicAndPartition, source: int, target: int) -> None:
-        """Update the status of a group's position after mirrord has committed the offset `target` at the target.
-        `source` is the matching offset at the source."""
+        """Update the status of a group's position after mirrord has committed the offset `target` on the target.
+        `source` is the matching offset on the source."""
         known = self.statuses.get(group, {}).get(place)
         if known is not None and known.state == "ahead":
             self.statuses[group][place] = msgspec.structs.replace(

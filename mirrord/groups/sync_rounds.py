@@ -1,10 +1,10 @@
 """Syncs the changed groups of one flow: translates their source positions, compares the results with the target's
-committed offsets, and commits the new offsets at the target.
+committed offsets, and commits the new offsets on the target.
 
 The target's committed offsets are read right before each commit, and the broker refuses a commit for a group with
 members. Therefore, a commit by another client is overwritten only if it arrives in the few milliseconds between the
 read and the commit. With `groups.reverse`, the source's committed offsets are read in the same way, and
-`mirrord.groups.reverse_sync` syncs back the positions that have moved only at the target.
+`mirrord.groups.reverse_sync` syncs back the positions that have moved only on the target.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ log = structlog.get_logger()
 
 
 class _Planned(NamedTuple):
-    """A planned commit of a group's position at the target."""
+    """A planned commit of a group's position on the target."""
 
     place: TopicAndPartition
     """The source partition."""
@@ -75,7 +75,7 @@ class GroupRounds:
         self._due: set[str] = set()
         self._waiting: set[str] = set()
         self._members: dict[str, ListedGroup] = {}
-        """The groups at the target for which nothing may be committed: groups with members, and share groups."""
+        """The groups on the target for which nothing may be committed: groups with members, and share groups."""
 
     @property
     def due(self) -> bool:
@@ -104,7 +104,7 @@ class GroupRounds:
             self._due.update(self._back.statuses)
 
     def forget_expired(self) -> None:
-        """Forget groups that no longer have any committed offsets at the source, except the newest `EXPIRED_KEPT` of
+        """Forget groups that no longer have any committed offsets on the source, except the newest `EXPIRED_KEPT` of
         them (`mirrord.groups.rules.commit_plan`)."""
         for group in self._book.forget_expired():
             self.statuses.pop(group, None)
@@ -137,7 +137,7 @@ class GroupRounds:
         try:
             atlas, planned = await self._plan(groups)
             if (planned or (self._back is not None and self._back.has_writes)) and not self._may_write():
-                raise EnvironmentFault("the lease does not allow commits now")
+                raise EnvironmentFault("the lease currently does not allow commits")
             if planned:
                 await self._commit(planned, atlas)
             if self._back is not None:
@@ -148,7 +148,7 @@ class GroupRounds:
             raise
 
     def _settled_back(self, group: str, place: TopicAndPartition, source: int, target: int | None) -> None:
-        """Record that mirrord has committed the offset `source` at the source. `target` is the matching position at the
+        """Record that mirrord has committed the offset `source` on the source. `target` is the matching position at the
         target, or None if the two positions do not match yet."""
         self._book.settled(group, place, source)
         known = self.statuses.get(group, {}).get(place)
@@ -197,9 +197,9 @@ class GroupRounds:
         atlas: Atlas,
         asked: Mapping[TopicAndPartition, CommittedOffset] | None = None,
     ) -> list[_Planned]:
-        """Return the commits to make at the target for one group, and update the group's statuses.
+        """Return the commits to make on the target for one group, and update the group's statuses.
 
-        `there` holds the offsets committed at the target. `asked` holds the offsets committed at the source, if they
+        `there` holds the offsets committed on the target. `asked` holds the offsets committed on the source, if they
         were requested from a broker. Otherwise, it is None, and only the commits in `GroupBook` count.
         """
         self._waiting.discard(group)
@@ -321,7 +321,7 @@ class GroupRounds:
             log.info("group_went_back", group=group, topic=status.target_topic, partition=planned.place[1], to=offset)
         if planned.write.waits or planned.mapped.provisional:
             self._waiting.add(group)
-        # If the group has committed again at the source in the meantime, the group is already due again. The next call
+        # If the group has committed again on the source in the meantime, the group is already due again. The next call
         # to `round` then compares the newer commit with this one.
         is_newest = any(
             place == planned.place and course.newest is not None and course.newest.offset == planned.value.offset

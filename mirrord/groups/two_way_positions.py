@@ -132,7 +132,7 @@ class CrossedAtlas(Atlas):
         self._backs = backs
 
     def mapped(self, place: TopicAndPartition, position: SourcePosition) -> Mapped:
-        """Return the position at the target that matches a position in this source partition."""
+        """Return the position on the target that matches a position in this source partition."""
         lane = self.lane(place)
         if lane is None or lane.source_topic != lane.target_topic:
             return super().mapped(place, position)
@@ -142,7 +142,7 @@ class CrossedAtlas(Atlas):
         return Mapped(None, 0, ways) if isinstance(ways, str) else across(position.offset, *ways)
 
     def back(self, place: TopicAndPartition, offset: int) -> Mapped:
-        """Return the position at the source that matches an offset in this target partition."""
+        """Return the position on the source that matches an offset in this target partition."""
         lane = self.lane(place)
         if lane is None:
             return Mapped(None, 0, NOT_COPIED)
@@ -162,12 +162,12 @@ class RecentLogEnds:
 
     def note(self, lane: LaneId, target: int, source: int, target_again: int) -> None:
         """Record the log ends of a lane's partitions. The log ends were requested in the order of the arguments: at the
-        target, at the source, and again at the target."""
+        target, on the source, and again on the target."""
         _note(self._forth.setdefault(lane, deque(maxlen=SIGHTS)), self._clock.monotonic(), Sight(target, source))
         _note(self._back.setdefault(lane, deque(maxlen=SIGHTS)), self._clock.monotonic(), Sight(source, target_again))
 
     def forth(self, lane: LaneId) -> tuple[Sight, ...]:
-        """Return the recent log ends for this lane: `written` is at the target, and `read` is at the source."""
+        """Return the recent log ends for this lane: `written` is on the target, and `read` is on the source."""
         return self._fresh(self._forth.get(lane))
 
     def back(self, lane: LaneId) -> tuple[Sight, ...]:
@@ -264,7 +264,7 @@ class Backs(NamedTuple):
 
     newest: dict[tuple[TopicId, TopicId, int], tuple[str, LaneState]]
     """The newest lane that copies each partition from this flow's target back to its source, with the name of that
-    lane's flow. The key is the topic id at the target, the topic id at the source, and the partition."""
+    lane's flow. The key is the topic id on the target, the topic id on the source, and the partition."""
     third: dict[_Place, str]
     """Partitions that also contain records from a third cluster, with the name of the flow that copies these
     records."""

@@ -50,8 +50,8 @@ def key_works(plans: Sequence[FlowPlan], chosen: Collection[RangeName]) -> list[
     """Return the ranges that must be read to compare the chosen ranges by key. Lanes without a compacted topic do not
     need this comparison.
 
-    The chosen ranges are read at the source and at the target. The other ranges that follow the first chosen range of a
-    lane are read only at the target, because they may hold newer records with the same keys.
+    The chosen ranges are read on the source and on the target. The other ranges that follow the first chosen range of a
+    lane are read only on the target, because they may hold newer records with the same keys.
     """
     found: list[KeyWork] = []
     lanes = [(plan, lane) for plan in plans for lane in plan.lanes]

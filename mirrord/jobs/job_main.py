@@ -67,7 +67,7 @@ def _work(order: JobOrder) -> JobReport:
 
 def _end_on_signal(lease: JobLease) -> None:
     def end(number: int, _: object) -> None:
-        lease.set_every_outcome("stopped", "it was asked to end")
+        lease.set_every_outcome("stopped", "it was asked to stop")
         lease.end()
         os._exit(128 + number)
 

@@ -146,9 +146,11 @@ async def _check(logs: LogReader, wanted: LogRange, *, committed: bool) -> None:
     start, end = await logs.bounds(wanted.partition, committed=committed)
     if wanted.start < start:
         last = min(wanted.end, start) - 1
-        raise RangeGone(f"{wanted.partition}: the offsets {wanted.start} to {last} are gone, it begins at {start}")
+        raise RangeGone(
+            f"{wanted.partition}: the offsets {wanted.start} to {last} no longer exist; the log begins at {start}"
+        )
     if wanted.end > end:
-        raise ConfigError(f"{wanted.partition}: the range ends at {wanted.end}, and the log at {end}")
+        raise ConfigError(f"{wanted.partition}: the range ends at {wanted.end}, but the log ends at {end}")
 
 
 async def _size(logs: LogReader, whole: LogRange, options: BatchesOptions) -> int:

@@ -26,7 +26,7 @@ LEAST_SPLIT_BYTES = 64 << 10
 _RANGES_RULE = (
     'JSON such as {"orders": {"0": [0, 1000]}}: for each partition, the first offset and the one after the last'
 )
-_TOPICS_RULE = 'names of topics with commas between them, such as "orders,payments"'
+_TOPICS_RULE = 'topic names separated by commas, such as "orders,payments"'
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _ISOLATION: read.Convert[str] = read.choice("read_committed", "read_uncommitted")
 _MOST = (1 << 63) - 1
@@ -86,7 +86,7 @@ def parse(options: Mapping[str, str]) -> BatchesOptions:
             if table.has(key):
                 table.fault(key, "has no effect with conf, which defines it")
     if table.has("topics") == table.has("ranges"):
-        found = "both are there" if table.has("topics") else "missing"
+        found = "both are set" if table.has("topics") else "missing"
         table.fault("topics", f"{found}; exactly one of topics and ranges is needed: {_TOPICS_RULE}; or {_RANGES_RULE}")
     document.finish()
     cluster = _of_conf(conf, alias) if conf else ClusterConfig(bootstrap, _security(written))
@@ -117,7 +117,7 @@ def _addresses(found: object) -> tuple[str, ...]:
     try:
         return tuple(str(host_port(each.strip())) for each in cast(str, found).split(","))
     except (ValueError, AttributeError):
-        raise ValueError(f"{HOST_RULE}, or several with commas between them") from None
+        raise ValueError(f"{HOST_RULE}, or several, separated by commas") from None
 
 
 def _topics(found: object) -> tuple[str, ...]:

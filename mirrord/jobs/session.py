@@ -110,7 +110,8 @@ def _last_line(words: IO[bytes]) -> str:
 def _line(error: Exception) -> str:
     """Return the cause of an error as one line, without stack traces."""
     if "stopped SparkContext" in str(error):
-        return "the master does not answer, or accepts no application"  # Spark gave up connecting before this call
+        # Spark gave up connecting before this call.
+        return "the master does not answer, or does not accept applications"
     lines = [line.strip(": \t") for line in str(error).splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         lines = lines[1:]  # py4j's own message; Java's message follows

@@ -181,7 +181,7 @@ class Cluster:
                 if not node.running:
                     self._fail(node, "ended while starting")
             if time.monotonic() > deadline:
-                self._fail(self._nodes[broker], f"does not serve clients after {_START_SECONDS} s")
+                self._fail(self._nodes[broker], f"did not serve clients within {_START_SECONDS} s")
             time.sleep(_POLL_SECONDS)
 
     def _sees(self, broker: int, expected: set[int]) -> bool:

@@ -76,7 +76,7 @@ def kafka_jars(version: str = KAFKA_VERSION, bundle: Bundle = BROKER) -> Path:
     try:
         cache.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise EnvironmentFault(f"the cache folder {cache} cannot be made: {error.strerror}") from None
+        raise EnvironmentFault(f"the cache folder {cache} cannot be created: {error.strerror}") from None
     with locked(cache / f"{bundle.folder}-{version}.lock"):
         if not jars.is_dir():
             _download(version, bundle, jars)

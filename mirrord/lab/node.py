@@ -46,7 +46,7 @@ class Node:
     def pid(self) -> int:
         """Return the id of the running process. Raises RuntimeError if the node is not running."""
         if self._process is None or self._process.poll() is not None:
-            raise RuntimeError(f"node {self.node_id} does not run")
+            raise RuntimeError(f"node {self.node_id} is not running")
         return self._process.pid
 
     def listens_on(self, ports: Collection[int]) -> bool:
@@ -62,7 +62,7 @@ class Node:
 
     def start(self) -> None:
         if self.running:
-            raise RuntimeError(f"node {self.node_id} runs already")
+            raise RuntimeError(f"node {self.node_id} is already running")
         self._process = _starter.submit(self._spawn).result()
 
     def kill(self) -> None:
@@ -86,7 +86,7 @@ class Node:
         deadline = time.monotonic() + _STOP_SECONDS
         while self._running_threads():
             if time.monotonic() > deadline:
-                raise EnvironmentFault(f"node {self.node_id} does not stop within {_STOP_SECONDS:g} s of a SIGSTOP")
+                raise EnvironmentFault(f"node {self.node_id} did not stop within {_STOP_SECONDS:g} s of a SIGSTOP")
 
     def _running_threads(self) -> bool:
         """Return whether any thread of the process is still running, according to /proc. Return False if /proc does not

@@ -106,7 +106,7 @@ def _decode(decoder: msgspec.msgpack.Decoder[T], data: bytes | None, what: str) 
     if not data:
         raise LedgerCorrupt(f"a {what} is empty")
     if not 1 <= data[0] <= VERSION:
-        raise LedgerCorrupt(f"a {what} has version {data[0]}, this program knows versions 1 to {VERSION}")
+        raise LedgerCorrupt(f"a {what} has version {data[0]}, but this program knows only versions 1 to {VERSION}")
     try:
         return decoder.decode(memoryview(data)[1:])
     # ValueError means that a string is not valid UTF-8. RecursionError means that arrays are nested too deeply.

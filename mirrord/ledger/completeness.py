@@ -40,7 +40,7 @@ def account(lane: LaneState, progress: Progress | None, source_end: int, target_
         return Account(0, 0, counted=False, differences=missing)
     differences: list[str] = []
     if progress.source_offset < source_end:
-        differences.append(f"copied up to source offset {progress.source_offset}, the source ended at {source_end}")
+        differences.append(f"copied up to source offset {progress.source_offset}, but the source ended at {source_end}")
     if target_end is None:
         differences.append("its target partition does not exist")
     elif target_end < progress.target_offset:

@@ -2,7 +2,7 @@
 
 from mirrord.model.errors import EnvironmentFault
 
-LOST = "facts are lost; `mirrord rebuild` makes a new ledger from the records of both clusters"
+LOST = "facts have been lost; `mirrord rebuild` creates a new ledger from the records of both clusters"
 
 
 class LedgerCorrupt(EnvironmentFault):

@@ -97,7 +97,7 @@ class _Stretch(NamedTuple):
 
 
 _NEVER = 1 << 63
-NOTHING = "nothing of it is copied yet"
+NOTHING = "none of it has been copied yet"
 
 
 class LaneMap:

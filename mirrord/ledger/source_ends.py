@@ -208,7 +208,7 @@ def newest_lanes(lanes: Iterable[LaneState]) -> list[LaneState]:
 
 
 def _line(lane: LaneState) -> str:
-    line = f"{lane.source_topic} was deleted; it ended there when it was seen last"
+    line = f"{lane.source_topic} was deleted; it ended there when it was last seen"
     for seek in pending(lane.seeks)[-1:]:
         line += f"; the command to continue at source offset {seek.end} was not carried out"
     return line

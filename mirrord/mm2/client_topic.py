@@ -83,7 +83,7 @@ class Mm2Topic(LedgerTopics):
             while reader.position < end:
                 found += [(record.key, record.value) for record in await reader.take()]
         except (OutOfRange, DivergingEpoch):
-            raise EnvironmentFault(f"{self._name} was truncated while it was read") from None
+            raise EnvironmentFault(f"{self._name} was truncated while it was being read") from None
         finally:
             reader.stop()
         return found
@@ -102,7 +102,7 @@ class Mm2Topic(LedgerTopics):
             while True:
                 yield [(record.key, record.value) for record in await reader.take()]
         except (OutOfRange, DivergingEpoch):
-            raise EnvironmentFault(f"{self._name} was truncated while it was read") from None
+            raise EnvironmentFault(f"{self._name} was truncated while it was being read") from None
         finally:
             reader.stop()
 

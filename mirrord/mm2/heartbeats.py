@@ -1,4 +1,4 @@
-"""Writes one flow's heartbeats once per interval. If the flow copies heartbeats, also reads their copies at the target.
+"""Writes one flow's heartbeats once per interval. If the flow copies heartbeats, also reads their copies on the target.
 
 A MirrorMaker 2 client detects a flow by its `heartbeats` topic. Heartbeats on the source are copied like all other
 records. Their copies therefore show how long replication takes (`mirrord.mm2.rules.heartbeat_latency`).
@@ -72,7 +72,7 @@ class Heartbeats:
         )
 
     async def run(self) -> None:
-        """Write heartbeats, and read the copied heartbeats at the target, until cancelled."""
+        """Write heartbeats, and read the copied heartbeats on the target, until cancelled."""
         flow = self._flow
         writers: list[tuple[Alias, Alias, Alias]] = []
         if flow.heartbeats.emit in {"target", "both"}:

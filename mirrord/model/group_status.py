@@ -10,8 +10,8 @@ GroupState = Literal[
 """State of a consumer group's position in one partition.
 
 mirrord reads the group's position on one side, translates it, and commits it on the other side. By default, it reads
-the position at the source and commits it at the target. In a `reverse` report, it reads the position at the target and
-commits it at the source.
+the position on the source and commits it on the target. In a `reverse` report, it reads the position on the target and
+commits it on the source.
 
 - "in step": the positions on both sides match.
 - "waits": the offset map does not yet contain all records before the position. mirrord has committed the last position
@@ -42,20 +42,20 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     target_topic: str
     """Name of the target topic, or an empty string if the topic is not copied."""
     source_offset: int | None
-    """Committed offset at the source, or None if there is none."""
+    """Committed offset on the source, or None if there is none."""
     committed_ms: int | None = None
     """Time at which the source's broker accepted the commit, according to the broker's clock. None if the time is
     unknown."""
     target_offset: int | None = None
-    """Committed offset at the target, or None if there is none."""
+    """Committed offset on the target, or None if there is none."""
     translated: int | None = None
-    """The offset to which mirrord has translated the group's position. It is an offset at the target, or an offset at
+    """The offset to which mirrord has translated the group's position. It is an offset on the target, or an offset at
     the source in a `reverse` report. None if the position cannot be translated."""
     lag_records: int | None = None
-    """Number of offsets between the group's position at the target and the end of the target partition. None if the
+    """Number of offsets between the group's position on the target and the end of the target partition. None if the
     number is unknown."""
     lag_s: float | None = None
-    """Age in seconds of the next record that the group would read at the target. 0 if there is no such record. None if
+    """Age in seconds of the next record that the group would read on the target. 0 if there is no such record. None if
     the age is unknown."""
     state: GroupState
     why: str = ""
@@ -80,7 +80,7 @@ class GroupsReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TranslatedPosition(msgspec.Struct, frozen=True, array_like=True):
-    """A group's position at the source in one partition, and the matching position at the target. The position at the
+    """A group's position on the source in one partition, and the matching position on the target. The position at the
     target may not have been committed yet."""
 
     group: str
@@ -88,9 +88,9 @@ class TranslatedPosition(msgspec.Struct, frozen=True, array_like=True):
     target_topic: str
     partition: int
     upstream: int
-    """Next offset to read at the source."""
+    """Next offset to read on the source."""
     downstream: int
-    """Next offset to read at the target. It is at most the end of the copied records."""
+    """Next offset to read on the target. It is at most the end of the copied records."""
     metadata: str
 
 

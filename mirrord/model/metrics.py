@@ -126,7 +126,7 @@ CATALOGUE: tuple[Metric, ...] = (
         "Estimated time until the source deletes records that have not been copied. The estimate is the shortest of up "
         "to three forecasts: from the advance of the log start offset, from `retention.ms` and from `retention.bytes`. "
         "They assume that the source partition and the lane's position advance as in the last hour. No sample if no "
-        "forecast expects such a deletion.",
+        "forecast predicts such a deletion.",
     ),
     Metric(
         "mirrord_open_transaction_seconds", "gauge", "seconds", LANE,

@@ -135,7 +135,7 @@ class RunMemory:
 
     def _from_archive(self, number: int) -> bytes:
         if self.archive is None:
-            raise ArchiveLost("the older part of the map was compacted, and no [compact] path says where it lies")
+            raise ArchiveLost("the older part of the map was compacted, and no [compact] path says where it is")
         return self.archive.get(self._archived[number])
 
     def _from_attic(self, number: int) -> bytes:

@@ -85,7 +85,7 @@ class LeaseStatus(msgspec.Struct, frozen=True):
 
 
 class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
-    """A transaction at the source that has not ended. Until it ends, a lane cannot copy the transaction's first record
+    """A transaction on the source that has not ended. Until it ends, a lane cannot copy the transaction's first record
     or any record after it."""
 
     first_offset: int
@@ -125,7 +125,7 @@ class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProofStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a lane that audits have proven. Each record below `source_offset` is at the target, or the reason for
+    """The part of a lane that audits have proven. Each record below `source_offset` is on the target, or the reason for
     its absence is known."""
 
     level: ProvingLevel
@@ -156,7 +156,7 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Number of source offsets that have not been processed yet. The number includes transaction markers and compacted
     offsets, so the number of records may be smaller."""
     lag_s: float | None = None
-    """Time since the target last held all records of the source. No record that is missing at the target is older than
+    """Time since the target last held all records of the source. No record that is missing on the target is older than
     that. 0 if no record is missing."""
     source_start: int | None = None
     """Log start offset of the source partition."""
@@ -328,7 +328,7 @@ class LatencyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The flow's latency, measured with its heartbeats. Only the daemon that runs the flow knows the latency."""
 
     latency_ms: float | None = None
-    """Time from when a heartbeat is written at the source until it can be read at the target. If a newer heartbeat has
+    """Time from when a heartbeat is written on the source until it can be read on the target. If a newer heartbeat has
     already been in transit for longer than that, the age of the newer heartbeat is reported instead."""
     latency_error_ms: float | None = None
     """Maximum error of `latency_ms` in either direction. The error is 0 if the daemon itself wrote the heartbeat,

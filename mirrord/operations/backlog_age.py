@@ -53,7 +53,8 @@ async def backlog_findings(
             f"copied yet: until they are, {len(old)} lane{'s' if len(old) > 1 else ''} will be "
             "unprotected, and a takeover "
             "waits for lease_ttl + request_timeout",
-            do="nothing, or a longer producer.id.expiration.ms at the target's brokers while the backlog is copied",
+            do="nothing, or set a longer producer.id.expiration.ms on the target's brokers "
+            "while the backlog is being copied",
         )
     ]
 
@@ -77,7 +78,7 @@ async def clock_findings(config: Config, survey: FlowSurvey, now_ms: int) -> lis
                 "is ahead, or this one is behind; the target refuses records that are more than "
                 "message.timestamp.after.max.ms "
                 "ahead of its own clock",
-                do="synchronize the clocks by NTP",
+                do="synchronize the clocks with NTP",
             )
         )
     own = TopicPartition(state_topic(flow.name), 0)
@@ -89,7 +90,11 @@ async def clock_findings(config: Config, survey: FlowSurvey, now_ms: int) -> lis
             what = f"its clock is at least {(found[1] - now_ms) / 1000:.0f} s ahead of this machine's"
             findings.append(
                 Finding(
-                    severity="warning", flow=flow.name, where=flow.target, what=what, do="synchronize the clocks by NTP"
+                    severity="warning",
+                    flow=flow.name,
+                    where=flow.target,
+                    what=what,
+                    do="synchronize the clocks with NTP",
                 )
             )
     if not findings:

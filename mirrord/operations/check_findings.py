@@ -88,7 +88,7 @@ def _reachability(cluster: ClusterSeen) -> Iterator[Finding]:
             yield Finding(
                 severity="error",
                 where=f"{cluster.alias}: broker {broker.node}",
-                what=f"the cluster says that it is at {broker.address}: {broker.error}",
+                what=f"the cluster advertises the address {broker.address}: {broker.error}",
                 do="its advertised.listeners must be reachable from this machine",
             )
     releases = sorted({broker.release for broker in cluster.brokers if broker.release})

@@ -1,7 +1,7 @@
 """Reports the positions of consumer groups on request. The daemon is asked first. If no daemon answers, the positions
 are determined from both clusters.
 
-If neither a daemon nor the source answers, the report contains only the offsets that are committed at the target. The
+If neither a daemon nor the source answers, the report contains only the offsets that are committed on the target. The
 report covers all groups that the flow would sync. Nothing is written.
 """
 

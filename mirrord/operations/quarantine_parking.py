@@ -29,8 +29,8 @@ async def park(config: Config, order: Order, flow: str, at_ms: int) -> Order:
     values: the number of these records, and the offset of the first one in that topic. Raises EnvironmentFault."""
     found = await find(config, msgspec.structs.replace(order, flow=flow))
     if found is None or found.entry.skipped is not None:
-        reason = f"the ledger does not say yet at which record {order.name} waits; try again"
-        raise EnvironmentFault(f"nothing is changed: {reason}")
+        reason = f"the ledger does not yet say at which record {order.name} is waiting; try again"
+        raise EnvironmentFault(f"nothing was changed: {reason}")
     end = found.entry.end if order.until < 0 else order.until
     try:
         _check_policies(found)
@@ -39,7 +39,7 @@ async def park(config: Config, order: Order, flow: str, at_ms: int) -> Order:
         lying = await _dead_letters(config, found.flow).park(found.place, end, origin, behind)
     except NotParked as fault:
         raise EnvironmentFault(
-            f"nothing is changed: source offsets [{found.entry.start}, {end}) cannot be parked: {fault}; {WITHOUT} "
+            f"nothing was changed: source offsets [{found.entry.start}, {end}) cannot be parked: {fault}; {WITHOUT} "
             "skips them anyway"
         ) from fault
     return msgspec.structs.replace(order, letters=lying.letters, letters_at=lying.at)
@@ -123,7 +123,7 @@ async def _goal(config: Config, found: FoundEntry, into: str | None) -> TopicPar
         return TopicPartition(into, lane.partition if lane.partition < there.partitions else 0)
     why = await _why_not(access, found, there)
     if why:
-        raise ConfigError(f"{why}; --into TOPIC appends the records to another topic of {flow.target}")
+        raise ConfigError(f"{why}; --into TOPIC appends the records to a different topic of {flow.target}")
     return TopicPartition(name, lane.partition)
 
 
@@ -149,7 +149,7 @@ async def _why_not(access: ClusterAccess, found: FoundEntry, there: Topic) -> st
             await source.close()
         if ledgers:
             return (
-                f"{ledgers[0]} is at {flow.source}: a flow that copies back under the same names would take the "
-                "records for those of the target, and copy them there"
+                f"{ledgers[0]} exists on {flow.source}: a flow that copies back under the same names would mistake the "
+                f"records for the target's own, and copy them to {flow.source}"
             )
     return ""

@@ -1,4 +1,4 @@
-"""Shows where consumer groups at the target would resume at the source. On request, it also commits these positions at
+"""Shows where consumer groups on the target would resume on the source. On request, it also commits these positions at
 the source.
 
 The module implements `mirrord groups --reverse`, which is used to return to the source after a failover. If nothing has
@@ -38,21 +38,21 @@ BOTH_WAYS = (
     "the same topics are copied both ways: positions count the records of both sides, which only a daemon does "
     "(groups.both_ways and groups.reverse in one of the two flows)"
 )
-WRITTEN = "determined from both clusters; committed at the source where possible"
+WRITTEN = "determined from both clusters; committed on the source where possible"
 
 
 class ReverseOptions(NamedTuple):
     """The options of `mirrord groups --reverse`."""
 
     write: bool = False
-    """Whether to commit the positions at the source."""
+    """Whether to commit the positions on the source."""
     force: bool = False
     """Whether to use the position of the target even if the source is further ahead, or if it is not known which side
     moved last."""
 
 
 def gather_reverse(config: Config, order: ReverseOptions) -> list[GroupsReport]:
-    """Return the source positions that correspond to the positions of consumer groups at the target, by flow.
+    """Return the source positions that correspond to the positions of consumer groups on the target, by flow.
 
     Raises EnvironmentFault if no flow's groups can be read.
     """
@@ -123,7 +123,7 @@ async def _rounds(
 
     passes = GroupFilter(flow.groups).passes
     admin = GroupAdmin(target)
-    # `GroupRounds` itself requests the commits at the source. With the mode "off", no group is synced to the target.
+    # `GroupRounds` itself requests the commits on the source. With the mode "off", no group is synced to the target.
     rounds = GroupRounds(GroupBook(passes), admin, "off", chart, lambda: True, back=back)
     try:
         async with asyncio.timeout(ROUNDS_S):

@@ -65,18 +65,18 @@ class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
         ]
         if self.expired:
             steps.append(
-                f"[{self.position}, {self.position + self.expired}) is deleted at the source: recorded as expired"
+                f"[{self.position}, {self.position + self.expired}) has been deleted on the source: recorded as expired"
             )
         skipped = self.to - self.position - self.expired
         if skipped:
             start = self.position + self.expired
             steps.append(
-                f"[{start}, {self.to}) is skipped: {skipped} offsets, at most as many records, minus what is copied "
-                "by then; `mirrord gaps` lists them as skipped"
+                f"[{start}, {self.to}) will be skipped: {skipped} offsets with at most as many records, minus those "
+                "that have been copied by then; `mirrord gaps` lists them as skipped"
             )
         steps.append(
-            f"the record at source offset {self.to} follows after target offset {self.target_offset} of {end}, "
-            "and the skipped records do not follow later"
+            f"the record at source offset {self.to} will follow after target offset {self.target_offset} of {end}, and "
+            "the skipped records will not follow later"
         )
         return steps
 
@@ -99,7 +99,7 @@ async def plan_seek(config: Config, name: str, flow: str | None, goal: Goal) -> 
     cluster = config.clusters[view.flow.source]
     starts, ends = [await log_offsets(cluster, [partition], which) for which in ("start", "end")]
     if partition not in starts or partition not in ends:
-        raise ConfigError(f"{name} does not exist at {view.flow.source}: there is nothing to continue with")
+        raise ConfigError(f"{name} does not exist on {view.flow.source}: there is nothing to continue with")
     log_start, log_end = starts[partition], ends[partition]
     to = goal.offset
     if goal.time_ms is not None:

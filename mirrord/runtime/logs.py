@@ -97,7 +97,7 @@ def _own(folder: Path, name: str) -> Path:
         else:
             _locks.append(lock)
             return path
-    raise OSError(errno.EBUSY, f"{PROCESSES} processes write logs of that name")
+    raise OSError(errno.EBUSY, f"{PROCESSES} processes are already writing logs with that name")
 
 
 def plain() -> None:

@@ -152,7 +152,7 @@ class _Probe:
             finally:
                 await self._delete(admin)
         if found.disturbed:
-            raise NotProbed(f"another client writes into the topic {self._topic}")
+            raise NotProbed(f"another client is writing to the topic {self._topic}")
         return TargetProbed(cluster_id, version, not found.failures, found.failures, found.remarks)
 
     # Connections and the probe's topic.
@@ -281,7 +281,9 @@ class _Probe:
         parts, _ = produce.encode(version, int(self._timeout_s * 1000), [(topic, 0, batch)])
         (answer,) = produce.decode(version, await connection.call(PRODUCE, b"".join(parts), version)).partitions
         if _passes(answer.error):
-            raise NotProbed(f"the topic {self._topic} cannot be written now: {ErrorCode.name_of(answer.error)}")
+            raise NotProbed(
+                f"the topic {self._topic} currently cannot be written to: {ErrorCode.name_of(answer.error)}"
+            )
         return ProbeAnswer(answer.error, answer.base_offset)
 
     async def _remembered(self, connection: Connection, ids: list[int]) -> dict[int, int] | None:

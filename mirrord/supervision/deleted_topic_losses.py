@@ -73,7 +73,7 @@ class DeletedTopicLosses:
         self._absent |= {name for name, why in refused.items() if why == _NO_SUCH_TOPIC}
         selection = selection_of(flow)
         hidden = {
-            name: f"{flow.source} no longer shows {name} ({why}), so nothing of it is copied: allow READ on it"
+            name: f"{flow.source} no longer shows {name} ({why}), so none of its records are copied: allow READ on it"
             for name, why in refused.items()
             if why != _NO_SUCH_TOPIC and selection.refusal(name) is None
         }

@@ -42,7 +42,7 @@ class Desk:
         """Append the facts of an operator command, and return when they have taken effect. Raises EnvironmentFault if
         they have not taken effect, or if it is unknown whether they have."""
         if not self._keeper.is_valid:
-            raise EnvironmentFault("nothing is changed: the lease of the flow is uncertain now; try again")
+            raise EnvironmentFault("nothing was changed: the lease of the flow is currently uncertain; try again")
         try:
             bound = await self._store.append(self._keeper.epoch, facts)
         except LedgerUnavailable as fault:
@@ -50,7 +50,7 @@ class Desk:
                 f"it is not known whether the command takes effect; give it again: {fault}"
             ) from fault
         if not all(bound):
-            raise EnvironmentFault("nothing is changed: another command, or another daemon, was first; try again")
+            raise EnvironmentFault("nothing was changed: another command, or another daemon, was first; try again")
         self._fleet.changed.set()
 
 

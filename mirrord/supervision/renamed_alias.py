@@ -37,9 +37,10 @@ def check_alias(flow: FlowConfig, state: FlowState) -> None:
         return
     present = naming_of(flow).target_topic(newest.source_topic)
     raise AliasChanged(
-        f"flow {flow.name}: its source, cluster {state.source_cluster}, was called {former} and is called {flow.source}"
-        f" now: {newest.source_topic} was copied into {newest.target_topic} and would be copied again into {present};"
-        f" call the cluster {former} again to continue, or give the flow another name to copy everything again"
+        f"flow {flow.name}: its source, cluster {state.source_cluster}, was called {former} and is now called "
+        f"{flow.source}: {newest.source_topic} was copied into {newest.target_topic} and would be copied again into "
+        f"{present};"
+        f" call the cluster {former} again to continue, or give the flow a different name to copy everything again"
     )
 
 

@@ -64,7 +64,7 @@ def _difference(flow: str, http: str, changes: ConfigChanges | None) -> str:
     if not lines:
         return ""
     more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
-    return f"is a standby with another configuration than {http} has: {lines[0]}{more}"
+    return f"is a standby with a different configuration from that of {http}: {lines[0]}{more}"
 
 
 def _line(change: FlowChange) -> str:

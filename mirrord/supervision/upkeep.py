@@ -148,7 +148,7 @@ class Upkeep:
         except NotOffered as fault:
             line = f"{what} are not synced: {fault}"
         except EnvironmentFault as fault:
-            line = f"{what} are not synced now: {fault}"
+            line = f"{what} are currently not synced: {fault}"
         except Exception as error:
             log.error("upkeep_failed", flow=self._flow.name, what=what, exc_info=error)
             line = f"{what} are not synced: internal error: {error!r}"

@@ -1,1 +1,1 @@
-"""Discovers topics at the source, creates target topics, and syncs configs, ACLs and deletions."""
+"""Discovers topics on the source, creates target topics, and syncs configs, ACLs and deletions."""

@@ -46,7 +46,7 @@ class AclComparison(msgspec.Struct, frozen=True):
 
     plan: AclsPlan = AclsPlan()
     adopted: frozenset[AclRule] = frozenset()
-    """ACLs that exist at the target and that, according to the ledger, mirrord has planned to create. The ledger does
+    """ACLs that exist on the target and that, according to the ledger, mirrord has planned to create. The ledger does
     not say that they were created, for example because mirrord crashed. They are treated as created by mirrord."""
     fault: str = ""
     remarks: tuple[str, ...] = ()
@@ -118,7 +118,7 @@ class AclSync:
         """Remarks for operators, one line each."""
 
     async def round(self, copies: Mapping[str, str], ledger: FlowState, recorder: Recorder) -> None:
-        """Compare the ACLs of both clusters once, and create and delete ACLs at the target.
+        """Compare the ACLs of both clusters once, and create and delete ACLs on the target.
 
         `copies` maps the flow's target topics to their source topics. Raises EnvironmentFault if a cluster does not
         answer.
@@ -181,14 +181,14 @@ def _refusal(refused: Mapping[AclRule, str]) -> str:
 
 
 def remarks_of(plan: AclsPlan) -> list[str]:
-    """Return remarks for operators about two kinds of ACLs: those that exist only at the target and that mirrord does
+    """Return remarks for operators about two kinds of ACLs: those that exist only on the target and that mirrord does
     not delete because it did not create them, and those that cannot be synced."""
     lines: list[str] = []
     if plan.foreign:
         count = len(plan.foreign)
         which = "1 ACL on target topics is" if count == 1 else f"{count} ACLs on target topics are"
         stays = "it stays: " if count == 1 else "they stay, such as "
-        lines.append(f"{which} neither mirrord's nor at the source, so {stays}{plan.foreign[0]}")
+        lines.append(f"{which} neither mirrord's nor on the source, so {stays}{plan.foreign[0]}")
     if plan.uncopyable:
         rule, reason = plan.uncopyable[0]
         lines.append(f"{len(plan.uncopyable)} ACLs of the source cannot be copied, such as {rule}: {reason}")

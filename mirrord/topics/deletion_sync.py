@@ -95,14 +95,14 @@ class DeletionSync:
         if self._foreign is not None and copy.topic_id not in self._kept:
             where = await self._foreign(copy, ledger)
             if where:
-                line = f"{copy.topic} is not deleted, although {copy.source_topic} is gone: {where} is not a copy"
+                line = f"{copy.topic} is kept, although {copy.source_topic} no longer exists: {where} is not a copy"
                 self._kept[copy.topic_id] = f"{line}; delete it by hand if it is not needed"
                 log.warning("topic_not_deleted", flow=self._flow.name, topic=copy.topic, reason=line)
         return copy.topic_id in self._kept
 
     def _lines(self, plan: DeletionsPlan, both_ways: Sequence[str], back: str) -> tuple[str, ...]:
         waiting = [copy.topic for copy in plan.waiting]
-        lines = [f"to be deleted, because their source topics are gone: {', '.join(waiting)}"] if waiting else []
+        lines = [f"to be deleted, because their source topics no longer exist: {', '.join(waiting)}"] if waiting else []
         if both_ways:
             lines.append(both_ways_deletions(back, both_ways))
         return (*lines, *(self._kept[copy.topic_id] for copy in plan.due if copy.topic_id in self._kept))

@@ -164,7 +164,7 @@ class Discovery:
         return DiscoveryPreview(source, target, self._plan(source, target))
 
     async def refresh(self, bind: Bind | None = None, note: Note | None = None) -> Discovered:
-        """Read the topics of both clusters, create missing topics and partitions at the target, and read the target
+        """Read the topics of both clusters, create missing topics and partitions on the target, and read the target
         again.
 
         `bind` records names in the ledger that deviate from the flow's naming. A topic with such a name is not created
@@ -246,7 +246,7 @@ class Discovery:
             return await self._settings_of([step.source.name for step in steps]), {}
         except EnvironmentFault as fault:
             # A target topic without the configs of its source topic could lose records, so it is not created.
-            line = "the target topic {} is not created yet, because its configs are not known: {}"
+            line = "the target topic {} has not been created yet, because its configs are not known: {}"
             return {}, {step.source.name: line.format(step.target_topic, fault) for step in steps}
 
     async def _create(

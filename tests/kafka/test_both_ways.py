@@ -123,7 +123,7 @@ def test_a_deletion_at_one_side_deletes_and_restores_nothing_at_the_other(lab_pa
 
     def reported(daemon: Daemon, topic: str) -> bool:
         faults = [line for flow in daemon.status().flows for each in flow.topics for line in each.faults]
-        return any(line.startswith(f"{topic} was deleted at ") for line in faults)
+        return any(line.startswith(f"{topic} was deleted on ") for line in faults)
 
     with Daemon(path) as daemon:
         daemon.until(lambda: held(target, here) == held(target, there) == 2)

@@ -69,8 +69,8 @@ class TestForgetting(ForgettingContract):
 
 
 class TestLeadership(LeadershipContract):
-    async def test_an_unclean_election_takes_back_what_was_acknowledged(self, two: Target) -> None:
-        await super().test_an_unclean_election_takes_back_what_was_acknowledged(two)
+    async def test_an_unclean_election_removes_acknowledged_batches(self, two: Target) -> None:
+        await super().test_an_unclean_election_removes_acknowledged_batches(two)
         assert isinstance(two, LabTarget)
         await truncation_is_reported(two.partitions[-1])
 

@@ -228,8 +228,8 @@ def test_rights_that_are_lost_for_a_while(
     state, ledger = f"mirrord.{flow}.state", f"mirrord.{flow}.ledger"
     taken = (
         (Right("eu", "topic", orders, "READ"), f"eu no longer shows {orders} (TOPIC_AUTHORIZATION_FAILED)"),
-        (Right("us", "topic", f"eu.{orders}", "WRITE"), "and it tries again: TOPIC_AUTHORIZATION_FAILED"),
-        (Right("us", "topic", ledger, "WRITE"), f"accepts nothing now, and it tries again: {ledger}: TOPIC_AUTH"),
+        (Right("us", "topic", f"eu.{orders}", "WRITE"), "the batch is retried: TOPIC_AUTHORIZATION_FAILED"),
+        (Right("us", "topic", ledger, "WRITE"), f"accepts nothing, and the append is retried: {ledger}: TOPIC_AUTH"),
         (
             Right("us", "topic", state, "WRITE"),
             f"another daemon may take the flow: {state}: TOPIC_AUTHORIZATION_FAILED",
@@ -285,9 +285,9 @@ def test_what_may_not_be_seen_of_mirrormaker_2_holds_its_partitions_and_is_named
     read, describe = Right("us", "topic", offsets, "READ"), Right("us", "group", group, "DESCRIBE")
     seen = Right("us", "topic", offsets, "DESCRIBE")
     for without, note in (
-        (every - {read}, f"{offsets}, which would show whether MirrorMaker 2 wrote them, may not be read: allow READ"),
-        (every - {read} | {seen}, "may not be read: allow READ"),
-        (every - {describe}, f"whether MirrorMaker 2 still copies: allow DESCRIBE on the group {group}"),
+        (every - {read}, f"{offsets}, which would show whether MirrorMaker 2 wrote them, cannot be read: allow READ"),
+        (every - {read} | {seen}, "cannot be read: allow READ"),
+        (every - {describe}, f"whether MirrorMaker 2 is still copying: allow DESCRIBE on the group {group}"),
     ):
         granting.be(without)
         answer = mirrord("start", path, "--dry-run", "--json")

@@ -152,10 +152,10 @@ def test_a_detached_daemon_outlives_its_command_and_stops_on_order(lab_pair: Lab
     topic = create_topic(source, unique("orders"), 1)
     fill(source, topic, 1, 100)
     path = conf(tmp_path, source, target, topic, flow=unique("detached"))
-    assert mirrord("stop", path).stdout == "no daemon runs these flows\n"
+    assert mirrord("stop", path).stdout == "no daemon is running these flows\n"
     started = mirrord("start", path, "--detach")
     assert started.returncode == 0, started.stderr
-    assert started.stdout.startswith("mirrord runs in the background: pid ")
+    assert started.stdout.startswith("mirrord is running in the background: pid ")
     pid = int(started.stdout.split("pid ")[1].split(",")[0])
     assert status(path).flows[0].state == "running"
     stopped = mirrord("stop", path)

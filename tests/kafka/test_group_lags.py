@@ -1,6 +1,6 @@
 """Groups with various lags, older than the mirror: they continue at exactly the same record.
 
-By content: the record at the target position is the one that comes next at the source, and as many records follow.
+By content: the record at the target position is the one that comes next on the source, and as many records follow.
 """
 
 import asyncio
@@ -164,7 +164,7 @@ async def test_groups_that_lag_by_up_to_a_million_records(pair: LabPair) -> None
 
 
 def assert_same_record(flow: Mirror, group: str, topic: str, lag: int, next_record: int) -> None:
-    """The group reads next at the target what it would have read next at the source, and so do all later reads."""
+    """The group reads next on the target what it would have read next on the source, and so do all later reads."""
     position = committed(flow.target, group, copy_of(topic))[0]
     assert position is not None
     following = offsets(flow.target, copy_of(topic), position)

@@ -1,4 +1,4 @@
-"""Groups of real brokers: their positions at the target are those at the source."""
+"""Groups of real brokers: their positions on the target are those on the source."""
 
 import asyncio
 from pathlib import Path
@@ -44,7 +44,7 @@ async def test_a_group_that_is_older_than_the_mirror(lab_pair: LabPair) -> None:
         topic = flow.topic(partitions=2)
         await asyncio.to_thread(write, flow.source, topic, [*numbered(1000), *numbered(500, 1000, 1)])
         await asyncio.to_thread(commit, flow.source, group, topic, {0: 137, 1: 500}, "kept")
-        # Foreign records at the target: offsets there are different ones.
+        # Foreign records on the target: offsets there are different ones.
         await asyncio.to_thread(write, flow.target, copy_of(topic), numbered(7, 9_000))
         await flow.caught_up(await flow.copying())
         async with following(flow) as follower:
@@ -83,7 +83,7 @@ async def test_a_group_moves_over_and_reads_on(lab_pair: LabPair, protocol: str)
             await flow.caught_up(replicator)
             values = await asyncio.to_thread(at, flow.target, copy_of(topic), 30)
             assert values == [b"value %d" % number for number in range(120, 150)]
-            # It continued at the target: nothing at the source reverts that.
+            # It continued on the target: nothing on the source reverts that.
             status = await follower.until(lambda each: each.target_offset == 150, group)
             assert status.state == "ahead"
             await asyncio.to_thread(at, flow.source, topic, 10)
@@ -115,7 +115,7 @@ async def test_a_share_group_of_the_same_name_at_the_target(lab_pair: LabPair) -
             async with following(flow) as follower:
                 await asyncio.to_thread(commit, flow.source, group, topic, {0: 40})
                 status = await follower.until(lambda each: each.state == "refused", group)
-                assert status.why == "there is a share group of this name at the target, which has no such positions"
+                assert status.why == "there is a share group with this name on the target, which has no such positions"
         async with following(flow) as follower:
             # Without members it remains a share group.
             status = await follower.until(lambda each: each.state == "refused", group)
@@ -173,7 +173,7 @@ async def test_a_group_waits_for_its_data(lab_pair: LabPair) -> None:
             await asyncio.to_thread(commit, flow.source, group, topic, {0: 130})
             status = await follower.until(lambda each: each.state == "waits", group)
             assert status.target_offset == 100
-            assert status.why == "30 source offsets before it are not copied yet"
+            assert status.why == "30 source offsets before it have not been copied yet"
             await flow.copying("left")
             assert (await follower.in_step(group, 130)).target_offset == 130
 

@@ -1,4 +1,4 @@
-"""Failback on real brokers: groups that consumed at the target continue at the source at the same record."""
+"""Failback on real brokers: groups that consumed on the target continue on the source at the same record."""
 
 import asyncio
 import random
@@ -56,14 +56,14 @@ async def test_the_source_follows_what_is_read_at_the_target(lab_pair: LabPair) 
             assert len(await asyncio.to_thread(read_at, flow.target, group, copy, 20)) == 20
             await follower.in_step(group, 60)
             assert await asyncio.to_thread(committed, flow.source, group, topic) == {0: 60}
-            # Back at the target: also back at the source.
+            # Back on the target: also back on the source.
             await asyncio.to_thread(commit, flow.target, group, copy, {0: 17})
             await follower.in_step(group, 10)
             # Among records that only the target has: the next one that both have, and the target position stays.
             await asyncio.to_thread(commit, flow.target, group, copy, {0: 108})
             status = await follower.in_step(group, 100)
             assert status.target_offset == 108
-            # A rewind at the source takes both back, whichever side was read last.
+            # A rewind on the source takes both back, whichever side was read last.
             await asyncio.to_thread(commit, flow.source, group, topic, {0: 5})
             assert (await follower.in_step(group, 5)).target_offset == 12
             report = await follower.sync.report(reverse=True)
@@ -122,7 +122,7 @@ def test_the_verb_shows_the_way_back_and_goes_it(lab_pair: LabPair, tmp_path: Pa
             commit(lab_pair.source, group + name, topic, {0: 40})
             daemon.until(lambda name=name: committed(lab_pair.target, group + name, f"eu.{topic}") == {0: 40})
         assert daemon.stop() == 0
-    # The source is gone for a while, and groups continue to read at the target.
+    # The source is gone for a while, and groups continue to read on the target.
     for name in ("", "-active", "-new"):
         read_at(lab_pair.target, group + name, f"eu.{topic}", 25)
     commit(lab_pair.source, f"{group}-further", topic, {0: 90})

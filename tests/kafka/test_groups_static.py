@@ -1,4 +1,4 @@
-"""Static members (KIP-345) of a group at the target: a stopped member belongs to the group until its session times out,
+"""Static members (KIP-345) of a group on the target: a stopped member belongs to the group until its session times out,
 so nothing is committed for the group until then."""
 
 import asyncio
@@ -58,7 +58,7 @@ async def test_a_static_member_counts_until_its_session_times_out(
             await asyncio.to_thread(commit, flow.source, group, topic, {0: source})
             status = await follower.until(lambda each: (each.state, each.translated) == ("active", source), group)
             assert status.target_offset == at_target
-            assert status.why.endswith(" at the target, and is left alone")
+            assert status.why.endswith(" on the target, and is left unchanged")
             assert await asyncio.to_thread(committed, target, group, copy) == {0: at_target}
 
         with one() as (consumer, pending):
@@ -89,7 +89,7 @@ async def test_a_static_member_at_the_source_keeps_its_group_there(lab_pair: Lab
         with member(flow.target, group, copy_of(topic)) as (consumer, pending):
             await asyncio.to_thread(consume, consumer, pending, 20)
             back = await follower.until_back(lambda each: (each.state, each.translated) == ("active", 30), group)
-            assert back.why.endswith(" at the source, and is left alone")
+            assert back.why.endswith(" on the source, and is left unchanged")
             assert await asyncio.to_thread(committed, flow.source, group, topic) == {0: 10}
         await follower.in_step(group, 30)
         assert await asyncio.to_thread(committed, flow.source, group, topic) == {0: 30}

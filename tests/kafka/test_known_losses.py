@@ -1,4 +1,4 @@
-"""Records that were known to wait at the source and are lost there get verdicts, whatever their lanes did meanwhile."""
+"""Records that were known to wait on the source and are lost there get verdicts, whatever their lanes did meanwhile."""
 
 import json
 import os

@@ -20,7 +20,7 @@ def topics(cluster: Cluster) -> set[str]:
 
 
 def checkpoints(cluster: Cluster, topic: str) -> dict[str, tuple[int, int]]:
-    """The newest of each group: its offset at the source and at the target."""
+    """The newest of each group: its offset on the source and on the target."""
     consumer = Consumer({**client_settings(cluster), "group.id": "nobody", "enable.auto.commit": False})
     found: dict[str, tuple[int, int]] = {}
     try:
@@ -42,7 +42,7 @@ def test_it_translates_by_our_pairs(lab_pair: LabPair, tmp_path: Path) -> None:
     source, target = lab_pair.source, lab_pair.target
     topic, alias, group = create_topic(source, unique("orders")), unique("eu"), unique("billing")
     copy = create_topic(target, f"{alias}.{topic}")
-    # Foreign records: offsets at the target are different ones.
+    # Foreign records: offsets on the target are different ones.
     write(target, copy, (Written(b"foreign", b"foreign") for _ in range(7)))
     fill(source, topic, 1, 1_000)
     more = 'groups = { mode = "off" }\nmm2_records = { checkpoints = false, offset_syncs = "target" }'

@@ -126,7 +126,7 @@ def test_heartbeats_show_the_flow_and_its_latency(java: JavaClients, lab_cluster
     }
     carried = [each for each in records(lab_pair.target, copies) if Heartbeat.decode(*each).target == mirror.source]
     beat = Heartbeat.decode(*carried[-1])
-    assert beat.source == mirror.target, "at the source beats name the opposite direction"
+    assert beat.source == mirror.target, "on the source beats name the opposite direction"
     assert java.formatted("HeartbeatFormatter", carried[-1:]) == [
         f"Heartbeat{{sourceClusterAlias={beat.source}, targetClusterAlias={beat.target}, "
         f"timestamp={beat.timestamp_ms}}}"
@@ -178,7 +178,7 @@ def test_groups_of_a_daemon_are_translated(java: JavaClients, lab_pair: LabPair,
     )
     mirror = Mirror(tmp_path, lab_pair, more, topic)
     copy = create_topic(lab_pair.target, f"{mirror.source}.{topic}", 2)
-    # Foreign records: offsets at the target are different ones.
+    # Foreign records: offsets on the target are different ones.
     write(lab_pair.target, copy, (Written(b"foreign", b"foreign") for _ in range(7)))
 
     def translated() -> dict[tuple[str, int], int]:
@@ -250,7 +250,7 @@ async def test_remote_cluster_utils_translate(java: JavaClients, lab_pair: LabPa
         await until(lambda: written() == 5)
         assert await translated("billing") == {(topic, 0): 1_900, (topic, 1): 0}
         assert await translated("audit") == {(topic, 0): 5}
-        # A group that went back at the source takes its checkpoint along.
+        # A group that went back on the source takes its checkpoint along.
         checkpoints.record(positions("billing", topic, (1_000, 990)))
         await until(lambda: written() == 6)
         assert await translated("billing") == {(topic, 0): 990, (topic, 1): 0}

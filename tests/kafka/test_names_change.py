@@ -26,7 +26,7 @@ def test_another_alias_is_refused_and_another_separator_is_reported(lab_pair: La
     refused = mirrord("start", path)
     assert refused.returncode == 2, refused.stdout
     assert f"{topic} was copied into eu.{topic} and would be copied again into east.{topic}" in refused.stderr
-    assert "call the cluster eu again to continue, or give the flow another name" in refused.stderr
+    assert "call the cluster eu again to continue, or give the flow a different name" in refused.stderr
     assert "was called eu" in mirrord("check", path).stdout
     planned = mirrord("start", path, "--dry-run")
     assert (planned.returncode, planned.stderr) == (2, refused.stderr), planned.stdout

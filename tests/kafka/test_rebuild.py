@@ -154,7 +154,7 @@ def test_a_ledger_that_is_deleted_while_the_daemon_runs(lab_pair: LabPair, tmp_p
         daemon.until_copied(all_ends(source, topic))
         admin = AdminClient(client_settings(target))
         admin.delete_topics([f"mirrord.{flow}.ledger"])[f"mirrord.{flow}.ledger"].result(SECONDS)
-        line = f"the ledger topic mirrord.{flow}.ledger was deleted: facts are lost; `mirrord rebuild`"
+        line = f"the ledger topic mirrord.{flow}.ledger was deleted: facts have been lost; `mirrord rebuild`"
         daemon.until(lambda: daemon.flow().note.startswith(line))
         fill(source, topic, 1, 50, first=100)
         document = status(path)
@@ -181,7 +181,7 @@ def test_a_ledger_that_is_deleted_while_the_daemon_runs(lab_pair: LabPair, tmp_p
 
 
 def begins_nothing(path: Path, target: Cluster, copies: list[str]) -> None:
-    """A daemon that finds no ledger does not copy again what is at the target."""
+    """A daemon that finds no ledger does not copy again what is on the target."""
     before = all_ends(target, *copies)
     with Daemon(path) as daemon:
 
@@ -221,10 +221,10 @@ def broken_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         patched.setattr(KafkaLog, "append", fails)
         with pytest.raises(LedgerUnavailable):
             asyncio.run(run())
-    assert "facts are lost" in str(view(path))
+    assert "facts have been lost" in str(view(path))
     shown = mirrord("status", path)
     assert shown.returncode == 0, shown.stderr
-    assert "facts are lost" in shown.stdout
+    assert "facts have been lost" in shown.stdout
 
 
 def distinguished(path: Path, folder: Path, mixed: str, transactions: str, appended: str) -> None:

@@ -1,4 +1,4 @@
-"""Topics that are deleted and recreated. At the source: all new records arrive, none of the old ones twice. At the
+"""Topics that are deleted and recreated. On the source: all new records arrive, none of the old ones twice. At the
 target: what was there is copied again."""
 
 import json

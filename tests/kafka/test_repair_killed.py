@@ -84,7 +84,7 @@ async def lanes_of(cluster: Cluster, flow: str) -> list[LaneState]:
 
 
 def audited(folder: Path, flow: str, lane: LaneState) -> None:
-    """Write the result of an audit that found none of a partition's records at the target."""
+    """Write the result of an audit that found none of a partition's records on the target."""
     whole = {"lane": lane.key.id, "first": 0, "end": RECORDS}
     wanted = AuditRange(
         producer_id=lane.producer_id, source_start=0, source_end=RECORDS, target_start=0, target_end=RECORDS,

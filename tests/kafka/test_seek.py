@@ -48,4 +48,4 @@ def test_a_partition_continues_further_ahead(lab_pair: LabPair, tmp_path: Path) 
     assert order["fact"]["origin"]["reason"] == "broken records"
     fill(source, topic, 1, 5, first=310)
     code, said = seek(path, lane, "--to", "latest")
-    assert (code, "no daemon runs these flows" in said) == (1, True), said
+    assert (code, "no daemon is running these flows" in said) == (1, True), said

@@ -139,7 +139,7 @@ async def test_exact_gives_and_takes_away_only_what_it_gave(lab_rights: Cluster,
         write, below = rule(f"eu.{topic}", "WRITE"), rule(f"eu.{topic}", pattern="PREFIXED")
         await flow.until_target([by_hand, before, write, below, *there[3:]])
         assert flow.sync.remarks[0].startswith(
-            "1 ACL on target topics is neither mirrord's nor at the source, so it stays: "
+            "1 ACL on target topics is neither mirrord's nor on the source, so it stays: "
         )
         # An ACL that is deleted by hand comes back.
         await flow.target.take(write)

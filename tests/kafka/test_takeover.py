@@ -29,7 +29,7 @@ def dry_run(file: Path) -> list[dict[str, Any]]:
     """Once all partitions would begin: for some seconds the killed workers still count as alive."""
     deadline = time.monotonic() + SECONDS
     while (ended := mirrord("start", file, "--dry-run", "--json")).returncode != 0:
-        assert "still copy" in ended.stdout, ended
+        assert "are still copying" in ended.stdout, ended
         assert time.monotonic() < deadline, ended
     return json.loads(ended.stdout)
 
@@ -63,9 +63,8 @@ def test_continuing_after_mirrormaker_2(pair: LabPair, tmp_path: Path) -> None:
             await_copied(maker, source, target, pairs[name], extra)
         busy = mirrord("start", file, "--dry-run", "--json")
         assert busy.returncode == 3
-        assert (
-            "1 workers of MirrorMaker 2 still copy (group eu-mm2 at the target)" in json.loads(busy.stdout)[0]["note"]
-        )
+        note = json.loads(busy.stdout)[0]["note"]
+        assert "1 workers of MirrorMaker 2 are still copying (group eu-mm2 on the target)" in note
         maker.kill()  # what it copied last is not saved
     there = {name: ends(source, name) for name in names}
     for name in names:

@@ -77,12 +77,12 @@ async def test_a_full_disk_and_too_few_replicas_in_sync(lab_pair: LabPair, lab_t
         await until_ends(flow.target, copy_of(other), {0: 200})
         # Batches from before the replica counted as lost are on the leader alone; later ones are refused. On a slow
         # machine the former may be all of them.
-        alone, refused = "fewer replicas than it must be", "tries again: NOT_ENOUGH_REPLICAS"
+        alone, refused = "fewer replicas than required", "is retried: NOT_ENOUGH_REPLICAS"
         await until(lambda: any(line in notes(replicator)[short] for line in (alone, refused)))
         await until(lambda: in_sync(lab_three, copy_of(later)) == [1])
         await asyncio.to_thread(write, flow.source, later, hundred("later"))
         await until(lambda: refused in notes(replicator)[later])
-        await until(lambda: "the target takes nothing now and it tries again: " in notes(replicator)[full])
+        await until(lambda: "the target currently accepts nothing; the batch is retried: " in notes(replicator)[full])
         await until(lambda: notes(replicator)[other] == "")
         await asyncio.to_thread(lab_three.restart, 2)
         await flow.caught_up(replicator, seconds=2 * SECONDS)

@@ -17,7 +17,7 @@ def test_another_process_takes_over_and_nothing_is_lost_or_doubled(lab_pair: Lab
     path = conf(tmp_path, source, target, topic, flow=unique("upgrade"), lease_ttl="10s")
     with Daemon(path, "--upgrade") as lonely:
         assert lonely.process.wait(SECONDS) == 1
-        assert "no daemon runs these flows" in lonely.output
+        assert "no daemon is running these flows" in lonely.output
     with Load(source, topic, 3).running() as load, Daemon(path) as old:
         old.until(lambda: (old.flow().totals.copied_records or 0) > 0)
         with Daemon(path, "--upgrade") as new:

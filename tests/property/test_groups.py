@@ -18,7 +18,7 @@ PLACE = (KEY.topic, KEY.partition)
 
 @dataclass
 class World:
-    """One group in one partition of a source whose offset o is 2 * o at the target."""
+    """One group in one partition of a source whose offset o is 2 * o on the target."""
 
     mode: GroupsMode = "follow"
     source: list[int | None] = field(default_factory=list[int | None])
@@ -123,7 +123,7 @@ def test_no_position_is_wrong(mode: GroupsMode, actions: list[tuple[str, int]]) 
 
 @given(st.lists(st.one_of(ACTIONS.filter(lambda each: each[0] not in {"join", "expire"})), max_size=40), st.data())
 def test_in_the_end_the_target_is_where_the_source_is(actions: list[tuple[str, int]], data: st.DataObject) -> None:
-    """As long as no client consumes at the target, and each rewind is seen before the log's cleaner removes it."""
+    """As long as no client consumes on the target, and each rewind is seen before the log's cleaner removes it."""
     world = World()
     play(world, [each if each[0] != "restart" else ("restart", 0) for each in actions])
     world.commit(data.draw(st.integers(0, 30)))

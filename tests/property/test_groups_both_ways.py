@@ -1,7 +1,7 @@
 """Whatever happens to a group on both sides, with the source synchronized, too: no position is carried back and forth,
 set before its data, or moved without cause.
 
-Source offset o is 2 * o at the target; foreign records have the odd offsets.
+Source offset o is 2 * o on the target; foreign records have the odd offsets.
 """
 
 import asyncio
@@ -291,7 +291,7 @@ def test_a_rewind_that_nobody_saw_is_followed_by_the_checkpoint(reached: int, da
 
 
 def test_what_a_rewind_left_at_the_target_is_not_carried_back() -> None:
-    """The daemon died before it wrote a checkpoint, and the group was reset at the source before the next one began."""
+    """The daemon died before it wrote a checkpoint, and the group was reset on the source before the next one began."""
     world = World()
     world.copied = END
     world.source.set(consumed(10))

@@ -29,7 +29,7 @@ def test_an_unchanged_file_of_mirrormaker_continues(lab_pair: LabPair, tmp_path:
         daemon.until(lambda: "daemon_ready" in daemon.output, START_S)
         daemon.until_copied(all_ends(source, topic))
         remarks = [event["remark"] for event in daemon.events() if event["event"] == "configuration_remark"]
-        assert any("tasks.max: has no meaning here" in line for line in remarks)
+        assert any("tasks.max: has no effect in mirrord" in line for line in remarks)
         assert daemon.stop() == 0
     found = compare(source.bootstrap, target.bootstrap, [pair], processes=1)
     assert found.is_exact, found.describe()

@@ -52,7 +52,7 @@ def test_a_naming_of_ones_own(lab_pair: LabPair, tmp_path: Path, monkeypatch: py
         whole = path.read_text()
         path.write_text(whole.replace("billing", "sales"))
         refused = mirrord("apply", path)
-        assert (refused.returncode, "is taken from the daemon's own file alone" in refused.stderr) == (2, True)
+        assert (refused.returncode, "is taken only from the daemon's own file" in refused.stderr) == (2, True)
         path.write_text(whole.replace(":Naming", ":Nming"))
         refused = mirrord("apply", path)
         assert (refused.returncode, 'did you mean "Naming"?' in refused.stderr) == (2, True)

@@ -186,7 +186,7 @@ class Interpreter:
             source.log.remove(batch)
 
     def do_truncate(self, command: Command) -> None:
-        """truncate source END: An unclean election at the source. The log of the new leader ends at this offset."""
+        """truncate source END: An unclean election on the source. The log of the new leader ends at this offset."""
         _is(command, "source")
         source, end = self.stage.source, int(command.words[1])
         self.stage.shape.truncation = True

@@ -63,7 +63,7 @@ def compared(world: "World", record: Any, question: AskCheck) -> CheckAnswer:
     """Compare the target's records with the source (`mirrord.replication.host.batch_verification`)."""
     error = 0 if world.target.high_watermark >= question.end else 7
     runs = record.source_runs
-    outcome, note, gone, equal_until = "equal", "", list[int](), -1
+    outcome, note, gone, replaced, equal_until = "equal", "", list[int](), list[int](), -1
     for stored in world.target.read(question.start, question.end):
         if stored.producer != question.producer_id:
             continue
@@ -76,10 +76,12 @@ def compared(world: "World", record: Any, question: AskCheck) -> CheckAnswer:
                 outcome = "unverifiable" if outcome == "equal" else outcome
                 continue
             offset = runs.offset_of(ordinal) or 0
-            gone += [ordinal] if world.source.at(offset) is None and offset < world.source.end else []
             there, epoch = world.source.at(offset), epoch_at(question.epochs, ordinal)
-            is_another = epoch >= 0 and world.source.epoch_of(offset) != epoch
-            if is_truncated(record, ordinal, offset) or (is_another and there != number):
+            is_another = epoch >= 0 and world.source.epoch_of(offset) != epoch and there != number
+            is_lost = is_truncated(record, ordinal, offset)
+            gone += [ordinal] if there is None and offset < world.source.end else []
+            replaced += [ordinal] if (there is None or is_another) and ordinal not in gone and not is_lost else []
+            if is_lost or is_another:
                 there = None
             if there is None and outcome == "equal":
                 outcome = "unverifiable"
@@ -90,7 +92,7 @@ def compared(world: "World", record: Any, question: AskCheck) -> CheckAnswer:
     behind = next((each for each in world.source.log if each.base < question.position <= each.last + 1), None)
     epoch = -1 if behind is None else behind.epoch
     end = world.source.end if world.source.end < question.position else -1
-    told = (
+    answer = (
         question.question,
         error,
         question.first,
@@ -101,8 +103,9 @@ def compared(world: "World", record: Any, question: AskCheck) -> CheckAnswer:
         end,
         ranges(gone),
         equal_until,
+        ranges(replaced),
     )
-    return CheckAnswer(*told)  # type: ignore[arg-type]
+    return CheckAnswer(*answer)  # type: ignore[arg-type]
 
 
 def relocated(world: "World", record: Any, question: AskRebuild) -> RebuildAnswer:
@@ -152,7 +155,8 @@ def _expect(world: "World", epochs: Epochs, judge: SupersededJudge, missing: Mis
             judge.gone(missing, ordinal, by_retention=False)
     elif number is not None and batch is not None:
         if not is_of_later_epoch(epochs, ordinal, batch.epoch):
-            judge.expect(missing, ordinal, offset, world.target.key(number), batch.newest_ms)
+            key = world.target.key(number)
+            judge.expect(missing, ordinal, offset, key, batch.newest_ms, source_epoch=batch.epoch)
     elif offset < world.source.end:
         judge.gone(missing, ordinal, by_retention=offset < world.source.start)
 

@@ -113,7 +113,7 @@ class Partition(ABC):
 
     @abstractmethod
     async def reconnect(self) -> None:
-        """Leave all connections behind."""
+        """Abandon all connections."""
 
     @abstractmethod
     async def tick(self, producer: int) -> None:
@@ -182,14 +182,14 @@ def altered(data: bytes, *, attributes: int = 0, claimed: int = 0, base: int = 0
     """The same records with another header, whose checksum is right."""
     header = Header(*HEADER.unpack_from(data))
     batch = bytearray(data)
-    told = header._replace(
+    changed = header._replace(
         base_offset=base,
         attributes=header.attributes | attributes,
         last_offset_delta=header.last_offset_delta + claimed,
         crc=0,
     )
-    HEADER.pack_into(batch, 0, *told)
-    HEADER.pack_into(batch, 0, *told._replace(crc=google_crc32c.value(bytes(batch[HEAD_OFFSET:]))))
+    HEADER.pack_into(batch, 0, *changed)
+    HEADER.pack_into(batch, 0, *changed._replace(crc=google_crc32c.value(bytes(batch[HEAD_OFFSET:]))))
     return bytes(batch)
 
 
@@ -207,20 +207,20 @@ class BrokerContract:
         await partition.reconnect()
         assert await partition.produce(last.next()) == Answered(0, 20)
 
-    async def test_the_last_five_batches_are_known_again(self, target: Target) -> None:
+    async def test_the_last_five_batches_are_recognized(self, target: Target) -> None:
         partition = await target.partition()
         sent = await partition.fill(Batch(await partition.producer(), 0), 7)
         await partition.reconnect()
         for at, batch in reversed(list(enumerate(sent))):
-            told = Answered(0, at * COUNT) if at >= len(sent) - REMEMBERED else Answered(OUT_OF_ORDER, -1)
-            assert await partition.produce(batch) == told
-            assert await partition.produce(replace(batch, content=1)) == told, "the content is not compared"
+            expected = Answered(0, at * COUNT) if at >= len(sent) - REMEMBERED else Answered(OUT_OF_ORDER, -1)
+            assert await partition.produce(batch) == expected
+            assert await partition.produce(replace(batch, content=1)) == expected, "the content is not compared"
         assert [(stored.base, stored.sequence) for stored in await partition.read()] == [
             (at * COUNT, batch.sequence) for at, batch in enumerate(sent)
         ]
         assert await partition.produce(sent[-1].next()) == Answered(0, 70)
 
-    async def test_a_gap_or_another_cut_is_refused(self, target: Target) -> None:
+    async def test_a_gap_or_an_overlap_is_refused(self, target: Target) -> None:
         partition = await target.partition()
         *_, last = await partition.fill(Batch(await partition.producer(), 0), 2)
         for wrong in (last.next().next(), last.next(count=3).next(), replace(last, count=4), replace(last, count=11)):
@@ -229,7 +229,7 @@ class BrokerContract:
         assert len(await partition.read()) == 2
         assert await partition.produce(last.next()) == Answered(0, 20)
 
-    async def test_sequences_begin_again_after_the_last_one(self, target: Target) -> None:
+    async def test_sequences_wrap_around(self, target: Target) -> None:
         partition = await target.partition()
         producer = await partition.producer()
         across = Batch(producer, LAST_SEQUENCE - 3)
@@ -243,7 +243,7 @@ class BrokerContract:
         assert await partition.produce(replace(exact, sequence=1)) == Answered(OUT_OF_ORDER, -1)
         assert await partition.produce(replace(exact, sequence=0)) == Answered(0, 30)
 
-    async def test_without_memory_anything_is_taken(self, target: Target) -> None:
+    async def test_without_producer_state_any_sequence_is_accepted(self, target: Target) -> None:
         partition = await target.partition()
         assert await partition.produce(Batch(await partition.producer(), 5_000_000)) == Answered(0, 0)
         assert await partition.produce(Batch(10**12, 77, epoch=3)) == Answered(0, 10), "an id that nobody was given"
@@ -271,7 +271,7 @@ class BrokerContract:
         ],
         ids=["transactional", "control", "count and span differ", "a base offset", "two batches", "damaged"],
     )
-    async def test_a_wrong_batch_is_refused(
+    async def test_an_invalid_batch_is_refused(
         self, target: Target, wrong: Callable[[bytes], bytes], error: ErrorCode
     ) -> None:
         partition = await target.partition()
@@ -317,7 +317,7 @@ class BrokerContract:
             assert await ask(epoch) == End(0, 20)
             assert await ask(epoch + 1) == End(ErrorCode.UNKNOWN_LEADER_EPOCH, -1)
 
-    async def test_a_topic_that_was_created_again_knows_nobody(self, target: Target) -> None:
+    async def test_a_topic_that_was_created_again_has_no_producer_state(self, target: Target) -> None:
         partition = await target.partition()
         *_, last = await partition.fill(Batch(await partition.producer(), 0), 2)
         gone = {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -329,7 +329,7 @@ class BrokerContract:
         assert await partition.last(last.producer) is None
         assert await partition.produce(replace(last, sequence=50)) == Answered(0, 0)
 
-    async def test_what_outlives_a_kill(self, target: Target) -> None:
+    async def test_producer_state_after_a_kill(self, target: Target) -> None:
         young, emptied, old, mixed = [await target.partition() for _ in range(4)]
         producer = await young.producer()
         sent = await young.fill(Batch(producer, 0), 3)
@@ -373,7 +373,7 @@ class ForgettingContract:
         assert await partition.produce(Batch(old, 0, age_ms=OLD_MS)) == Answered(0, 60), "a repeat is doubled"
         assert await partition.produce(Batch(mixed, 500)) == Answered(0, 70), "a gap is taken"
 
-    async def test_who_was_forgotten_may_be_refused_what_comes_next(self, ticking: Target) -> None:
+    async def test_the_next_batch_of_a_forgotten_producer_may_be_refused(self, ticking: Target) -> None:
         partition = await ticking.partition()
         *_, last = await partition.fill(Batch(await partition.producer(), 0), 2)
         assert (await partition.produce(last.next(age_ms=OLD_MS))).error == 0
@@ -428,8 +428,8 @@ class LeadershipContract:
             await partition.elect()
             assert await partition.last_sequence(producer) == 69
             for at, batch in enumerate(sent):
-                told = Answered(0, at * COUNT) if at >= len(sent) - REMEMBERED else Answered(OUT_OF_ORDER, -1)
-                assert await partition.produce(batch) == told
+                expected = Answered(0, at * COUNT) if at >= len(sent) - REMEMBERED else Answered(OUT_OF_ORDER, -1)
+                assert await partition.produce(batch) == expected
             assert await partition.produce(sent[-1].next()) == Answered(0, 70)
         assert young.leader != former
         assert await young.leader_epoch() > epoch
@@ -438,7 +438,7 @@ class LeadershipContract:
             assert await ask() == End(0, 80)
         assert await young.produce(sent[-1].next().next(), former) == Answered(NOT_LEADER, -1)
 
-    async def test_what_a_deposed_leader_takes_is_not_acknowledged(self, two: Target) -> None:
+    async def test_a_batch_that_a_deposed_leader_takes_is_not_acknowledged(self, two: Target) -> None:
         partition = await two.partition()
         *_, last = await partition.fill(Batch(await partition.producer(), 0), 2)
         deposed = partition.leader
@@ -446,8 +446,8 @@ class LeadershipContract:
         try:
             late = await partition.begin(partition.build(last.next(content=1, count=4)), deposed)
             await partition.elect()
-            told = await partition.visible()
-            assert told in {End(ErrorCode.OFFSET_NOT_AVAILABLE, -1), End(0, 20)}, "never less than was acknowledged"
+            visible = await partition.visible()
+            assert visible in {End(ErrorCode.OFFSET_NOT_AVAILABLE, -1), End(0, 20)}, "never less than was acknowledged"
             taken = await partition.begin(partition.build(last.next(content=2)))
         finally:
             await partition.resume(deposed)
@@ -460,7 +460,7 @@ class LeadershipContract:
         assert await partition.produce(last.next(count=4)) == Answered(OUT_OF_ORDER, -1)
         assert await partition.produce(last.next().next()) == Answered(0, 30)
 
-    async def test_an_unclean_election_takes_back_what_was_acknowledged(self, two: Target) -> None:
+    async def test_an_unclean_election_removes_acknowledged_batches(self, two: Target) -> None:
         partition = await two.partition()
         producer = await partition.producer()
         *_, last = await partition.fill(Batch(producer, 0), 2)

@@ -59,7 +59,7 @@ LANE = LaneKey(TopicId("S" * 22), 0, TopicId("T" * 22)).id
 TTL_S, REQUEST_S = 6.0, 8.0
 NETWORK, LOADING = 13, 14
 NEWS = (TargetMoved, TargetFar, Fenced, Drain, Released)
-"""Inputs that answer nothing: each is valid on its own, however often it is repeated."""
+"""Inputs that are not answers: each is valid on its own, however often it is repeated."""
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Shape:
     slow_replication: bool = False
     slow_wire: bool = False
     foreign: bool = False
-    """Another client writes into the target partition too."""
+    """Another client writes to the target partition as well."""
     truncation: bool = False
     """The source loses records by unclean elections."""
     retention: bool = False
@@ -127,7 +127,7 @@ class Request:
     deadline: float
     connection: int
     held: bool = False
-    """It does not arrive before another replicator has sent something too."""
+    """It does not arrive until another replicator has sent something as well."""
 
 
 def word_for_the_next(world: "World") -> Progress | None:
@@ -158,11 +158,11 @@ class Host:
     """Ledger offset → tag of own entries that are still to be read back."""
     timers: list[tuple[float, int]] = field(default_factory=list)
     sent: deque[Request] = field(default_factory=deque)
-    """Requests without an answer on the present connection."""
+    """Unanswered requests on the current connection."""
     answers: deque[tuple[Request, int, int, int]] = field(default_factory=deque)
     """(request, error, base offset, epoch in which it was accepted)"""
     heard: deque[Input] = field(default_factory=lambda: deque[Input](maxlen=6))
-    """Answers that may come once more."""
+    """Answers that may arrive again."""
     entries: int = 0
     """How many entries it has written to the ledger."""
 
@@ -254,15 +254,15 @@ class Host:
             self.world.words += [word] if word is not None else []
 
     def save_progress(self) -> None:
-        told = progress_record(self.lane, 1, self.world.wall_ms)
-        if not self.lane.grant or told is None:
+        saved = progress_record(self.lane, 1, self.world.wall_ms)
+        if not self.lane.grant or saved is None:
             return
-        if not high_watermark_can_fall(self.world) and told.target_offset > self.world.target.high_watermark:
-            raise AssertionError(f"{self.name} claims target offset {told.target_offset}, which is not committed")
-        if told.settled and not high_watermark_can_fall(self.world):
-            self._check_settled(told.source_offset)
+        if not high_watermark_can_fall(self.world) and saved.target_offset > self.world.target.high_watermark:
+            raise AssertionError(f"{self.name} claims target offset {saved.target_offset}, which is not committed")
+        if saved.settled and not high_watermark_can_fall(self.world):
+            self._check_settled(saved.source_offset)
         if self.world.rng.random() < self.world.saves:
-            self.world.progress = told
+            self.world.progress = saved
 
     def _check_settled(self, source_offset: int) -> None:
         """Check that every record before the position is in the target, as far as it is copied at all."""
@@ -272,7 +272,7 @@ class Host:
         stand = {number for stored in target.brokers[target.leader].log for number in stored.numbers}
         offset_of = source.offset_of
         offsets = [offset_of[number] for number in source.wanted() if number not in stand]
-        left_out = self.world.rejected | _told_left_out(self.world) | _left_out(self.lane)
+        left_out = self.world.rejected | _recorded_as_left_out(self.world) | _left_out(self.lane)
         missing = [offset for offset in offsets if offset < source_offset and offset not in left_out]
         if missing:
             raise AssertionError(f"{self.name} claims to have settled below {source_offset}, without {missing}")
@@ -305,7 +305,7 @@ def _copied(value: Any) -> Any:
     return copy(value) if isinstance(value, list | deque | set) else value
 
 
-def _told_left_out(world: "World") -> set[int]:
+def _recorded_as_left_out(world: "World") -> set[int]:
     record = world.truth.lanes.get(LANE)
     verdicts = record.verdicts.recent if record is not None else ()
     return {offset for verdict in verdicts for offset in range(verdict.start, verdict.end)}
@@ -316,5 +316,5 @@ def _left_out(lane: Lane) -> set[int]:
 
 
 def high_watermark_can_fall(world: "World") -> bool:
-    """The high watermark itself went back, so a claim that was true may no longer be."""
+    """The high watermark itself may fall, so a claim that was true may no longer be true."""
     return world.shape.unclean or "bounce" in world.shape.faults

@@ -73,15 +73,15 @@ def _blind_to_base_offset(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(in_flight, "batch_answered", answered)
 
 
-def _blind_to_base_offsets_told_together(patch: pytest.MonkeyPatch) -> None:
+def _blind_to_base_offsets_acknowledged_together(patch: pytest.MonkeyPatch) -> None:
     true = in_flight.batches_accepted
 
-    def taken(state: Lane, now: float, told: ProduceAccepted) -> Effects:
+    def taken(state: Lane, now: float, accepted: ProduceAccepted) -> Effects:
         expected = state.expected
-        for at, batch in enumerate(told.batches):
-            told.base_offsets[at] = expected
+        for at, batch in enumerate(accepted.batches):
+            accepted.base_offsets[at] = expected
             expected += batch.count
-        return true(state, now, told)
+        return true(state, now, accepted)
 
     patch.setattr(in_flight, "batches_accepted", taken)
 
@@ -89,10 +89,10 @@ def _blind_to_base_offsets_told_together(patch: pytest.MonkeyPatch) -> None:
 def _any_word_is_that_it_is_parked(patch: pytest.MonkeyPatch) -> None:
     true = quarantine.parking_answered
 
-    def letters_told(state: Lane, now: float, told: ParkAnswer) -> Effects:
-        return true(state, now, msgspec.structs.replace(told, trouble=""))
+    def always_parked(state: Lane, now: float, answer: ParkAnswer) -> Effects:
+        return true(state, now, msgspec.structs.replace(answer, trouble=""))
 
-    patch.setattr(quarantine, "parking_answered", letters_told)
+    patch.setattr(quarantine, "parking_answered", always_parked)
 
 
 def _parked_at_the_end(patch: pytest.MonkeyPatch) -> None:
@@ -116,8 +116,8 @@ def _no_hole_after_a_failure(patch: pytest.MonkeyPatch) -> None:
 
 
 def _any_leader_will_do(patch: pytest.MonkeyPatch) -> None:
-    def same_leader(state: Lane, told: EndAnswer) -> bool:
-        state.log.end_epoch = told.leader_epoch
+    def same_leader(state: Lane, answer: EndAnswer) -> bool:
+        state.log.end_epoch = answer.leader_epoch
         return True
 
     patch.setattr(resuming, "same_leader", same_leader)
@@ -166,8 +166,8 @@ def _last_fact_wins(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(opening, "is_ours", lambda *_: True)
     true = step._bound
 
-    def bound(state: Lane, now: float, told: Any) -> Effects:
-        return true(state, now, msgspec.structs.replace(told, bound=(True,) * len(told.bound)))
+    def bound(state: Lane, now: float, signal: Any) -> Effects:
+        return true(state, now, msgspec.structs.replace(signal, bound=(True,) * len(signal.bound)))
 
     patch.setattr(step, "_bound", bound)
 
@@ -210,8 +210,8 @@ def _trust_without_check(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(resume_point, "must_check", lambda _: False)
     true = opening.grant_bound
 
-    def bound(state: Lane, now: float, told: Any) -> Effects:
-        effects = true(state, now, told)
+    def bound(state: Lane, now: float, signal: Any) -> Effects:
+        effects = true(state, now, signal)
         state.comparison.first_ack_pending = state.comparison.later_pending = False
         return effects
 
@@ -251,7 +251,7 @@ def _no_epoch_after_a_resume(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(source_epochs, "recall", recall)
 
 
-def _an_epoch_goes_untold(patch: pytest.MonkeyPatch) -> None:
+def _an_epoch_is_not_recorded(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(source_epochs, "note_epoch", lambda *_: False)
 
 
@@ -277,7 +277,7 @@ def _nothing_is_missing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rebuilding, "_facts", facts)
 
 
-def _a_loss_goes_untold(patch: pytest.MonkeyPatch) -> None:
+def _a_loss_is_not_recorded(patch: pytest.MonkeyPatch) -> None:
     true = intake.leap
 
     def leap(state: Lane, to: int, reason: Reason) -> Effects:
@@ -292,7 +292,7 @@ def _what_is_bound_is_asked_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(resume_point, "decided", lambda *_: NOT_YET)
 
 
-def _an_aborted_record_goes_untold(patch: pytest.MonkeyPatch) -> None:
+def _an_aborted_record_is_not_recorded(patch: pytest.MonkeyPatch) -> None:
     true = intake._skip
 
     def skip(state: Lane, start: int, end: int, reason: Reason) -> None:
@@ -316,7 +316,7 @@ def _a_word_is_believed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fast_handoff, "target_answered", lambda *_: [])
 
 
-def _an_order_is_not_told_as_carried_out(patch: pytest.MonkeyPatch) -> None:
+def _a_seek_is_not_carried_out(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(seek, "carry_out", lambda _: [])
 
 
@@ -332,10 +332,10 @@ def _a_removed_record_counts_for_nothing(patch: pytest.MonkeyPatch) -> None:
 def _what_is_missing_was_cleaned(patch: pytest.MonkeyPatch) -> None:
     true = SupersededJudge.answer
 
-    def told(judge: SupersededJudge) -> SupersededAnswer:
+    def answer(judge: SupersededJudge) -> SupersededAnswer:
         return msgspec.structs.replace(true(judge), again=())
 
-    patch.setattr(SupersededJudge, "answer", told)
+    patch.setattr(SupersededJudge, "answer", answer)
 
 
 def _nothing_was_cleaned_at_the_end(patch: pytest.MonkeyPatch) -> None:
@@ -357,7 +357,9 @@ def _an_older_record_counts_as_newer(patch: pytest.MonkeyPatch) -> None:
 
 MUTATIONS = (
     Mutation("1 two witnesses: the base offset", _blind_to_base_offset, "foreign writers"),
-    Mutation("1 two witnesses, told together", _blind_to_base_offsets_told_together, "told together"),
+    Mutation(
+        "1 two witnesses, acknowledged together", _blind_to_base_offsets_acknowledged_together, "acknowledged together"
+    ),
     Mutation("2 window 1 until a first acknowledgement", _full_window_at_once, "new topic"),
     Mutation("2 a success after a failure is a hole", _no_hole_after_a_failure, "refused and forgotten"),
     Mutation("3 the sandwich: one leader epoch around it", _any_leader_will_do, "deposed, young topic"),
@@ -369,36 +371,38 @@ MUTATIONS = (
     Mutation("6 first fact wins", _last_fact_wins, "zombies of old records"),
     Mutation("intent before gap", _produce_before_intent, "transactions"),
     Mutation("each answer counts once", _every_answer_counts, "twice"),
-    Mutation("a fetch carries the epoch in front of it", _no_epoch_after_a_resume, "source truncated"),
-    Mutation("an epoch is told before its first record", _an_epoch_goes_untold, "source truncated"),
+    Mutation("a fetch carries the epoch of the batch before it", _no_epoch_after_a_resume, "source truncated"),
+    Mutation("an epoch is recorded before its first record", _an_epoch_is_not_recorded, "source truncated"),
     Mutation("an epoch waits for former holders", _an_epoch_begins_at_once, "source truncated twice"),
     Mutation("a removed record waits for former holders", _a_removed_record_is_leapt_over_at_once, "two views"),
     Mutation("another history is not compared", _another_history_is_compared, "source truncated"),
     Mutation("higher epochs are not in a log that parts", _part_where_the_source_says, "source truncated twice"),
     Mutation("resync on doubt", _no_resync, "deposed"),
-    Mutation("what is missing after a difference follows", _nothing_is_missing, "two views"),
+    Mutation("records missing after a difference follow", _nothing_is_missing, "two views"),
     Mutation("trust, then check", _trust_without_check, "views"),
     Mutation(
-        "behind what is copied again the source is asked",
+        "the source is asked about records after those that are copied again",
         _what_is_copied_again_is_there,
         "source truncated, old records",
     ),
-    Mutation("others stand where copies were lost", _others_take_no_place, "unclean, beside others"),
+    Mutation("other records are where copies were lost", _others_take_no_place, "unclean, beside others"),
     Mutation("a later leader's word is not enough", _any_leaders_word_counts, "unclean, beside others, handed over"),
     Mutation("one of two records is not named", _one_of_two_records_is_named, "unclean, beside others, handed over"),
     Mutation(
-        "what stands further in front is compared", _a_log_that_went_back_begins_where_it_did, "unclean, beside others"
+        "records that moved to lower offsets are compared",
+        _a_log_that_went_back_begins_where_it_did,
+        "unclean, beside others",
     ),
-    Mutation("a loss is told", _a_loss_goes_untold, "retention"),
-    Mutation("each offset is copied or explained", _an_aborted_record_goes_untold, "transactions"),
+    Mutation("a loss is recorded", _a_loss_is_not_recorded, "retention"),
+    Mutation("each offset is copied or explained", _an_aborted_record_is_not_recorded, "transactions"),
     Mutation("a word is compared with the target", _a_word_is_believed, "handed over, unclean"),
-    Mutation("an order ahead is carried out", _an_order_is_not_told_as_carried_out, "sought"),
-    Mutation("left out is what is parked", _any_word_is_that_it_is_parked, "refused and parked"),
-    Mutation("what is parked is not parked again", _parked_at_the_end, "refused and parked"),
-    Mutation("what is bound is not asked again", _what_is_bound_is_asked_again, "policies"),
+    Mutation("a seek is carried out", _a_seek_is_not_carried_out, "sought"),
+    Mutation("only parked records are skipped", _any_word_is_that_it_is_parked, "refused and parked"),
+    Mutation("a parked record is not parked again", _parked_at_the_end, "refused and parked"),
+    Mutation("a bound decision is not requested again", _what_is_bound_is_asked_again, "policies"),
     Mutation("a superseded record is not copied again", _a_key_further_on_counts_for_nothing, "compacted copy"),
     Mutation(
-        "a record that the cleaner removed is newer, too",
+        "a record that the cleaner removed is newer as well",
         _a_removed_record_counts_for_nothing,
         "compacted copy, unclean, beside others",
     ),

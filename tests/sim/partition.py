@@ -20,17 +20,18 @@ def unaccounted(world: World, numbers: list[int]) -> str:
     if world.excused or world.rebuilds or record.holes or world.named or world.target.leapt:
         return ""
     copied = Counter(source.offset_of[number] for number in numbers)
-    told, end, once = _told(world), _lane(world).position, min(source.parts, default=source.end)
-    if neither := [offset for offset in range(end) if offset not in copied and offset not in told]:
-        return f"source offsets that are neither copied nor told: {neither}"
+    explained, end, once = _explained(world), _lane(world).position, min(source.parts, default=source.end)
+    if neither := [offset for offset in range(end) if offset not in copied and offset not in explained]:
+        return f"source offsets that are neither copied nor explained: {neither}"
     # An idle lane finds late bytes before it sends again.
-    late = {source.offset_of[number] for number in world.late} & _untold(world).keys()
-    if both := [(offset, told[offset]) for offset in sorted(copied.keys() - late) if offset in told and offset < once]:
-        return f"source offsets that are copied and told: {both}"
+    late = {source.offset_of[number] for number in world.late} & _unrecorded(world).keys()
+    twice = [offset for offset in sorted(copied.keys() - late) if offset in explained and offset < once]
+    if both := [(offset, explained[offset]) for offset in twice]:
+        return f"source offsets that are copied and explained: {both}"
     # What a former holder was about to jump over, and the ledger records, may be further on.
-    if beyond := [offset for offset in (*copied, *_untold(world)) if end <= offset < once]:
+    if beyond := [offset for offset in (*copied, *_unrecorded(world)) if end <= offset < once]:
         return f"source offsets behind the position {end}: {beyond}"
-    false = [each for each in sorted(told.items()) if each[0] < once and not _is_true(world, *each)]
+    false = [each for each in sorted(explained.items()) if each[0] < once and not _is_true(world, *each)]
     if false:
         return f"verdicts that are not true: {false}"
     counts = Counter(_bound(world).values())
@@ -45,7 +46,7 @@ def false_verdicts(world: World) -> str:
     once = min(world.source.parts, default=world.source.end)
     false = [
         (offset, reason)
-        for offset, reason in sorted(_told(world).items())
+        for offset, reason in sorted(_explained(world).items())
         if offset < once and reason not in {"unexplained", "doubled"}
         if not _is_true(world, offset, reason) and not _was_superseded(world, offset, reason)
     ]
@@ -62,8 +63,8 @@ def _was_superseded(world: World, offset: int, reason: Reason) -> bool:
     return number in known.presumed or any(world.target.key(each) == key for each in (*theirs, *ours))
 
 
-def _told(world: World) -> dict[int, Reason]:
-    return _bound(world) | _untold(world)
+def _explained(world: World) -> dict[int, Reason]:
+    return _bound(world) | _unrecorded(world)
 
 
 def _bound(world: World) -> dict[int, Reason]:
@@ -72,7 +73,7 @@ def _bound(world: World) -> dict[int, Reason]:
     }
 
 
-def _untold(world: World) -> dict[int, Reason]:
+def _unrecorded(world: World) -> dict[int, Reason]:
     """What the lane has skipped after its last run: verdicts travel with the run that follows them."""
     return {offset: each.reason for each in _lane(world).skipped for offset in range(each.start, each.end)}
 

@@ -108,9 +108,11 @@ THEMES: dict[str, Shape] = {
                               faults=("disconnect", "takeover", "forget", "refuse-and-forget", "elect")),
     "far, unclean": Shape(far=True, slow_wire=True, unclean=True, twice=True, ledger_faults=False, window=4,
                           faults=("disconnect", "bounce", "follower-lag", "elect", "learn")),
-    "told together": Shape(together=True, twice=True, foreign=True, faults=("disconnect", "elect", "foreign", "again")),
-    "told together, old records": Shape(record_age_ms=OLD_MS, together=True, forgetting=True, handed=True, seeks=True,
-                                        faults=("forget", "takeover", "disconnect", "seek")),
+    "acknowledged together": Shape(together=True, twice=True, foreign=True,
+                                   faults=("disconnect", "elect", "foreign", "again")),
+    "acknowledged together, old records": Shape(
+        record_age_ms=OLD_MS, together=True, forgetting=True, handed=True, seeks=True,
+        faults=("forget", "takeover", "disconnect", "seek")),
     "compacted copy": Shape(cleans=True, refusals=False, faults=("clean", "overtake", "takeover", "disconnect")),
     "compacted copy, old records": Shape(record_age_ms=OLD_MS, cleans=True, forgetting=True,
                                          faults=("clean", "overtake", "forget", "takeover")),
@@ -137,7 +139,7 @@ YOUNG = {
     *(theme for theme, shape in THEMES.items() if shape.handed or shape.seeks or shape.far or shape.together),
 }  # fmt: skip
 BY_CHANCE = sorted(THEMES.keys() - YOUNG)
-"""Themes of random stories. Younger themes are played only by name: seeds that once failed keep their stories."""
+"""Themes of random stories. Newer themes are played only by name, so that seeds that once failed keep their stories."""
 
 
 BESIDE = " + "
@@ -145,7 +147,7 @@ BESIDE = " + "
 
 
 def shape_named(name: str) -> Shape:
-    """The world of a theme, or of two at once: it has everything unusual of both, and the frequent faults of both."""
+    """The world of a theme or of two themes: it has the unusual settings and the frequent faults of both."""
     one, _, other = name.partition(BESIDE)
     if not other:
         return THEMES[one]
@@ -253,14 +255,14 @@ class Story:
         for host in world.hosts:
             host.paused = False
         # A replicator that lives and was not replaced is there already; otherwise a supervisor would start one.
-        told_more = False
+        wrote_more = False
         for _ in range(6000):
             self._retire()
             if self._done() and not decide_on_parked(world):
                 # Late bytes that no one knows of are found with the next batch.
-                if told_more or not (world.excused or world.late):
+                if wrote_more or not (world.excused or world.late):
                     break
-                told_more = True
+                wrote_more = True
                 world.source.append(1, world.record_ms())
             if not any(host.alive for host in world.hosts):
                 world.start_host(former_dead=False)
@@ -296,8 +298,8 @@ class Story:
             return False
         if lane.phase is Phase.HALTED:
             # It writes to the ledger once more if that failed.
-            is_told = (record is not None and record.halted is not None) or not live[-1].timers
-            return is_told and lane.refusal.parking is None and live[-1].state.next_offset == len(world.ledger)
+            is_recorded = (record is not None and record.halted is not None) or not live[-1].timers
+            return is_recorded and lane.refusal.parking is None and live[-1].state.next_offset == len(world.ledger)
         at_end = lane.phase is Phase.COPYING and not lane.ready and not lane.in_flight
         at_end = at_end and lane.log.end_epoch == world.target.epoch
         at_end = at_end and not any(world.answerable(item) for item in live[-1].inbox)

@@ -212,7 +212,7 @@ class FakeSource:
         return any(position <= batch.last < stable for batch in reversed(self.log))
 
     def wanted(self) -> list[int]:
-        """The numbers that a read_committed reader should see by now, in order."""
+        """The numbers that a read_committed reader should have seen so far, in order."""
         stable = self.last_stable
         return [
             number

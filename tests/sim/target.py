@@ -270,10 +270,10 @@ class FakeTarget:
             self.forgot = True
         self.brokers[old].watermark = self.high_watermark
         kept = {each for stored in self.brokers[new].whole for each in stored.numbers}
-        told = {each for stored in self.brokers[old].whole for each in stored.numbers}
+        held = {each for stored in self.brokers[old].whole for each in stored.numbers}
         self.leader = new
         self.epoch += 1
-        self.lost.update((each, self.epoch) for each in told - kept if each)
+        self.lost.update((each, self.epoch) for each in held - kept if each)
         broker = self.brokers[new]
         broker.leads, broker.epoch, broker.began = True, self.epoch, broker.end
         self.high_watermark = min(self.high_watermark, broker.end)

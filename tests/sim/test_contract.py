@@ -31,7 +31,7 @@ class Waiting(NamedTuple):
     base: int
     end: int
     epoch: int
-    told: asyncio.Future[Answered]
+    answer: asyncio.Future[Answered]
 
 
 class FakePartition(Partition):
@@ -73,16 +73,16 @@ class FakePartition(Partition):
         return self.target.epoch
 
     async def end(self, epoch: int | None = None, at: int | None = None) -> End:
-        told = self.target.end_for(
+        answer = self.target.end_for(
             self.leader if at is None else at, await self.leader_epoch() if epoch is None else epoch
         )
-        return End(told[0], told[2])
+        return End(answer[0], answer[2])
 
     async def visible(self, epoch: int | None = None, at: int | None = None) -> End:
-        told = self.target.visible(
+        answer = self.target.visible(
             self.leader if at is None else at, await self.leader_epoch() if epoch is None else epoch
         )
-        return End(told[0], told[1])
+        return End(answer[0], answer[1])
 
     async def last(self, producer: int, at: int | None = None) -> tuple[int, int] | None:
         error, found = self.target.producers(self.leader if at is None else at, producer, NOW_MS)
@@ -136,16 +136,16 @@ class FakePartition(Partition):
                 pass
         for waiting in list(self._waiting):
             if self.target.committed(waiting.at, waiting.end, waiting.epoch):
-                waiting.told.set_result(Answered(0, waiting.base))
+                waiting.answer.set_result(Answered(0, waiting.base))
             elif self._paused:
                 continue
             else:
-                waiting.told.set_result(Answered(NOT_LEADER, -1))
+                waiting.answer.set_result(Answered(NOT_LEADER, -1))
             self._waiting.remove(waiting)
 
 
 class FakeCluster(Target):
-    """A target in which every topic is a cluster of its own."""
+    """A target in which every topic is a separate cluster."""
 
     def __init__(self) -> None:
         self._partitions: list[FakePartition] = []

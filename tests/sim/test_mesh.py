@@ -33,7 +33,7 @@ def test_every_cluster_holds_every_record_once(seed: int, part: int, clusters: i
 
 
 @pytest.mark.parametrize("clusters", [2, 3])
-def test_what_has_come_to_rest_stays_at_rest(seed: int, clusters: int) -> None:
+def test_a_mesh_that_has_settled_stays_settled(seed: int, clusters: int) -> None:
     """Skipped copies make no facts and no resume positions of their own: two ledgers do not feed each other."""
     mesh = play(seed, clusters)
     entries = mesh.facts()
@@ -50,7 +50,7 @@ def test_what_has_come_to_rest_stays_at_rest(seed: int, clusters: int) -> None:
 
 
 def never(_origins: Origins, _header: object) -> BatchOrigin:
-    """Takes every batch for a record of its own cluster."""
+    """Treats every batch as a record of its own cluster."""
     return BatchOrigin.NATIVE
 
 
@@ -64,7 +64,7 @@ def at_once(judge: object) -> object:
 
 
 @pytest.mark.parametrize("mutation", [never, at_once(Origins.judge)], ids=["never", "at once"])
-def test_without_asking_records_go_round(monkeypatch: pytest.MonkeyPatch, mutation: object) -> None:
+def test_without_origin_checks_records_are_copied_in_circles(monkeypatch: pytest.MonkeyPatch, mutation: object) -> None:
     monkeypatch.setattr(loop_detection.Origins, "judge", mutation)
 
     def play_all() -> None:

@@ -26,14 +26,14 @@ def allowed() -> set[tuple[str, str]]:
     return {(phase.value, following.value) for phase, ways in WAYS.items() for following in ways}
 
 
-def test_the_diagram_shows_ways_of_the_table() -> None:
+def test_the_diagram_shows_only_transitions_in_the_table() -> None:
     """Transitions of nearly every phase (drain, new grant, halt, loss of the lane) are described below the diagram."""
     stops = {phase.value for phase in (Phase.DRAINING, Phase.DRAINED, Phase.OPENING, Phase.HALTED, Phase.GONE)}
     assert drawn() <= allowed()
     assert {way for way in allowed() - drawn() if way[1] not in stops} == set()
 
 
-def test_lanes_go_the_ways_of_the_table_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lanes_make_only_the_transitions_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[tuple[str, str], str] = {}
     put = Lane.__setattr__
     story = ""

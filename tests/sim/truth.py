@@ -76,7 +76,7 @@ def _may_come_back(world: World) -> bool:
 
 
 def _came_back(world: World) -> bool:
-    """The log holds other records than the ledger says, because it was truncated before."""
+    """The log holds records other than those in the ledger, because it was truncated before."""
     if not _may_come_back(world):
         return False
     runs = world.truth.lanes[LANE].source_runs
@@ -86,7 +86,7 @@ def _came_back(world: World) -> bool:
 
 
 def _is_left_open(world: World, ordinal: int, number: int) -> bool:
-    """The ledger says that the record of this ordinal is unknown; rightly so, for the source has lost it."""
+    """The ledger correctly says that the record of this ordinal is unknown: the source has lost it."""
     is_void = any(hole.first <= ordinal <= hole.last for hole in world.truth.lanes[LANE].holes)
     return is_void and world.source.at(world.source.offset_of[number]) != number
 
@@ -110,7 +110,7 @@ def _not_looked_for(world: World) -> dict[int, int]:
 
 def _taken_by_late_bytes(world: World) -> set[int]:
     """Source offsets whose ordinals belong to other records, which came so late that no rule can keep them out. A
-    comparison cannot tell: what a policy makes of a record may change."""
+    comparison does not show this, because a policy may change the same record in different ways."""
     if not world.shape.policies or not world.excused:
         return set()
     runs = world.truth.lanes[LANE].source_runs
@@ -120,7 +120,7 @@ def _taken_by_late_bytes(world: World) -> set[int]:
 
 
 def _lost_as_well(world: World) -> set[int]:
-    """Numbers of records that came late, and that the source has lost, as it has what the ledger names instead."""
+    """Numbers of records that came late and that the source has lost, like those that the ledger names instead."""
     record = world.truth.lanes[LANE]
     if not record.truncations:
         return set()
@@ -192,9 +192,9 @@ def _target_map(world: World) -> None:
         for at in range(stored.count):
             if not stored.numbers[at]:
                 continue
-            told = record.target_runs.offset_of(stored.sequence + at)
-            if told != stored.base + at:
-                raise Violation(f"ordinal {stored.sequence + at} stands at {stored.base + at}, the ledger says {told}")
+            recorded = record.target_runs.offset_of(stored.sequence + at)
+            if recorded != stored.base + at:
+                raise Violation(f"ordinal {stored.sequence + at} is at {stored.base + at}, the ledger says {recorded}")
 
 
 def _translations(world: World) -> None:
@@ -213,22 +213,22 @@ def _translations(world: World) -> None:
     goes_on = record.source_runs.offset_of(ordinal)
     without = world.rejected | _skipped(world)
     for offset in range(world.source.end + 1):
-        told = lane.to_target(offset)
+        answer = lane.to_target(offset)
         true = min((there for here, there in pairs if here >= offset), default=end)
         stands = [there for here, there in pairs if here == offset]
-        if told.offset != true or (told.kind in {"exact", "reordered"}) != bool(stands):
-            raise Violation(f"source offset {offset} is told to be {told}, it is {true}, {stands}")
-        if stands and told.record not in stands:
-            raise Violation(f"the record at source offset {offset} stands at {stands}, told is {told}")
+        if answer.offset != true or (answer.kind in {"exact", "reordered"}) != bool(stands):
+            raise Violation(f"source offset {offset} is translated to {answer}, expected {true}, {stands}")
+        if stands and answer.record not in stands:
+            raise Violation(f"the record at source offset {offset} is at {stands}, the answer is {answer}")
     for offset in range(end + 1):
-        told = lane.to_source(offset)
+        answer = lane.to_source(offset)
         true = min((here for here, there in pairs if there >= offset), default=goes_on)
         # A reader that continues at a skipped offset misses nothing, and sees nothing twice.
-        early = told.offset is not None and true is not None and told.offset <= true
-        early = early and without.issuperset(range(told.offset or 0, true or 0))
+        early = answer.offset is not None and true is not None and answer.offset <= true
+        early = early and without.issuperset(range(answer.offset or 0, true or 0))
         stands = [here for here, there in pairs if there == offset]
-        if (told.offset != true and not early) or (stands and told.record != stands[0]):
-            raise Violation(f"target offset {offset} is told to be {told}, it is {true}, {stands}")
+        if (answer.offset != true and not early) or (stands and answer.record != stands[0]):
+            raise Violation(f"target offset {offset} is translated to {answer}, expected {true}, {stands}")
 
 
 def _left_out(world: World, arrived: set[int]) -> None:
@@ -254,8 +254,8 @@ def _sought(world: World, skipped: set[int]) -> None:
 
 def _filtered(world: World) -> set[int]:
     """Source offsets that, according to the ledger, a filter has skipped."""
-    told = world.gaps if world.shape.policies else ()
-    return {offset for gap in told if gap.reason == "filtered" for offset in range(gap.start, gap.end)}
+    gaps = world.gaps if world.shape.policies else ()
+    return {offset for gap in gaps if gap.reason == "filtered" for offset in range(gap.start, gap.end)}
 
 
 def _rejected(world: World, arrived: set[int]) -> set[int]:
@@ -268,11 +268,11 @@ def _rejected(world: World, arrived: set[int]) -> set[int]:
 
 def _skipped(world: World) -> set[int]:
     """Source offsets that, according to the ledger, were skipped by a command to continue further ahead."""
-    told = world.gaps if world.shape.seeks else ()
-    return {offset for gap in told if gap.reason == "skipped" for offset in range(gap.start, gap.end)}
+    gaps = world.gaps if world.shape.seeks else ()
+    return {offset for gap in gaps if gap.reason == "skipped" for offset in range(gap.start, gap.end)}
 
 
-def _told(world: World, reason: Reason) -> set[int]:
+def _recorded(world: World, reason: Reason) -> set[int]:
     """Source offsets for which this is the ledger's last verdict."""
     return {offset for gap in world.gaps if gap.reason == reason for offset in range(gap.start, gap.end)}
 
@@ -285,8 +285,8 @@ def _passed_over(world: World) -> set[int]:
     record = world.truth.lanes.get(LANE)
     grant = record.grant if record is not None else 0
     live = [host.lane for host in world.hosts if host.alive and host.lane.grant == grant]
-    told = [verdict for lane in live for verdict in lane.skipped if verdict.reason == "filtered"]
-    return {offset for verdict in told for offset in range(verdict.start, verdict.end)}
+    verdicts = [verdict for lane in live for verdict in lane.skipped if verdict.reason == "filtered"]
+    return {offset for verdict in verdicts for offset in range(verdict.start, verdict.end)}
 
 
 def _unseen(world: World, arrived: set[int]) -> set[int]:
@@ -340,14 +340,15 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901, PLR0912 
     offset_of = world.source.offset_of
     _sought(world, skipped)
     # What was skipped before it was deleted is none of these, and what nothing explains is a loss as well.
-    told = world.lost | skipped | filtered | world.rejected | _told(world, "unexplained") | _told(world, "expired")
+    recorded = world.lost | skipped | filtered | world.rejected
+    recorded |= _recorded(world, "unexplained") | _recorded(world, "expired")
     untaken = {number for number in world.source.expired - arrived - taken if not has_newer(world, number)}
     unknown = _not_looked_for(world)
-    if untold := sorted({offset_of[number] for number in untaken} - told - set(unknown.values())):
-        raise Violation(f"deleted before they were copied, and the ledger does not say so: source offsets {untold}")
+    if unrecorded := sorted({offset_of[number] for number in untaken} - recorded - set(unknown.values())):
+        raise Violation(f"deleted before they were copied, and the ledger does not say so: source offsets {unrecorded}")
     # A late record that has been deleted since counts as the one that the ledger names: no one can see a difference.
     copied = (world.source.expired & arrived) - _left_open(world) - unknown.keys() - world.excused
-    if falsely := sorted({offset_of[number] for number in copied} & _told(world, "expired")):
+    if falsely := sorted({offset_of[number] for number in copied} & _recorded(world, "expired")):
         raise Violation(f"copied, and the ledger says that they were deleted before: source offsets {falsely}")
     _truncated(world, arrived)
     if record is not None and not unknown and (wrong := _wrong_verdicts(world, numbers)):
@@ -384,7 +385,7 @@ def _keys(world: World) -> None:
             raise Violation(
                 f"key {key} is missing, its newest record is at source offset {world.source.offset_of[number]}"
             )
-        # What the source has lost since stays at the target, and the ledger says so. So does what it has cleaned.
+        # What the source has lost since stays on the target, and the ledger says so. So does what it has cleaned.
         if last > 0 and last != number and last not in world.source.cut | world.source.unwanted:
             stale, wanted = world.source.offset_of[last], world.source.offset_of[number]
             raise Violation(f"key {key} is stale: it has the value of source offset {stale}, not of {wanted}")
@@ -400,10 +401,10 @@ def _was_superseded(world: World, number: int) -> bool:
     """Return whether a copied record was lost and then skipped because the target had newer ones, which an election
     removed later. It is copied again without another lookup (decision 95)."""
     facts = (fact for entry in world.ledger for fact in entry.facts if isinstance(fact, VerdictGiven))
-    told = (each for fact in facts for each in fact.verdicts if each.reason == "compacted")
+    compacted = (each for fact in facts for each in fact.verdicts if each.reason == "compacted")
     offset, key, taken = world.source.offset_of[number], world.target.key(number), world.known.taken[number]
     lost = any(-each > taken and world.target.key(each) == key for each in world.target.lost)
-    return lost and any(each.start <= offset < each.end for each in told)
+    return lost and any(each.start <= offset < each.end for each in compacted)
 
 
 def _was_hidden(world: World, number: int, batch: tuple[int, int]) -> bool:
@@ -470,19 +471,19 @@ def _may_halt(world: World, record: LaneState) -> bool:
 
 
 def _truncated(world: World, arrived: set[int]) -> None:
-    """What was copied and then lost by the source is recorded, from the first such offset on."""
-    told = world.truncated
+    """Records that were copied and then lost by the source are recorded, from the first such offset on."""
+    truncated = world.truncated
     # What comes after the last possible moment, and that the source has lost since, cannot be compared any more.
     known = (arrived & world.source.cut) - _left_open(world) - _lost_as_well(world) - world.excused
     gone = {world.source.offset_of[number] for number in known}
-    for each in told:
+    for each in truncated:
         # The records between that offset and the first copied record may not have been copied.
         parted = max((part for part in world.source.parts if part <= each.start), default=None)
         if parted is None or not gone.isdisjoint(range(parted, each.start)):
-            raise Violation(f"told to be truncated: {each}, the source parted at {sorted(world.source.parts)}")
+            raise Violation(f"recorded as truncated: {each}, the source parted at {sorted(world.source.parts)}")
     # Of offsets that the source uses again the last verdict may be about the later records.
     facts = [fact for entry in world.ledger for fact in entry.facts if isinstance(fact, SourceRun | VerdictGiven)]
     open_ = [each for fact in facts for each in fact.verdicts if each.reason == "unexplained"]
-    said = {offset for each in (*told, *open_) for offset in range(each.start, each.end)}
-    if untold := sorted(gone - said):
-        raise Violation(f"copied and then lost by the source, and the ledger does not say so: {untold}")
+    said = {offset for each in (*truncated, *open_) for offset in range(each.start, each.end)}
+    if unrecorded := sorted(gone - said):
+        raise Violation(f"copied and then lost by the source, and the ledger does not say so: {unrecorded}")

@@ -110,9 +110,9 @@ class World:
         self.given: set[int] = set()
         self.trail: list[str] = []
         self.limbo: list[Request] = []
-        """Requests that no one waits for and that may still arrive: of dead connections, or a second time."""
+        """Requests that no one is waiting for and that may still arrive: from dead connections, or a second time."""
         self.stray: list[Entry] = []
-        """Entries of the ledger that may still arrive: given up by their writer, or a second time."""
+        """Ledger entries that may still arrive: because their writer gave them up, or for a second time."""
         self.excused: set[int] = set()
         """Numbers of records that arrived so late that no rule can keep them out; the lane has to find them."""
         self.late: set[int] = set()
@@ -272,7 +272,7 @@ class World:
         return self.target.committed(request.broker, base + request.batch.count, epoch)
 
     def _deposed(self, broker: int, epoch: int) -> bool:
-        """The broker no longer leads in the epoch in which it took a batch: it answers so, whatever became of it."""
+        """The broker no longer leads in the epoch in which it took a batch: it answers with an error."""
         return not self.target.brokers[broker].leads or self.target.brokers[broker].epoch != epoch
 
     def do(self, choice: tuple[str, Any]) -> None:
@@ -305,7 +305,7 @@ class World:
             request.host.answers.append((request, error, base, self.target.brokers[request.broker].epoch))
 
     def forsake(self, request: Request) -> None:
-        """A request that does not arrive; in some worlds it only does not arrive yet."""
+        """A request does not arrive or, in some worlds, arrives later."""
         self.wire.remove(request)
         if self.shape.late:
             self.limbo.append(request)
@@ -314,7 +314,7 @@ class World:
         self.arrive_late()
 
     def arrive_late(self) -> None:
-        """Bytes of a connection that died long ago reach the broker after all."""
+        """Bytes of a connection that died long ago reach the broker nevertheless."""
         if not self.limbo:
             return
         # The most revealing moment is between a resume and its first produce request.
@@ -336,10 +336,10 @@ class World:
         idle = not lane.in_flight and lane.acked == lane.resumed_at.ordinal and not lane.confirming
         waits = lane.phase is Phase.COPYING and not lane.protected and idle
         new = request.batch.first == lane.acked and self.target.brokers[self.target.leader].end == lane.expected
-        # After a hole the ordinals belong to other offsets: such bytes cannot be told from the right ones by number.
+        # After a hole the ordinals belong to other offsets: numbers do not distinguish such bytes from the right ones.
         same = new and self.truth.lanes[LANE].source_runs.offset_of(request.batch.first) == request.batch.offset
-        untold = self.shape.seeks and bool(lane.intents)
-        return host.alive and waits and same and not untold
+        unrecorded = self.shape.seeks and bool(lane.intents)
+        return host.alive and waits and same and not unrecorded
 
     def _do_answer(self, host: Host) -> None:
         request, error, base, epoch = host.answers.popleft()
@@ -353,21 +353,21 @@ class World:
             self.known.took([request], self.target.foreign_numbers)
             return
         taken = [request]
-        told = ProduceAccepted(request.round, [request.batch], [base])
+        accepted = ProduceAccepted(request.round, [request.batch], [base])
         while host.answers and self.rng.random() < 0.8:
             request, error, base, epoch = host.answers[0]
             if (
                 error
-                or request.round != told.round
+                or request.round != accepted.round
                 or not self.target.committed(request.broker, base + request.batch.count, epoch)
             ):
                 break
             host.answers.popleft()
             host.sent.remove(request)
-            told.batches.append(request.batch)
-            told.base_offsets.append(base)
+            accepted.batches.append(request.batch)
+            accepted.base_offsets.append(base)
             taken.append(request)
-        host.take(told)
+        host.take(accepted)
         self.known.took(taken, self.target.foreign_numbers)
 
     def _do_append(self, host: Host) -> None:
@@ -390,9 +390,9 @@ class World:
 
     def _tell_news(self, host: Host, entry: Entry, bound: tuple[bool, ...]) -> None:
         for fact, binds in zip(entry.facts, bound, strict=True):
-            told = news(fact, host.name) if binds and host.lane.grant else None
-            if told is not None:
-                host.take(told)
+            signal = news(fact, host.name) if binds and host.lane.grant else None
+            if signal is not None:
+                host.take(signal)
 
     def _do_inbox(self, what: tuple[Host, int]) -> None:
         host, at = what
@@ -404,11 +404,11 @@ class World:
             host.take(content)
         else:
             question, broker = content
-            told = self._reply(host, question, broker)
-            if told is not None:
-                if getattr(told, "error", 0):
+            answer = self._reply(host, question, broker)
+            if answer is not None:
+                if getattr(answer, "error", 0):
                     host.leader = self.target.leader
-                host.inbox.append(("tell", told))
+                host.inbox.append(("tell", answer))
 
     def _fetch(self, host: Host, effect: FetchFrom) -> None:
         end, start = self.source.end, self.source.start
@@ -417,7 +417,7 @@ class World:
         epoch, parts = (-1, -1) if expired else self._parts(effect)
         error = OUT_OF_RANGE if expired or (effect.position > end and parts < 0) else 0
         if (error or parts >= 0) and not self.source.cut and not expired:
-            raise AssertionError(f"{host.name} is told of a truncation at {parts} that there was not: {effect}")
+            raise AssertionError(f"{host.name} would learn of a truncation at {parts} that never happened: {effect}")
         data, aborted = bytearray(), list[tuple[int, int]]()
         if not error and parts < 0:
             data, aborted = self.source.fetch(effect.position, self.rng.randint(1, 4))
@@ -439,8 +439,8 @@ class World:
             case AskStart():
                 return StartAnswer(question.question, 0, 0)
             case AskEnd():
-                error, told, end = target.end_for(broker, epoch)
-                return EndAnswer(question.question, error, told, end)
+                error, leader_epoch, end = target.end_for(broker, epoch)
+                return EndAnswer(question.question, error, leader_epoch, end)
             case AskProducers():
                 error, entry = target.producers(broker, question.producer_id, self.wall_ms)
                 return ProducersAnswer(question.question, error, ProducerEntry(*entry) if entry else None)

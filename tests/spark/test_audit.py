@@ -1,4 +1,4 @@
-"""Damage at the target, each kind found at its exact offsets; and a target topic without damage."""
+"""Damage on the target, each kind found at its exact offsets; and a target topic without damage."""
 
 import asyncio
 import json

@@ -110,4 +110,4 @@ async def test_an_audit_reports_every_loss_that_was_planted(
         assert {(topic, at, *(each[name] for name in names)) for topic, at, each in found} == expected
         rows = {(each["topic"], each["partition"]): each for each in document["partitions"]}
         assert rows[holed, 0]["explained"]["unexplained"] == 1
-        assert rows[never, 1]["skipped"] == "nothing is to be copied yet"
+        assert rows[never, 1]["skipped"] == "there is nothing to copy yet"

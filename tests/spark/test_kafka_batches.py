@@ -121,9 +121,9 @@ async def test_closed_ranges_and_what_cannot_be_read(spark: Any, lab_pair: LabPa
         gone = admin.delete_records([TopicPartition(topic, 0, 20)])
         await asyncio.to_thread(lambda: [future.result(SECONDS) for future in gone.values()])
         line = await asyncio.to_thread(refused, ranges=json.dumps({topic: {"0": [15, 30]}}))
-        assert f"{topic}-0: the offsets 15 to 19 are gone, it begins at 20" in line
+        assert f"{topic}-0: the offsets 15 to 19 no longer exist; the log begins at 20" in line
         line = await asyncio.to_thread(refused, ranges=json.dumps({topic: {"0": [20, 50]}}))
-        assert f"{topic}-0: the range ends at 50, and the log at 40" in line
+        assert f"{topic}-0: the range ends at 50, but the log ends at 40" in line
         line = await asyncio.to_thread(refused, ranges=json.dumps({topic: {"4": [20, 50]}}))
         assert f"{topic}-4 does not exist: {topic} has the partitions 0 to 0" in line
         line = await asyncio.to_thread(refused, topics=topic[:-1])

@@ -25,7 +25,7 @@ class MapPiece(msgspec.Struct, frozen=True, array_like=True):
 class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
     """The unit of comparison: a range of ordinals of a lane, with the surrounding source offsets and target offsets.
 
-    The ranges of a lane have no gaps between them and do not overlap, either at the source or at the target. Each
+    The ranges of a lane have no gaps between them and do not overlap, either on the source or on the target. Each
     offset is therefore examined exactly once. If a part of the map is truncated, the source has lost its records and
     reuses their offsets for other records. Only the target offsets of such a part belong to the range. A range without
     any part of the map covers only source offsets, and the ledger has verdicts on all of them.

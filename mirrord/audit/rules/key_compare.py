@@ -1,7 +1,7 @@
-"""Comparison of compacted topics by key: for each key, the newest record at the target must be a copy of the newest
-record at the source.
+"""Comparison of compacted topics by key: for each key, the newest record on the target must be a copy of the newest
+record on the source.
 
-Compaction removes records at different times at the source and at the target, so a missing record proves little.
+Compaction removes records at different times on the source and on the target, so a missing record proves little.
 Readers of a compacted topic rely on the newest record of each key. The comparison therefore keeps, for each key, only
 the newest source record and the newest target record. Two results can be combined (`merged`), so that the logs can be
 read in parts, in any order and on many machines.
@@ -19,7 +19,7 @@ _NONE = -1
 
 
 class Newest(msgspec.Struct, frozen=True, array_like=True):
-    """The newest record of a key at the source and at the target, in the parts of the logs that were read. An offset of
+    """The newest record of a key on the source and on the target, in the parts of the logs that were read. An offset of
     -1 means that there is no such record."""
 
     source: int = _NONE

@@ -1,4 +1,4 @@
-"""Finds ranges that exist at the source only or at the target only: source records that the target did not receive, and
+"""Finds ranges that exist on the source only or on the target only: source records that the target did not receive, and
 records that other clients wrote to the target. The ranges are derived from the offset map, without reading the logs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from mirrord.model.intervals import Interval
 from mirrord.model.names import LaneId, Side, TopicId, TopicPartition
 
 Why = Reason | Literal["pending", "not begun", "foreign"]
-"""Why a range exists at the source only or at the target only. The reason is a verdict in the ledger or one of three
+"""Why a range exists on the source only or on the target only. The reason is a verdict in the ledger or one of three
 others. "pending": the range has not been copied yet. "not begun": no record of its partition has been copied.
 "foreign": another client wrote the range to the target."""
 
@@ -22,7 +22,7 @@ _WITHHELD: frozenset[Reason] = frozenset(("filtered", "rejected", "skipped", "un
 
 
 class OneSidedRange(msgspec.Struct, frozen=True, order=True):
-    """The offsets [start, end) that exist at the source only, or at the target only. Some of these offsets may hold no
+    """The offsets [start, end) that exist on the source only, or on the target only. Some of these offsets may hold no
     record."""
 
     side: Side
@@ -40,7 +40,7 @@ def not_begun(state: FlowState, wanted: Iterable[TopicPartition], ids: Mapping[s
 def stretches(
     state: FlowState, lane_id: LaneId, verdicts: Sequence[Verdict], source: Interval, target: Interval | None
 ) -> Iterator[OneSidedRange]:
-    """Yield the ranges of a lane that exist at the source only, then those that exist at the target only.
+    """Yield the ranges of a lane that exist on the source only, then those that exist on the target only.
 
     `source` and `target` limit the source offsets and the target offsets that are considered. `target` is None if
     another flow copies in the opposite direction. Other clients are then expected to write to the target, and the

@@ -25,7 +25,7 @@ ProvenTo = tuple[int | None, int | None]
 such audit."""
 _BESIDE: tuple[Reason, ...] = ("truncated", "doubled")
 """Verdicts on records that were copied. They do not explain why a record that the source now holds at the same offset
-is missing at the target."""
+is missing on the target."""
 
 
 def pieces(lane: LaneState, first: int, end: int) -> Iterator[MapPiece]:
@@ -82,7 +82,7 @@ def ranges(
     - Offsets between two ranges belong to the earlier range.
     - The last range extends to the source offset of the ordinal `end`, if the ledger knows this offset.
     - If there are no ordinals, but there are verdicts to check, one range without any part of the map is yielded.
-    - Truncated records count only at the target, because the source reuses their offsets for other records.
+    - Truncated records count only on the target, because the source reuses their offsets for other records.
 
     The verdicts come from `mirrord.ledger.gaps`. Each offset has at most one verdict other than "truncated" and
     "doubled".

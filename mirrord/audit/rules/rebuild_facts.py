@@ -42,9 +42,9 @@ class ReconstructedLane(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: tuple[Verdict, ...]
     epochs: tuple[tuple[int, int], ...]
     records: int
-    """Number of records at the target whose originals were found in the source."""
+    """Number of records on the target whose originals were found in the source."""
     expired: int
-    """Number of records at the target whose originals the source no longer holds, because they expired."""
+    """Number of records on the target whose originals the source no longer holds, because they expired."""
     ordinal: int
     """The lane's next ordinal."""
     until: int
@@ -82,7 +82,7 @@ def standing(placed: Placed, others: Sequence[Other], log_start: int, *, filtere
             "not known which records of the source those were"
         )
     if not holes and not is_in_order(found):
-        raise Unplaced("its records are in another order at the target than at the source")
+        raise Unplaced("its records are in a different order on the target than on the source")
     covered = sorted((piece.offset, piece.offset + piece.length) for piece in found)
     begin, top = covered[0][0], max(end for _, end in covered)
     before = begin

@@ -30,7 +30,7 @@ them."""
 
 
 class CopiedRecords(NamedTuple):
-    """A batch or a single record of the lane at the target, with consecutive ordinals and offsets."""
+    """A batch or a single record of the lane on the target, with consecutive ordinals and offsets."""
 
     ordinal: int
     offset: int
@@ -100,7 +100,7 @@ def ordinals(batches: Sequence[SequencedBatch], log_start: int, vacant_behind: i
     for batch in batches:
         ordinal = nearest(batch.sequence, expected)
         if ordinal < expected:
-            raise Unplaced(f"ordinal {ordinal} is at the target a second time, at offset {batch.offset}")
+            raise Unplaced(f"ordinal {ordinal} is on the target a second time, at offset {batch.offset}")
         lacking = ordinal - expected
         if batch.vacant and lacking > batch.close:
             raise Unplaced(
@@ -214,7 +214,7 @@ def _refuse_twice(copies: Sequence[CopiedRecords], originals: Sequence[OriginalR
     for copy, number in zip(copies, at, strict=True):
         if number >= 0 and placed[number] > 1:
             raise Unplaced(
-                f"the record of source offset {originals[number].offset} is at the target more than once, at "
+                f"the record of source offset {originals[number].offset} is on the target more than once, at "
                 f"{copy.offset} and elsewhere, or the source has lost an identical one"
             )
 

@@ -1,4 +1,4 @@
-"""Marks differences as repaired. A repaired record is missing or altered at the target, but a repair has written it to
+"""Marks differences as repaired. A repaired record is missing or altered on the target, but a repair has written it to
 another topic, which the ledger names."""
 
 from collections.abc import Iterator, Sequence

@@ -59,7 +59,7 @@ record that the audit reads from the source.
 The other verdicts do not explain this. "control" and "compacted" mean that the offset holds no record. "expired" and
 "recreated" mean that the record was deleted before it was copied. "aborted" means that consumers do not see the record,
 and "truncated" and "doubled" mean that it was copied. If the audit nevertheless reads such a record from the source,
-the record is "missing" at the target. `mirrord.audit.rules.record_compare` makes exceptions for "aborted" and
+the record is "missing" on the target. `mirrord.audit.rules.record_compare` makes exceptions for "aborted" and
 "compacted".
 """
 
@@ -155,7 +155,7 @@ class LaneSummary(msgspec.Struct, frozen=True, kw_only=True):
     explained: dict[str, int]
     """Number of explained offsets for each cause."""
     proven_to: int | None
-    """Every source offset below this one is proven to be at the target, or is explained. None if nothing is proven."""
+    """Every source offset below this one is proven to be on the target, or is explained. None if nothing is proven."""
     proven_ms: int | None
     """The highest timestamp of the records at source offsets below `proven_to`; None if it is not known."""
     read_bytes: int

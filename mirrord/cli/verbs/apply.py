@@ -54,7 +54,7 @@ async def _apply(config: Config, *, dry_run: bool, as_json: bool) -> int:
     await check_start(config, access.admin, access.ledger)
     changes = await order_apply(address, config, dry_run=True)
     if changes.refused:
-        raise ConfigError("\n".join(f"nothing is changed: {line}" for line in changes.refused))
+        raise ConfigError("\n".join(f"nothing was changed: {line}" for line in changes.refused))
     if as_json:
         print(msgspec.json.encode(changes).decode())
     else:
@@ -64,7 +64,7 @@ async def _apply(config: Config, *, dry_run: bool, as_json: bool) -> int:
     if changes.flows or changes.for_all:
         done = await order_apply(address, config, dry_run=False)
         if done.refused:
-            raise ConfigError("\n".join(f"nothing is changed: {line}" for line in done.refused))
+            raise ConfigError("\n".join(f"nothing was changed: {line}" for line in done.refused))
         if not as_json:
             print(f"applied by the daemon at {address}")
     return 0
@@ -78,9 +78,10 @@ async def _daemon(config: Config, access: ClusterAccess) -> str:
     ours = [view for view in held if view.state.holder and view.state.holder.instance == config.instance]
     addresses = sorted({view.http for view in ours if view.http})
     if not addresses:
-        raise EnvironmentFault(f'no daemon of the instance "{config.instance}" runs any of these flows')
+        raise EnvironmentFault(f'no daemon of the instance "{config.instance}" is running any of these flows')
     if len(addresses) > 1:
-        raise EnvironmentFault(f"several daemons run these flows ({', '.join(addresses)}): choose some with --flow")
+        shown = ", ".join(addresses)
+        raise EnvironmentFault(f"several daemons are running these flows ({shown}): choose some with --flow")
     return addresses[0]
 
 

@@ -140,7 +140,7 @@ def _order(arguments: argparse.Namespace) -> AuditOrder:
     idle = {"--sample": arguments.sample < 1, "--spark": arguments.spark, "--rate": arguments.rate}
     if arguments.level == "ledger" and any(idle.values()):
         option = next(name for name, given in idle.items() if given)
-        raise ConfigError(f"{option} has no effect with --level ledger, which reads no record and needs no Spark")
+        raise ConfigError(f"{option} has no effect with --level ledger, which reads no records and needs no Spark")
     if arguments.resume and arguments.out:
         raise ConfigError("--out cannot be combined with --resume, which names the folder")
     check_topics(arguments)
@@ -201,8 +201,8 @@ def _tables(sums: Sequence[LaneSummary], differences: Sequence[LaneDifference]) 
 
 
 def _remark(each: LaneSummary) -> str:
-    waiting = [f"{each.waiting:,} newer offsets are not copied yet"] if each.waiting else []
-    beyond = [f"{each.beyond:,} target offsets after the last known copy are not compared"] if each.beyond else []
+    waiting = [f"{each.waiting:,} newer offsets have not been copied yet"] if each.waiting else []
+    beyond = [f"{each.beyond:,} target offsets after the last known copy were not compared"] if each.beyond else []
     return each.skipped or "; ".join([*waiting, *beyond])
 
 

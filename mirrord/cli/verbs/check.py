@@ -20,9 +20,9 @@ from mirrord.operations.status_report import PATIENCE_S
 from policies.policy_trial import LOADING
 
 _EPILOG = """Checks whether every broker can be reached and is new enough, and whether mirrord has the permissions that
-this configuration requires. Also finds configs that make the target refuse or rewrite records, old backlogs, wrong
-clocks, name collisions and other hazards. --json lists every required permission, whether or not it has been granted.
-Exit code 0: a start would succeed; 1: it would fail, or would not do what the configuration asks for.
+this configuration requires. Also finds configs that make the target refuse or rewrite records, old backlogs,
+unsynchronized clocks, name collisions and other hazards. --json lists every required permission, whether or not it has
+been granted. Exit code 0: a start would succeed; 1: it would fail, or would not do what the configuration asks for.
 
 Nothing is changed, except with --probe, which writes a few batches to the topic mirrord.<flow>.probe on each target and
 then deletes the topic. The first start of a flow does the same."""
@@ -62,8 +62,8 @@ def _lines(report: CheckReport) -> Iterator[str]:
     unknown = sum(right.held is None for right in report.rights)
     if report.rights:
         rest = f", {unknown} are not known" if unknown else ""
-        yield f"permissions: {held} of {len(report.rights)} are held{rest}"
-    yield "[green]a start would work[/]" if report.would_start else "[bold red]a start would fail[/]"
+        yield f"permissions: {held} of {len(report.rights)} have been granted{rest}"
+    yield "[green]a start would succeed[/]" if report.would_start else "[bold red]a start would fail[/]"
 
 
 def _cluster_line(cluster: ClusterSeen) -> str:

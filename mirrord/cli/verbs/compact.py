@@ -26,7 +26,7 @@ three bytes for each gap. A compaction moves older parts of the map into Parquet
 The newest gaps stay in the ledger. Spark writes the files, on this machine or on the cluster that --spark
 spark.master=... names. All machines must use the same folder.
 
-Nothing is removed from the ledger before the files are complete and the ledger records that they are. If a compaction
+Nothing is removed from the ledger until the files are complete and the ledger records that they are. If a compaction
 is interrupted, the next one completes it. A part has {PART_RUNS:,} gaps; with --least, smaller parts are moved as well.
 
   mirrord compact conf.toml
@@ -92,7 +92,7 @@ def _table(done: Sequence[Compacted]) -> Table:
     for each in done:
         remarks = ["" if each.trimmed else "the holder of the flow's lease trims the ledger"]
         if each.left:
-            remarks.append(f"of {each.left} partitions the map was told anew meanwhile: next time")
+            remarks.append(f"the maps of {each.left} partitions were replaced in the meantime: moved next time")
         numbers = (count(each.runs), count(each.lanes), count(each.files), size(each.size_bytes))
         generation = "-" if each.generation is None else str(each.generation)
         table.add_row(escape(each.flow), generation, *numbers, "; ".join(filter(None, remarks)))

@@ -1,4 +1,4 @@
-"""`mirrord divergence`: shows the records that exist only at the source or only at the target. An operator uses it
+"""`mirrord divergence`: shows the records that exist only on the source or only on the target. An operator uses it
 after a failover, to prepare the return to the source cluster."""
 
 import argparse
@@ -50,7 +50,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read both logs, and print the ranges that exist only at the source or only at the target. Raises ConfigError or
+    """Read both logs, and print the ranges that exist only on the source or only on the target. Raises ConfigError or
     EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
     check_topics(arguments)
@@ -80,7 +80,7 @@ def _table(found: Sequence[Diverging], *, are_all: bool) -> RenderableType:
     if not found:
         return "nothing exists on one side only"
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for name in ("flow", "only at the", "partition", "why"):
+    for name in ("flow", "only on the", "partition", "why"):
         table.add_column(name)
     for name in ("records", "from", "to"):
         table.add_column(name, justify="right")

@@ -43,8 +43,8 @@ where they are. Exit code 3: a loss is listed.
 
 With --foreign, the command lists target offsets instead: those that other clients wrote between the copied records,
 including transaction markers. Records before the first copied record are not listed, because they were there before the
-flow started. Records after the last copied record are listed once the next record is copied. Nothing is lost by these
-records, but readers of the target topic see them.
+flow started. Records after the last copied record are listed once the next record is copied. These records cause no
+loss, but readers of the target topic see them.
 
   mirrord gaps conf.toml --since 24h"""
 

@@ -1,5 +1,5 @@
-"""`mirrord groups`: shows the positions of consumer groups at the source and at the target, and their lag. With
-`--reverse`, it shows where the target's consumer groups would resume at the source."""
+"""`mirrord groups`: shows the positions of consumer groups on the source and on the target, and their lag. With
+`--reverse`, it shows where the target's consumer groups would resume on the source."""
 
 import argparse
 from collections.abc import Sequence
@@ -29,13 +29,13 @@ the target).
 The answer comes from the running daemon. If no daemon is running, it comes from both clusters, or only from the target
 if the source does not respond. Nothing is changed.
 
---reverse shows the opposite direction, for the return after a failover: where groups that have consumed on the target
+--reverse shows the opposite direction, for a failback: where groups that have consumed on the target
 would resume on the source. In this case, ahead means that the source is further ahead. --write commits these positions
 on the source, but only for groups that have no members there, and never beyond the records that the source has. Exit
 code 3: after --write, not all groups are in step.
 
   mirrord groups conf.toml --reverse              # show only
-  mirrord groups conf.toml --reverse --write      # then start the consumers at the source"""
+  mirrord groups conf.toml --reverse --write      # then start the consumers on the source"""
 _STYLES = {
     "in step": "green",
     "waits": "yellow",
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the positions of the consumer groups. Raises ConfigError. Raises EnvironmentFault if no flow's groups can
     be read."""
     if (arguments.write or arguments.force) and not arguments.reverse:
-        raise ConfigError("--write and --force need --reverse: the daemon itself commits at the target")
+        raise ConfigError("--write and --force need --reverse: the daemon itself commits on the target")
     config = load_conf(arguments)
     if arguments.flow is not None:
         config = msgspec.structs.replace(config, flows=(config.flow(arguments.flow),))

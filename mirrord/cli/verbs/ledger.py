@@ -116,7 +116,7 @@ class _Printer:
         if self._lane is not None and self._lane not in {*known, *self._reading.state.lanes}:
             like = closest_name(self._lane, known)
             hint = f'; did you mean "{like}"?' if like else ""
-            raise ConfigError(f'the ledger of {self._flow} knows no lane "{self._lane}"{hint}')
+            raise ConfigError(f'the ledger of {self._flow} has no lane "{self._lane}"{hint}')
 
     def _line(self, read: ReadEntry, fact: AnyFact, bound: bool | None) -> str:
         entry, kind = read.entry, cast(str, fact.__struct_config__.tag)

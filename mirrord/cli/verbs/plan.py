@@ -1,4 +1,4 @@
-"""`mirrord plan`: shows what `mirrord start` would create and change at the target, without changing anything."""
+"""`mirrord plan`: shows what `mirrord start` would create and change on the target, without changing anything."""
 
 import argparse
 import asyncio

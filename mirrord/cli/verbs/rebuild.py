@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         document = {"applied": arguments.apply, "lost": {each.flow: each.lost for each in found}, "partitions": lines}
         print(msgspec.json.encode(document).decode())
     else:
-        print("the ledger is rebuilt" if arguments.apply else "nothing is done yet: --apply does it")
+        print("the ledger has been rebuilt" if arguments.apply else "nothing has been done yet: --apply does it")
     return 3 if any(line.outcome == "refused" for line in lines) else 0
 
 
@@ -144,9 +144,9 @@ def _table(found: Sequence[FlowRebuilt], lines: Sequence[LaneLine]) -> Renderabl
 def _remark(line: LaneLine) -> str:
     parts = [line.why]
     if line.expired:
-        parts.append(f"{count(line.expired)} more are deleted at the source")
+        parts.append(f"{count(line.expired)} more have been deleted on the source")
     if line.left_out:
-        parts.append(f"{count(line.left_out)} were not copied, the reason is lost")
+        parts.append(f"{count(line.left_out)} were not copied; the reason was lost")
     if line.again:
         parts.append(f"{count(line.again)} that the target has refused are copied again")
     return "; ".join(filter(None, parts))

@@ -27,7 +27,7 @@ _LEVELS = ("ledger", "digest", "records")
 _EPILOG = """FOLDER contains the results of `mirrord audit --out FOLDER`. Records that are missing or altered at the
 target are copied from the source to the topic mirrord.<flow>.repair on the target cluster, with headers that name the
 topic, partition and offset of each. In the target topic itself, repaired records would be out of order, and altered
-ones would be there twice. With --plan, or without an option, the command shows what it would do, and which records are
+ones would exist twice. With --plan, or without an option, the command shows what it would do, and which records are
 already in the repair topic. Each record is copied once, no matter how often the command runs and where it is
 interrupted. Records that the source has deleted since the audit cannot be repaired, and their line says so. The ledger
 records which offsets were repaired, where the records are, by whom and when. Later audits treat these offsets as

@@ -92,7 +92,7 @@ def register(verbs: Verbs) -> None:
     parser.add_argument(
         "--until-caught-up",
         action="store_true",
-        help="end when every partition has been copied to its end; exit code 3: there is a loss or a difference",
+        help="exit when every partition has been copied to its end; exit code 3: there is a loss or a difference",
     )
     parser.add_argument(
         "--dry-run",
@@ -104,8 +104,8 @@ def register(verbs: Verbs) -> None:
     parser.add_argument(
         "--upgrade",
         action="store_true",
-        help="take over these flows, lane by lane, from the daemon that runs them, which then ends; a lane pauses only "
-        "while it moves",
+        help="take over these flows, lane by lane, from the daemon that is running them, which then exits; "
+        "a lane pauses only while it moves",
     )
     parser.add_argument(
         "--detach", action="store_true", help="run in the background; return when the daemon is running"
@@ -119,13 +119,13 @@ def run(arguments: argparse.Namespace) -> int:
     config, remarks = load_file(arguments.conf, LOADING)
     config = some_flows(config, arguments)
     if arguments.json and not arguments.dry_run:
-        raise ConfigError("--json needs --dry-run; `mirrord status --json` shows what runs")
+        raise ConfigError("--json needs --dry-run; `mirrord status --json` shows what is running")
     check_upgrade(arguments)
     if arguments.dry_run:
         return start_dry_run.run(config, as_json=arguments.json)
     if arguments.detach and arguments.until_caught_up:
         raise ConfigError(
-            "--until-caught-up ends by itself and reports what was copied: it cannot be combined with --detach"
+            "--until-caught-up exits by itself and reports what was copied: it cannot be combined with --detach"
         )
     detached = arguments.tell_fd is not None
     terminal = sys.stdout.isatty() and not detached
@@ -288,7 +288,7 @@ class _Table:
     def of(self, address: str, dashboard: str) -> Live:
         """Return a context manager that shows the table while the daemon is running."""
         board = f"   Ray dashboard {dashboard} (its token: ray get-auth-token)" if dashboard else ""
-        self._head = f"{address}{board}   logs in {self._log_directory}   Ctrl-C drains and ends"
+        self._head = f"{address}{board}   logs in {self._log_directory}   Ctrl-C drains and exits"
         return self._live
 
     def show(self, status: Status) -> None:

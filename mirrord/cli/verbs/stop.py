@@ -48,7 +48,7 @@ async def _stop(config: Config) -> list[str]:
             lines.append(f"stopped the daemon at {address}")
     if faults:
         raise EnvironmentFault("\n".join([*lines, *faults]))
-    return lines or ["no daemon runs these flows"]
+    return lines or ["no daemon is running these flows"]
 
 
 async def _until_left(config: Config, access: ClusterAccess, address: str) -> None:

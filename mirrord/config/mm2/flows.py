@@ -202,7 +202,7 @@ class FlowReader:
         found = self.find(name)
         factor = self._file.integer(found, default, -1, 32_767)
         if factor == 0 and found is not None:
-            self._file.wrong(found, "a whole number from 1 to 32767, or -1 for the brokers' own")
+            self._file.wrong(found, "a whole number from 1 to 32767, or -1 for the brokers' default")
         return "broker" if factor < 1 else factor
 
     def _internal_factor(self, name: str) -> InternalFactor:

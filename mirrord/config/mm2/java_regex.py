@@ -52,7 +52,7 @@ def python_regex(java: str) -> str:
     try:
         re.compile(translated)
     except re.error as error:
-        raise ValueError(f"a regular expression that Python knows, too ({error})") from None
+        raise ValueError(f"a regular expression that Python also supports ({error})") from None
     return translated
 
 
@@ -89,7 +89,7 @@ class _Translator:
             case "flags" if not self._in_class:
                 return self._flags(match)
             case "brace" if not self._in_class and not _QUANTIFIER.match(self._java, match.start()):
-                raise ValueError('"\\{", or a quantifier such as {2}; one with a comma is cut in two by the comma list')
+                raise ValueError('"\\{", or a quantifier such as {2}; the list is split at any comma inside one')
             case "char":
                 return self._char(match[0], match.start())
             case _:
@@ -105,16 +105,16 @@ class _Translator:
 
     def _escape(self, escape: str) -> str:
         if escape in _REFUSED or (self._in_class and escape == "\\h"):
-            raise ValueError(f"no {escape}, which Python does not know")
+            raise ValueError(f"no {escape}, which Python does not support")
         return _ESCAPES.get(escape, escape)
 
     def _flags(self, match: re.Match[str]) -> str:
         if set(match["flags"]) - set("imsx"):
-            raise ValueError(f"no {match[0]}; of the flags (?i), (?m), (?s), (?x)")
+            raise ValueError(f"no {match[0]}; of the flags, only (?i), (?m), (?s) and (?x)")
         if match.start() == 0:
             return match[0]
         if self._depth:
-            raise ValueError(f"no {match[0]} inside a group; (?i:...) around what it is for")
+            raise ValueError(f"no {match[0]} inside a group; (?i:...) around the part to which it applies")
         self._open_flags += 1
         return f"(?{match['flags']}:"
 

@@ -58,7 +58,7 @@ def notices(
             )
     repeated = [
         Notice(
-            "remark", entry.key, (entry.line,), f"stands again in line {source.entries[entry.key].line}, which counts"
+            "remark", entry.key, (entry.line,), f"is repeated in line {source.entries[entry.key].line}, which applies"
         )
         for entry in source.repeated
     ]
@@ -74,7 +74,7 @@ def _stronger(source: PropertiesFile) -> Iterator[Notice]:
         if not any(key.endswith(name) for key in source.taken)
     ]
     if held:
-        text = "not named, so mirrord's default holds, which is stronger than MirrorMaker 2's: "
+        text = "not set, so mirrord's default applies, which is stronger than MirrorMaker 2's: "
         yield Notice("remark", "", (), text + ", ".join(held))
 
 
@@ -96,7 +96,7 @@ def _verdict(
     if parts.name in _FLOW or _is_provider(parts):
         return None
     why = reason(parts.name)
-    return ("unknown", "") if why is None else ("without-meaning", f"has no meaning here: {why}")
+    return ("unknown", "") if why is None else ("without-meaning", f"has no effect in mirrord: {why}")
 
 
 def _of_security(parts: PropertyLocation, source: PropertiesFile) -> tuple[NoticeKind, str] | None:
@@ -104,14 +104,15 @@ def _of_security(parts: PropertyLocation, source: PropertiesFile) -> tuple[Notic
     if key in source.taken:
         return None
     if len(parts.clusters) == 2:
-        return "remark", f"not used: a cluster has one identity here, write it as {parts.clusters[0]}.{parts.name}"
+        wanted = f"{parts.clusters[0]}.{parts.name}"
+        return "remark", f"not used: in mirrord, a cluster has one identity; write it as {wanted}"
     mine = [f"{parts.prefix}{client}{parts.name}" for client in ("", "consumer.", "admin.", "producer.")]
     used = next((each for each in mine if each in source.taken), None)
     if used is not None and parts.clusters:
         if source.entries[used].value == source.entries[key].value:
             return None
-        return "remark", f"not used: a cluster has one identity here, that of {used}"
-    return "remark", "not used: no cluster's security.protocol and sasl.mechanism want it, or each has its own"
+        return "remark", f"not used: in mirrord, a cluster has one identity, that of {used}"
+    return "remark", "not used: no cluster's security.protocol and sasl.mechanism require it, or each has its own"
 
 
 def _of_client(parts: PropertyLocation, source: PropertiesFile) -> tuple[NoticeKind, str] | None:
@@ -119,12 +120,12 @@ def _of_client(parts: PropertyLocation, source: PropertiesFile) -> tuple[NoticeK
         if f"{parts.prefix}{parts.client}{parts.name}" in source.taken:
             return None
         if parts.clusters:
-            return "without-meaning", "has no meaning here: no flow's copying reads with it"
+            return "without-meaning", "has no effect in mirrord: no flow uses it to read the records that it copies"
     if not _is_known(parts):
         return "unknown", ""
     if not parts.clusters:
-        return "remark", f"ignored, also by MirrorMaker 2: a cluster's would be ALIAS.{parts.client}{parts.name}"
-    return "without-meaning", f"has no meaning here: {reason(parts.name)}"
+        return "remark", f"ignored, also by MirrorMaker 2: for a cluster, it would be ALIAS.{parts.client}{parts.name}"
+    return "without-meaning", f"has no effect in mirrord: {reason(parts.name)}"
 
 
 def _is_known(parts: PropertyLocation) -> bool:

@@ -99,7 +99,7 @@ class PropertiesFile:
             parts = 2 if option else 1
         # "#" separates the parts of a reference, so a path or a key must not contain it.
         if reference.startswith("properties:") and reference.count("#") != parts:
-            self.fault(value.key, 'a secret cannot be referred to when "#" stands in the path or the key')
+            self.fault(value.key, 'a secret cannot be referenced if the path or the key contains "#"')
             return Secret(reference)
         try:
             return Secret.parse(reference)
@@ -187,8 +187,8 @@ class PropertiesFile:
             return value.text
         self.fault(
             value.key,
-            f'found "{value.text}"; mirrord runs no Java classes, so {name} cannot be kept. '
-            f"Instead of it: {rule.instead}",
+            f'found "{value.text}"; mirrord does not run Java classes, so {name} cannot be used. '
+            f"Use instead: {rule.instead}",
         )
         return None
 

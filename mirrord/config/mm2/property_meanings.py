@@ -114,9 +114,9 @@ IDENTITY_POLICIES = (
     "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy",
 )
 _BYTES = JavaClass(
-    ("org.apache.kafka.connect.converters.ByteArrayConverter",), "records are copied as the bytes that they are"
+    ("org.apache.kafka.connect.converters.ByteArrayConverter",), "records are copied as bytes, unchanged"
 )
-_NO_CODE = "mirrord copies records unaltered and has no policy that alters them; take the property out"
+_NO_CODE = "mirrord copies records unaltered and has no policy that alters them; remove the property"
 _OWN = '; or a Python class of your own, in a conf.toml: {} = "module:Class"'
 CLASSES: dict[str, JavaClass] = {
     "replication.policy.class": JavaClass(
@@ -133,7 +133,7 @@ CLASSES: dict[str, JavaClass] = {
     ),
     "forwarding.admin.class": JavaClass(
         ("org.apache.kafka.clients.admin.ForwardingAdmin",),
-        "topics that are created beforehand: mirrord uses those that it finds at the target",
+        "topics that are created in advance: mirrord uses those that it finds on the target",
     ),
     "transforms": JavaClass((), _NO_CODE),
     "predicates": JavaClass((), _NO_CODE),
@@ -143,25 +143,25 @@ CLASSES: dict[str, JavaClass] = {
 }
 
 _CONNECT = "there are no Connect workers; replicators are placed by [replicators] and [runtime]"
-_LANES = "each partition is copied by itself; there are no tasks"
-_STATE = "there are no Connect topics; the state is in the ledger at the target"
-_REST = "daemons find each other through the ledger; the one address is [http] listen"
-_METRICS = "metrics are Prometheus's, at /metrics of [http] listen"
-_ONCE = "records arrive exactly once always, and without transactions"
-_TUNING = "mirrord tunes its connections itself; [flows.limits] in_flight_bytes bounds its memory"
+_LANES = "each partition is copied independently; there are no tasks"
+_STATE = "there are no Connect topics; the state is in the ledger on the target"
+_REST = "daemons find each other through the ledger; the only address is [http] listen"
+_METRICS = "metrics are in Prometheus's format, at /metrics on [http] listen"
+_ONCE = "records always arrive exactly once, without transactions"
+_TUNING = "mirrord tunes its connections itself; [flows.limits] in_flight_bytes limits its memory"
 _CODEC = "records keep the codec in which the source stored them"
 _BYTE_COPY = "records are copied as bytes and keep their partition"
 _OWN_GROUP = "mirrord reads the source by position, without a consumer group"
-_TLS = "TLS is Python's: the best version and cipher that both sides speak"
+_TLS = "TLS is Python's: the best version and cipher that both sides support"
 _KERBEROS = "Kerberos is not supported"
 _LOGIN = "a token is fetched when a connection needs one"
 _BEARER = "only brokers verify tokens, and tokens by assertion are not supported"
 
 REASONS: dict[str, str] = {
     **dict.fromkeys(("tasks.max", "tasks.max.enforce", "task.index", "name", "connector.class"), _LANES),
-    **dict.fromkeys(("source.cluster.alias", "target.cluster.alias"), "a flow is named by its clusters"),
+    **dict.fromkeys(("source.cluster.alias", "target.cluster.alias"), "a flow is named after its clusters"),
     **dict.fromkeys(("admin.timeout.ms", "consumer.poll.timeout.ms"), _TUNING),
-    "use.incremental.alter.configs": "settings are only ever altered one by one",
+    "use.incremental.alter.configs": "configs are always altered one by one",
     "dedicated.mode.enable.internal.rest": _REST,
     **dict.fromkeys(
         (
@@ -216,7 +216,7 @@ REASONS: dict[str, str] = {
         _BYTE_COPY,
     ),
     "interceptor.classes": "no Java code sees the records",
-    "allow.auto.create.topics": "mirrord never creates topics at the source",
+    "allow.auto.create.topics": "mirrord never creates topics on the source",
     **dict.fromkeys(
         (
             "group.id",
@@ -333,17 +333,17 @@ REASON_PREFIXES: dict[str, str] = {
     "header.converter.": _BYTE_COPY,
     "transforms.": "no Java code sees the records",
     "predicates.": "no Java code sees the records",
-    "errors.": "what a target refuses halts its own partition and is named",
+    "errors.": "a record that the target refuses halts only its own partition and is reported",
     "task.": _LANES,
     "worker.": _CONNECT,
     "inter.worker.": _REST,
     "topic.tracking.": _CONNECT,
-    "topic.creation.": "topics are created as replication_factor and sync say",
+    "topic.creation.": "topics are created as replication_factor and sync specify",
     "metrics.": _METRICS,
     "listeners.https.": _REST,
     "admin.listeners.": _REST,
     "sasl.oauthbearer.assertion.": _BEARER,
-    "config.providers.": "a declared provider may read whatever the file names",
+    "config.providers.": "a declared provider may read everything that the file names",
 }
 """Prefixes of further properties that have no meaning in mirrord, each with the reason."""
 

@@ -123,7 +123,7 @@ class ClusterReader:
         if named is None:
             rule = " or ".join(f'"{name}"' for name in _MECHANISMS)
             self._file.fault(
-                f"{self._alias}.sasl.mechanism", f"missing with {protocol} (Kafka means GSSAPI then); allowed: {rule}"
+                f"{self._alias}.sasl.mechanism", f"missing with {protocol} (Kafka then uses GSSAPI); allowed: {rule}"
             )
             return {}
         known: Mapping[str, Mechanism | None] = _MECHANISMS
@@ -140,7 +140,7 @@ class ClusterReader:
             return {"mechanism": mechanism, **self._bearer(jaas, entry)}
         for option in ("username", "password"):
             if not entry.options.get(option):
-                self._file.fault(jaas.key, f"{option} is missing in it")
+                self._file.fault(jaas.key, f"{option} is missing from it")
         return {
             "mechanism": mechanism,
             "username": self._plain(jaas, entry, "username"),

@@ -60,8 +60,8 @@ def _aliases(source: PropertiesFile) -> tuple[Alias, ...]:
     aliases = tuple(dict.fromkeys(split_list(found.text))) if found else ()
     if len(aliases) < 2:
         like = None if found else closest_name("clusters", source.entries)
-        hint = f'; did you mean "{like}" to be it?' if like else ""
-        source.fault("clusters", f"{'two at least' if found else 'missing'}; allowed: a list such as eu, us{hint}")
+        hint = f'; did you mean it by "{like}"?' if like else ""
+        source.fault("clusters", f"{'at least two' if found else 'missing'}; allowed: a list such as eu, us{hint}")
     for alias in aliases:
         if not ALIAS.fullmatch(alias):
             source.fault("clusters", f'the alias "{alias}" is not allowed; allowed: {ALIAS_RULE}')
@@ -82,4 +82,4 @@ def _name(start: Alias, end: Alias, flows: Sequence[FlowConfig]) -> str:
 
 def _empty(flow: FlowConfig, source: PropertiesFile) -> Notice:
     key = next(key for key in (f"{flow.source}->{flow.target}.topics", "topics") if key in source.entries)
-    return Notice("remark", key, (source.entries[key].line,), "empty, so the flow copies nothing and is left out")
+    return Notice("remark", key, (source.entries[key].line,), "empty, so the flow copies nothing and is omitted")

@@ -1,4 +1,4 @@
-"""Tracks the positions of groups at the source, and plans what to commit for these groups at the target.
+"""Tracks the positions of groups on the source, and plans what to commit for these groups on the target.
 
 `GroupBook` takes the source's commits in order, and keeps the newest commit of each group and partition. The caller
 translates that commit with the offset map. `plan` compares the translated position with the group's position at the
@@ -6,20 +6,20 @@ target. It then decides what to commit, or why nothing is committed:
 
 - The target's position is never moved past the copied records: a translated position is at most the end of the copied
   records.
-- The target's position is never moved back to an earlier offset unless the group moved back at the source. This is the
+- The target's position is never moved back to an earlier offset unless the group moved back on the source. This is the
   case if the group's newest commit there is lower than an earlier commit.
-- A group may also have moved back at the source before this process started. mirrord detects this with checkpoints,
-  which are records at the target (`mirrord.groups.checkpoint_memory`). A checkpoint holds a group's position at the
-  source and the matching position at the target. The group moved back if its newest commit at the source is lower than
-  the source position in the last checkpoint, while its position at the target is still the one in the checkpoint.
-- If the group moved back at the source, the target's position is moved back only under two conditions. The group must
-  have reached the target's position at the source earlier, and the target's position must not have been committed by a
+- A group may also have moved back on the source before this process started. mirrord detects this with checkpoints,
+  which are records on the target (`mirrord.groups.checkpoint_memory`). A checkpoint holds a group's position at the
+  source and the matching position on the target. The group moved back if its newest commit on the source is lower than
+  the source position in the last checkpoint, while its position on the target is still the one in the checkpoint.
+- If the group moved back on the source, the target's position is moved back only under two conditions. The group must
+  have reached the target's position on the source earlier, and the target's position must not have been committed by a
   consumer. A consumer commits the leader epoch of the record that it has read, whereas mirrord commits no leader epoch
   (OffsetAndMetadata; KIP-320). With `groups.reverse`, these conditions do not apply if the two positions matched while
-  this process was running and only the one at the source has moved since.
-- No committed offset is ever deleted. If an offset expires at the source, or its topic is deleted there, the target's
+  this process was running and only the one on the source has moved since.
+- No committed offset is ever deleted. If an offset expires on the source, or its topic is deleted there, the target's
   offset remains until the target deletes it, too.
-- Nothing is committed for a group that has members at the target.
+- Nothing is committed for a group that has members on the target.
 - With `groups.reverse`, `mirrord.groups.rules.reverse_plan` decides what happens to a position that has moved only at
   the target.
 
@@ -44,7 +44,7 @@ NAMES_KEPT = 100_000
 """Maximum number of group names for which the result of `passes` is cached. Some clients create a new group name each
 time they start."""
 EXPIRED_KEPT = 1_000
-"""Maximum number of groups that are still reported after all their committed offsets at the source have expired."""
+"""Maximum number of groups that are still reported after all their committed offsets on the source have expired."""
 
 
 class GroupFilter:
@@ -69,18 +69,18 @@ class GroupFilter:
 
 
 class Course(msgspec.Struct):
-    """A summary of a group's commits in one partition at the source."""
+    """A summary of a group's commits in one partition on the source."""
 
     newest: OffsetValue | None
     """The newest commit, or None if the committed offset was deleted."""
     peak: int
-    """The highest offset that has been committed since the group's position at the target last matched its position at
+    """The highest offset that has been committed since the group's position on the target last matched its position at
     the source."""
 
 
 class GroupBook:
-    """Keeps the newest commit of each group and partition at the source. Also keeps the highest offset that has been
-    committed since the position at the target last matched the one at the source."""
+    """Keeps the newest commit of each group and partition on the source. Also keeps the highest offset that has been
+    committed since the position on the target last matched the one on the source."""
 
     def __init__(self, passes: Callable[[str], bool]) -> None:
         self._passes = passes
@@ -90,7 +90,7 @@ class GroupBook:
         return len(self._groups)
 
     def take(self, key: OffsetKey, value: OffsetValue | None) -> bool:
-        """Add the next commit at the source. `value` is None if the committed offset was deleted.
+        """Add the next commit on the source. `value` is None if the committed offset was deleted.
 
         Return whether the group is selected.
         """
@@ -122,14 +122,14 @@ class GroupBook:
         return changed
 
     def settled(self, group: str, place: TopicAndPartition, offset: int) -> None:
-        """Record that the group's position at the target matches this offset at the source. Higher offsets from earlier
+        """Record that the group's position on the target matches this offset on the source. Higher offsets from earlier
         commits are then ignored."""
         course = self._groups.get(group, {}).get(place)
         if course is not None:
             course.peak = offset
 
     def forget_expired(self) -> list[str]:
-        """Forget groups that no longer have any committed offsets at the source, and return their names. The
+        """Forget groups that no longer have any committed offsets on the source, and return their names. The
         `EXPIRED_KEPT` newest of these groups are not forgotten."""
         expired = [
             group
@@ -169,7 +169,7 @@ class Mapped(NamedTuple):
 
 
 class PositionPair(NamedTuple):
-    """A group's position at the source and the matching position at the target, in one partition."""
+    """A group's position on the source and the matching position on the target, in one partition."""
 
     source: int
     target: int
@@ -185,14 +185,14 @@ class Past(NamedTuple):
     """What `plan` needs to know about a group in one partition in addition to the group's current positions."""
 
     peak: Callable[[], Mapped]
-    """Returns the target position that matches `Course.peak`, the group's highest earlier position at the source."""
+    """Returns the target position that matches `Course.peak`, the group's highest earlier position on the source."""
     pair: PositionPair | None = None
     back: Callable[[], Mapped] | None = None
-    """Returns the source position that matches the group's position at the target."""
+    """Returns the source position that matches the group's position on the target."""
     two_way: bool = False
     """Whether positions are also synced from the target to the source."""
     is_own: bool = True
-    """Whether the position at the source is known to come from a client. If not, mirrord may have committed it."""
+    """Whether the position on the source is known to come from a client. If not, mirrord may have committed it."""
 
 
 class Write(NamedTuple):
@@ -213,10 +213,10 @@ class Hold(NamedTuple):
 
 
 def plan(course: Course, mapped: Mapped, present: CommittedOffset | None, past: Past, mode: GroupsMode) -> Write | Hold:
-    """Decide what to commit at the target for one group in one partition.
+    """Decide what to commit on the target for one group in one partition.
 
-    `course` is the summary of the group's commits at the source. `mapped` is the group's newest position at the source,
-    translated to the target. `present` is the group's current position at the target.
+    `course` is the summary of the group's commits on the source. `mapped` is the group's newest position on the source,
+    translated to the target. `present` is the group's current position on the target.
     """
     newest = course.newest
     if newest is None:
@@ -250,21 +250,22 @@ def _left_to_target(newest: OffsetValue, offset: int, present: CommittedOffset, 
     pair, by_consumer = past.pair, present.leader_epoch != NO_EPOCH
     if past.two_way and pair is not None and newest.offset == pair.source:
         if present.offset < pair.target or offset < present.offset:
-            return Hold("ahead", "it has moved at the target, and the source will follow")
+            return Hold("ahead", "it has moved on the target, and the source will follow")
         if present.offset == pair.target and pair.back:
             return Hold("in step")
     if offset < present.offset:
         return None
     if (past.two_way or by_consumer) and past.back is not None:
         here = past.back()
-        # The only records between the two positions are from other writers, and the group at the target has not read
+        # The only records between the two positions are from other writers, and the group on the target has not read
         # them yet.
         if here.offset == newest.offset and not here.missing:
             return Hold("in step")
     is_seen = pair is not None and pair.seen
     if past.two_way and by_consumer and not past.is_own and not is_seen:
         return Hold(
-            "unsure", ("no client is known to have read on at the source: the position may be the target's old one")
+            "unsure",
+            "no client is known to have continued reading on the source: the position may be the target's old one",
         )
     return None
 
@@ -287,7 +288,7 @@ def _not_back(course: Course, present: CommittedOffset, past: Past, mode: Groups
     if newest is None or (course.peak <= newest.offset and not is_remembered):
         return "the target is ahead, and the source did not go back"
     if present.leader_epoch != NO_EPOCH:
-        return "the source went back, but a consumer has committed at the target"
+        return "the source went back, but a consumer has committed on the target"
     if is_remembered:
         return ""
     reached = past.peak().offset
@@ -297,5 +298,5 @@ def _not_back(course: Course, present: CommittedOffset, past: Past, mode: Groups
 
 
 def waiting_line(mapped: Mapped) -> str:
-    """Return why a group's position at the target does not yet match its position at the source."""
-    return mapped.why or f"{mapped.missing} source offsets before it are not copied yet"
+    """Return why a group's position on the target does not yet match its position on the source."""
+    return mapped.why or f"{mapped.missing} source offsets before it have not been copied yet"

@@ -1,4 +1,4 @@
-"""Remembers which source and target positions of a group match, and plans what to commit at the source.
+"""Remembers which source and target positions of a group match, and plans what to commit on the source.
 
 With `groups.reverse`, positions are synced from the source to the target and from the target to the source. A position
 that mirrord has committed in one direction must not be synced back as if a consumer had moved there. Therefore, mirrord
@@ -46,7 +46,7 @@ class PositionPairs:
             self._known[group, place] = PositionPair(source, target)
 
     def met(self, group: str, place: TopicAndPartition, source: int, target: int, *, back: bool = False) -> None:
-        """Record that these positions at the source and at the target now match. `back` is true if mirrord set the
+        """Record that these positions on the source and on the target now match. `back` is true if mirrord set the
         source to the target's position."""
         known = self.of(group, place)
         if known is None or not known.seen or (known.source, known.target) != (source, target) or back:
@@ -92,11 +92,11 @@ def plan_back(
     *,
     is_own: bool,
 ) -> Write | Hold:
-    """Decide what to commit at the source for one group in one partition.
+    """Decide what to commit on the source for one group in one partition.
 
-    `newest` is the group's position at the target, and `mapped` is the matching position at the source. `present` is
-    the group's current position at the source, and `forth` returns the matching position at the target. `is_own` is
-    true if the position at the target is known to come from a client. If it is false, mirrord may have committed that
+    `newest` is the group's position on the target, and `mapped` is the matching position on the source. `present` is
+    the group's current position on the source, and `forth` returns the matching position on the target. `is_own` is
+    true if the position on the target is known to come from a client. If it is false, mirrord may have committed that
     position.
     """
     offset = mapped.offset
@@ -106,7 +106,9 @@ def plan_back(
     wanted = CommittedOffset(offset, NO_EPOCH, newest.metadata)
     if present is None:
         if not is_own and not asked.once:
-            return Hold("expired", "the source no longer has it, and no client is known to have read on at the target")
+            return Hold(
+                "expired", "the source no longer has it, and no client is known to have continued reading on the target"
+            )
         return Write(wanted, "the source has no position", waits)
     if offset == present.offset:
         return Hold("waits", unexplained_line(mapped)) if waits else Hold("in step")
@@ -129,13 +131,14 @@ def _not_on(
         if present.offset < pair.source:
             return Hold("ahead", "the source has moved, and the target will follow")
         # Both positions still equal the pair, in which the target was set to the source's position. The target's
-        # position can nevertheless translate to a higher offset at the source if the two logs contain the same records
+        # position can nevertheless translate to a higher offset on the source if the two logs contain the same records
         # in a different order.
         if present.offset == pair.source and is_seen and not pair.back:
             return Hold("in step")
     if not is_seen and not is_own:
         return Hold(
-            "unsure", ("no client is known to have read on at the target: the position may be the source's old one")
+            "unsure",
+            "no client is known to have continued reading on the target: the position may be the source's old one",
         )
     return None
 
@@ -143,16 +146,16 @@ def _not_on(
 def _not_back(newest: CommittedOffset, present: CommittedOffset, pair: PositionPair | None) -> Hold | None:
     """Return why the source is not moved back to the target's position. Return None if it is moved back."""
     if pair is None or not pair.seen or present.offset != pair.source:
-        return Hold("ahead", "the source is further, and the target is not known to have gone back")
+        return Hold("ahead", "the source is further ahead, and the target is not known to have gone back")
     if newest.offset < pair.target:
         return None
     if newest.offset > pair.target:
-        return Hold("ahead", "the source is further, and the target did not go back")
-    return Hold("in step") if pair.back else Hold("ahead", "the source is further, and no side has moved")
+        return Hold("ahead", "the source is further ahead, and the target did not go back")
+    return Hold("in step") if pair.back else Hold("ahead", "the source is further ahead, and no side has moved")
 
 
 def unexplained_line(mapped: Mapped) -> str:
-    """Return why a group's position at the source does not yet match its position at the target."""
+    """Return why a group's position on the source does not yet match its position on the target."""
     return (
         mapped.why
         or f"{mapped.missing} target offsets before it are not in the map yet: just copied, or written by others"

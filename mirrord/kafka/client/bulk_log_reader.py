@@ -116,7 +116,9 @@ class LogReader:
         except ReadFailed:
             return _fault(named, failed)
         if position < first:
-            return RangeGone(f"{named}: the offsets {position} to {min(end, first) - 1} are gone, it begins at {first}")
+            return RangeGone(
+                f"{named}: the offsets {position} to {min(end, first) - 1} no longer exist; the log begins at {first}"
+            )
         return EnvironmentFault(f"{named}: the offset {position} was requested, but the log ends at {last}")
 
     async def _led(self, partition: PartitionId) -> None:
@@ -128,7 +130,9 @@ class LogReader:
             async with asyncio.timeout(self._patience_s):
                 while self._view.leader(partition) is None:
                     if self._view.gone(partition.topic_id):
-                        raise EnvironmentFault(f"{partition.topic} was deleted, or created again, while it was read")
+                        raise EnvironmentFault(
+                            f"{partition.topic} was deleted, or created again, while it was being read"
+                        )
                     news.clear()
                     self._view.refresh()
                     await news.wait()

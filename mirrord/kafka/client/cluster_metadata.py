@@ -191,7 +191,7 @@ class ClusterView:
         address = self._brokers.get(node)
         if address is None:
             self.refresh()
-            raise EnvironmentFault(f"{self.alias} knows no broker {node}")
+            raise EnvironmentFault(f"{self.alias} does not know broker {node}")
         try:
             return await self._open(*address)
         except EnvironmentFault:

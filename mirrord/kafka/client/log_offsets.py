@@ -66,7 +66,7 @@ def offsets_request(questions: Collection[OffsetQuestion]) -> OffsetsRequest:
         found = {TopicPartition(each.topic, each.partition): each for each in decode_list_offsets(reader)}
         for each in questions:
             if TopicPartition(each.topic, each.partition) not in found:
-                raise WireError(f"the answer to ListOffsets leaves out {each.topic}-{each.partition}")
+                raise WireError(f"the answer to ListOffsets lacks {each.topic}-{each.partition}")
         return found
 
     return OffsetsRequest(encode_list_offsets(questions, read_committed=False), decode)

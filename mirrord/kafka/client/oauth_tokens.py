@@ -78,11 +78,11 @@ async def _granted(security: Security, url: str) -> str:
                 raise EnvironmentFault(f"{url} gives {security.username!r} no token: {answer.status} {answer.reason}")
             document = cast(object, await answer.json(content_type=None))
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        raise EnvironmentFault(f"{url} gives no token: {error or type(error).__name__}") from None
+        raise EnvironmentFault(f"{url} did not issue a token: {error or type(error).__name__}") from None
     fields = cast(dict[str, object], document) if isinstance(document, dict) else {}
     token, lifetime = fields.get("access_token"), fields.get("expires_in")
     if not isinstance(token, str) or not token:
-        raise EnvironmentFault(f"{url} answers without an access_token")
+        raise EnvironmentFault(f"{url} answered without an access_token")
     if isinstance(lifetime, int | float):
         _kept[key] = (token, time.monotonic() + lifetime * _KEPT_SHARE)
     return token

@@ -65,7 +65,7 @@ def read(buffer: Bytes, start: int, end: int) -> tuple[int, list[DecodedRecord]]
     except Exception as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
     if any(later.offset <= earlier.offset for earlier, later in pairwise(records)):
-        raise ValueError("the offsets do not ascend")
+        raise ValueError("the offsets are not in ascending order")
     return codec, records
 
 
@@ -96,7 +96,7 @@ def _read_old(data: bytes) -> tuple[int, list[DecodedRecord]]:
             codec = message.codec
             messages = inside(message, _unpack(message))
             if messages[-1].offset != message.offset:
-                raise ValueError(f"the last message inside of the one at offset {message.offset} has another offset")
+                raise ValueError(f"the last message inside the one at offset {message.offset} has a different offset")
         records += [DecodedRecord(each.offset, each.time_ms, each.key, each.value, ()) for each in messages]
     return codec, records
 
@@ -106,5 +106,5 @@ def _unpack(wrapper: OldMessage) -> bytes:
     if decode_value is None or wrapper.value is None:
         raise ValueError(f"a wrapper with the codec {wrapper.codec}, or without a value")
     if wrapper.magic == 0 and wrapper.codec == _LZ4:
-        raise ValueError("LZ4 in a message of format 0, whose frames clients got wrong (KAFKA-3160)")
+        raise ValueError("LZ4 in a message of format 0, whose frames clients encoded incorrectly (KAFKA-3160)")
     return decode_value(wrapper.value)

@@ -225,7 +225,7 @@ class FramePipe(FrameReceiver):
     def _lose(self, reason: str, cause: BaseException | None) -> None:
         if self.lost is not None:
             return
-        self.lost = lost = ConnectionLost(f"the connection to {self.peer} is lost: {reason}")
+        self.lost = lost = ConnectionLost(f"the connection to {self.peer} was lost: {reason}")
         lost.__cause__ = cause
         self.writable = False
         if self._timer is not None:

@@ -68,7 +68,7 @@ async def _presented(host: str, port: int) -> bytes | None:
 def _trusted(security: Security) -> str:
     where = "truststore" if security.truststore else "ca" if security.ca else None
     if where is None:
-        return "the authorities of this machine; name others by ca or truststore"
+        return "the authorities of this machine; specify others with ca or truststore"
     with suppress(EnvironmentFault, ValueError):
         named = [_Facts(der).subject for der in tls_context(security).get_ca_certs(binary_form=True)]
         return f"those of {where}: {', '.join(named[:3])}{', ...' if len(named) > 3 else ''}"

@@ -100,7 +100,7 @@ def choose(api: Api, broker_versions: Mapping[int, tuple[int, int]], at_most: in
     version = min(greatest, offered[1])
     if version >= max(api.least, offered[0]):
         return version
-    line = f"the broker offers {api.name} in versions {offered[0]} to {offered[1]}, mirrord speaks {ours}"
+    line = f"the broker offers {api.name} in versions {offered[0]} to {offered[1]}, mirrord supports {ours}"
     if offered[1] < api.least:
         raise UnsupportedBroker(f"{line}; Kafka {OLDEST_KAFKA} or newer is needed")
     raise UnsupportedBroker(f"{line}; this broker needs a newer mirrord")

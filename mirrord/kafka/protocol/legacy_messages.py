@@ -141,7 +141,7 @@ def inside(wrapper: OldMessage, unpacked: bytes) -> list[OldMessage]:
 def _field(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     """Return the key or value at data[at], and the position after it."""
     if end - at < _LENGTH.size:
-        raise Malformed("a message ends inside of a length")
+        raise Malformed("a message ends inside a length")
     (length,) = _LENGTH.unpack_from(data, at)
     at += _LENGTH.size
     if length == -1:

@@ -49,16 +49,16 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """A record in the topic `<source>.checkpoints.internal` at the target. It shows that a consumer group's committed
-    offset `upstream` at the source corresponds to the offset `downstream` at the target."""
+    """A record in the topic `<source>.checkpoints.internal` on the target. It shows that a consumer group's committed
+    offset `upstream` on the source corresponds to the offset `downstream` on the target."""
 
     group: str
     topic: str
-    """The topic's name at the target."""
+    """The topic's name on the target."""
     partition: int
     upstream: int
     downstream: int
-    """The next offset to read at the target."""
+    """The next offset to read on the target."""
     metadata: str = ""
 
     @property
@@ -81,10 +81,10 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 class OffsetSync(msgspec.Struct, frozen=True):
     """A record in the topic `mm2-offset-syncs.<other cluster>.internal`. It contains the offsets of one copied record
-    at the source (`upstream`) and at the target (`downstream`)."""
+    on the source (`upstream`) and on the target (`downstream`)."""
 
     topic: str
-    """The topic's name at the source."""
+    """The topic's name on the source."""
     partition: int
     upstream: int
     downstream: int

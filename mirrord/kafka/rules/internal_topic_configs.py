@@ -15,8 +15,8 @@ IN_SYNC = 2
 MIN_IN_SYNC = "min.insync.replicas"
 TWO_BROKERS = (
     "two brokers: the ledger's topics have two replicas and min.insync.replicas=1, so the flow runs while one broker "
-    "is down. What is written meanwhile is on one disk: if that is lost, the ledger loses its end. Every process "
-    "notices that and stops, and the flow needs `mirrord rebuild`"
+    "is down. What is written in the meantime is on one disk only: if that disk is lost, the ledger loses its end. "
+    "Every process then notices the loss and stops, and the flow needs `mirrord rebuild`"
 )
 TWO_BROKERS_DO = (
     "use a third broker; or set min.insync.replicas=2 on both topics, and the flow stops whenever one broker is down"

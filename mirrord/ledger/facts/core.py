@@ -353,6 +353,8 @@ class Rewound(msgspec.Struct, frozen=True, array_like=True):
     """Target offset of the resume position."""
     leader_epoch: int
     """Leader epoch of the resume position."""
+    epoch_ends: tuple[tuple[int, int], ...] = ()
+    """Earlier leader epochs of the target partition, as in a progress record (`Progress.epoch_ends`)."""
 
 
 class SourceRun(Fact, frozen=True, tag="source_run"):
@@ -667,6 +669,11 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
     """
     rewinds: int = 0
     """Number of the lane's `Rewound` notes that were known when the record was written."""
+    epoch_ends: tuple[tuple[int, int], ...] = ()
+    """Leader epochs of the target partition before `leader_epoch`, as pairs (leader epoch, target offset) in ascending
+    order. When the record was written, the target log had records of each of these epochs up to this offset or a
+    higher one. The next holder uses them if a later leader does not know `leader_epoch`.
+    """
 
 
 class LeaseRenewed(msgspec.Struct, frozen=True, array_like=True):

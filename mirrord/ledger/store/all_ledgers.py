@@ -99,6 +99,7 @@ class ClusterLedgers:
 
 def _blocked(flow: str, cluster: str, error: MirrordError) -> str:
     return (
-        f"waits for the ledger of flow {flow} on {cluster}, which may copy into this topic: {error}; if that flow never"
+        f"waiting for the ledger of flow {flow} on {cluster}, which may copy into this topic: {error}; if that flow "
+        "never"
         f" copied into topics of this flow, delete {ledger_topic(flow)} there, otherwise `mirrord rebuild` restores it"
     )

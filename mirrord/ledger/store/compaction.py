@@ -175,7 +175,7 @@ async def compact(
     facts = list(_facts(files, number))
     recorded = await _record(store, facts)
     if facts and not recorded and store.state.compaction != number:
-        raise EnvironmentFault(f"another compaction of {flow} has begun meanwhile, so this one moves nothing")
+        raise EnvironmentFault(f"another compaction of {flow} has begun in the meantime, so this one moves nothing")
     lanes = {fact.lane for fact in recorded}
     moved = sum(part.count for fact in recorded for part in (*fact.source, *fact.target))
     log.info("map_compacted", flow=flow, generation=number, runs=moved, lanes=len(lanes))

@@ -113,5 +113,5 @@ async def read_gaps(reading: LedgerReading, see: Callable[[AnyFact], None] = lam
                         gaps.take(fact, read.entry.at_ms)
                         see(fact)
     except LogTrimmed:
-        raise LedgerUnavailable("the ledger was trimmed while it was read: try again") from None
+        raise LedgerUnavailable("the ledger was trimmed while it was being read: try again") from None
     return gaps or Gaps(reading.state)

@@ -96,7 +96,7 @@ class JobLease:
         if isinstance(error, Exception):
             self.set_every_outcome("failed", str(error).splitlines()[0] if str(error) else repr(error))
         elif error is not None:
-            self.set_every_outcome("stopped", "it was asked to end")
+            self.set_every_outcome("stopped", "it was asked to stop")
         self.end()
 
     def progress(self, done: int, every: int) -> None:

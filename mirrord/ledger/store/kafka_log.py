@@ -117,16 +117,16 @@ class KafkaLog:
                 raise went_back(self.topic, f"ends at offset {ends.end} but reached {position} before") from None
             # A leader that does not know the epoch also answers OFFSET_OUT_OF_RANGE.
             if epoch >= 0 and await self._topics.epoch_end(epoch) < position:
-                raise went_back(self.topic, f"holds nothing of leader epoch {epoch} any more") from None
+                raise went_back(self.topic, f"no longer holds anything of leader epoch {epoch}") from None
             return []
 
     async def _poll_state(self) -> list[LogRecord]:
         try:
             return await self._state.take()
         except (OutOfRange, DivergingEpoch):
-            raise StateLost(f"{self._topics.state} lost rows that were read from it; it is read again") from None
+            raise StateLost(f"{self._topics.state} lost rows that had been read; it is being read again") from None
         except LedgerWentBack:
-            raise StateLost(f"{self._topics.state} was deleted and created again; it is read again") from None
+            raise StateLost(f"{self._topics.state} was deleted and created again; it is being read again") from None
 
 
 def _state_row(record: LogRecord) -> StateRow:

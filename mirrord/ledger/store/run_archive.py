@@ -148,7 +148,7 @@ def read_manifest(folder: Path) -> Manifest:
     """Return the manifest of a generation. Raises OSError or ValueError."""
     manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
     if manifest.schema != SCHEMA:
-        raise ValueError(f"it has schema {manifest.schema}, this program knows {SCHEMA}")
+        raise ValueError(f"it has schema {manifest.schema}, but this program knows only {SCHEMA}")
     return manifest
 
 

@@ -486,7 +486,7 @@ def check_clusters(state: FlowState, opened: FlowOpened) -> None:
     if state.flow and (state.source_cluster, state.target_cluster) != (opened.source_cluster, opened.target_cluster):
         raise ForeignFlow(
             f"the flow name {opened.flow} is taken: its ledger copies cluster {state.source_cluster} to"
-            f" {state.target_cluster}, not {opened.source_cluster} to {opened.target_cluster}; choose another name"
+            f" {state.target_cluster}, not {opened.source_cluster} to {opened.target_cluster}; choose a different name"
         )
 
 

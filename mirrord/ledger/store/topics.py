@@ -338,7 +338,7 @@ def _leader(found: metadata.Metadata, name: str) -> TopicLeader:
     (partition,) = topic.partitions
     brokers = {broker.node: (broker.host, broker.port) for broker in found.brokers}
     if partition.leader not in brokers:
-        raise AskAgain(f"{name} has no leader now")
+        raise AskAgain(f"{name} currently has no leader")
     return TopicLeader(name, topic.id, partition.leader_epoch, brokers[partition.leader])
 
 

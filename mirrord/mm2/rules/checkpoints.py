@@ -1,13 +1,13 @@
-"""Decides which checkpoints to write. A checkpoint is a record with a group's position at the source and the matching
-position at the target. Kafka's RemoteClusterUtils and other clients read checkpoints.
+"""Decides which checkpoints to write. A checkpoint is a record with a group's position on the source and the matching
+position on the target. Kafka's RemoteClusterUtils and other clients read checkpoints.
 
-A checkpoint must not move backward unless the group has moved backward at the source. Otherwise, consumers that move to
+A checkpoint must not move backward unless the group has moved backward on the source. Otherwise, consumers that move to
 the target would read records again. Therefore a checkpoint is written in three cases
 (MirrorCheckpointTask.checkpointsForGroup):
 
 - It is the first checkpoint for its group and partition.
-- The group's position at the source is lower than in the last checkpoint.
-- The group's position at the target is higher than in the last checkpoint.
+- The group's position on the source is lower than in the last checkpoint.
+- The group's position on the target is higher than in the last checkpoint.
 
 Checkpoints are never deleted, because the Java clients fail on a record without a value.
 """
@@ -38,7 +38,7 @@ class CheckpointBook:
             self._changed.add(place)
 
     def record(self, position: TranslatedPosition) -> None:
-        """Add a group's current position. The position at the target must not be beyond the end of the target log.
+        """Add a group's current position. The position on the target must not be beyond the end of the target log.
 
         The new position replaces an earlier position that has not been written yet.
         """

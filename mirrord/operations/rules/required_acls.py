@@ -86,7 +86,7 @@ class Need(msgspec.Struct, frozen=True):
 
 
 class LeftByMm2(NamedTuple):
-    """The topic and the consumer group at the target that MirrorMaker 2 used if it ever copied the topics of this
+    """The topic and the consumer group on the target that MirrorMaker 2 used if it ever copied the topics of this
     flow."""
 
     offsets_topic: str
@@ -106,7 +106,7 @@ def needed_rights(
 ) -> list[Need]:
     """Return all permissions that the flow needs for these topics, without duplicates.
 
-    - `target` holds the topics that exist at the target.
+    - `target` holds the topics that exist on the target.
     - `hidden` names source topics that were copied before and are not visible now.
     - `left` is given if the target holds records of a partition that mirrord has not copied before. MirrorMaker 2 may
       have copied these records (`mirrord.replication.lane.mm2_position`).
@@ -190,7 +190,7 @@ def _source(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:
             (
                 "DESCRIBE_CONFIGS",
                 "warning" if flow.sync.configs else "note",
-                "to see configs that the target must keep up with",
+                "to see the configs that are synced to the target",
             ),
         )
 
@@ -250,20 +250,20 @@ def _own_topics(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
             name,
             ("READ", "error", "to know what was done"),
             ("WRITE", "error", "to record what is done"),
-            ("DESCRIBE_CONFIGS", "note", "to check that its configs lose nothing"),
+            ("DESCRIBE_CONFIGS", "note", "to check that its configs do not lose facts"),
             ("ALTER_CONFIGS", "note", "to correct such configs"),
         )
     yield from _topic(
         flow.target, ledger_topic(flow.name), ("DELETE", "error", ("to trim entries that snapshots contain"))
     )
-    probe = "to probe what exactly once relies on"
+    probe = "to probe what exactly-once copying relies on"
     yield from _topic(
         flow.target,
         probe_topic(flow.name),
         ("CREATE", "warning", probe),
         ("READ", "warning", probe),
         ("WRITE", "warning", probe),
-        ("DELETE", "note", "to delete the topic of the probe again"),
+        ("DELETE", "note", "to delete the probe topic afterwards"),
     )
     yield from _dead_letters(flow, target)
     yield from _repairs(flow, target)
@@ -348,12 +348,12 @@ def _of_groups(flow: FlowConfig) -> Iterator[Need]:
     yield from _topic(flow.source, "__consumer_offsets", ("READ", "note", at_once))
     there: tuple[Operation, str] = ("READ", "to commit for groups")
     if flow.groups.mode == "off":
-        there = ("DESCRIBE", "to see the positions of groups at the target")
+        there = ("DESCRIBE", "to see the positions of groups on the target")
     for name in _groups(flow):
         yield Need(Right(flow.source, "group", name, "DESCRIBE"), "warning", "to read what groups have committed")
         yield Need(Right(flow.target, "group", name, there[0]), "warning", there[1])
         if flow.groups.reverse:
-            purpose = "to keep groups at the source in sync with the target (groups.reverse)"
+            purpose = "to keep groups on the source in sync with the target (groups.reverse)"
             yield Need(Right(flow.source, "group", name, "READ"), "warning", purpose)
     if flow.groups.reverse:
         yield from _topic(flow.target, "__consumer_offsets", ("READ", "note", at_once))
@@ -370,13 +370,13 @@ def _legacy(flow: FlowConfig, left: LeftByMm2 | None) -> Iterator[Need]:
     waits = 'partitions whose target holds records wait without it, unless from_mm2.takeover is "off"'
     purpose = f"to continue where MirrorMaker 2 left off, if it has copied here before: {waits}"
     yield from _topic(flow.target, left.offsets_topic, ("READ", "warning", purpose))
-    purpose = "to see that MirrorMaker 2 no longer copies, if it has copied here before"
+    purpose = "to see that MirrorMaker 2 is no longer copying, if it has copied here before"
     yield Need(Right(flow.target, "group", left.group, "DESCRIBE"), "warning", purpose)
 
 
 def _written(flow: FlowConfig, topic: WrittenTopic, target: Collection[str]) -> Iterator[Need]:
     purpose = f"to write {topic.what}"
-    # Only the copied topics of the source are known here, so it is not known whether this topic exists at the source.
+    # Only the copied topics of the source are known here, so it is not known whether this topic exists on the source.
     if topic.cluster == flow.source or topic.name not in target:
         yield from _topic(topic.cluster, topic.name, ("CREATE", "warning", f"{purpose}, if the topic does not exist"))
     yield from _topic(topic.cluster, topic.name, ("WRITE", "warning", purpose))

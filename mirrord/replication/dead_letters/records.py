@@ -33,7 +33,7 @@ class Letter(NamedTuple):
 
     place: LetterPlace
     headers: LetterHeaders
-    """The headers that the record had at the source."""
+    """The headers that the record had on the source."""
     returned: str = ""
     """For a receipt: where the replayed record is stored. Otherwise empty."""
 

@@ -81,7 +81,7 @@ class Lying(NamedTuple):
     """Source offsets of the records that `DeadLetters.park` read from the source. All of these records are in the
     dead-letter topic. Empty in the results of other methods."""
     lacks: int = -1
-    """Source offset of the first record that is still at the source but not in the dead-letter topic. -1 if there is no
+    """Source offset of the first record that is still on the source but not in the dead-letter topic. -1 if there is no
     such record, or if `DeadLetters.lying` did not read the source to look for one."""
 
 
@@ -197,7 +197,9 @@ class DeadLetters:
     def _check(self, source: LogReader, place: LetterPlace) -> None:
         key = LaneKey.parse(place.lane)
         if source.topics[place.topic].topic_id != key.source_topic_id:
-            raise NotParked(f"{place.topic} was created again at {self._flow.source}, and its former records are gone")
+            raise NotParked(
+                f"{place.topic} was created again on {self._flow.source}, and its former records no longer exist"
+            )
 
     async def _lacks(self, place: LetterPlace, end: int, there: There) -> int:
         """Return the first source offset from `place` to `end` (exclusive) whose record is not in `there`, or -1 if no
@@ -226,7 +228,9 @@ class DeadLetters:
         named = TopicPartition(place.topic, place.partition)
         first, _ = await source.bounds(named, committed=False)
         if place.offset < first:
-            raise NotParked(f"{named} begins at source offset {first}: the records before are deleted at the source")
+            raise NotParked(
+                f"{named} begins at source offset {first}: the records before it have been deleted on the source"
+            )
         positions: list[int] = []
         offsets: list[int] = []
         async with aclosing(_records(source, named, place.offset, end, committed=self._is_committed)) as pieces:

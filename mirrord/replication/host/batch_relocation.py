@@ -89,7 +89,7 @@ class BatchRelocation:
     async def _standing(self, wanted: AskRebuild, own: list[OwnBatch]) -> tuple[bool, list[TargetBatch]]:
         """Read the lane's batches from the target, and append an `OwnBatch` for each of them to `own`.
 
-        Return whether the records at the target have the timestamps of the source. Also return the contents of all
+        Return whether the records on the target have the timestamps of the source. Also return the contents of all
         batches that have records with the ordinal `wanted.first` or higher.
         """
         standing: list[TargetBatch] = []
@@ -105,7 +105,7 @@ class BatchRelocation:
             if cut >= count:
                 continue
             if standing and timed != (not header.attributes & LOG_APPEND_TIME):
-                raise Unplaced("only some of the records at the target have the timestamps of the source")
+                raise Unplaced("only some of the records on the target have the timestamps of the source")
             timed = not header.attributes & LOG_APPEND_TIME
             size = _bounded(size + count)
             contents: list[Hashable] = [None] * count

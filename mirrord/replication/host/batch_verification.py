@@ -2,7 +2,7 @@
 
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Sequence
 
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.partition_queries import Asks, bounds
@@ -33,9 +33,9 @@ _OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 
 
 class BatchVerification:
-    """One comparison of a lane's batches at the target with the records of the source.
+    """One comparison of a lane's batches on the target with the records of the source.
 
-    This comparison does not report an ordinal that is missing from all batches at the target. The lane itself detects
+    This comparison does not report an ordinal that is missing from all batches on the target. The lane itself detects
     that records are missing.
     """
 
@@ -112,16 +112,23 @@ class BatchVerification:
             ):
                 return BatchFinding("equal", equal_until=last + 1)
         pairs = _pairs(pieces)
-        same = [pair for pair in pairs if self._is_same_history(*pair, originals)]
-        if len(same) == len(pairs):
-            return self._compare_records(batch, first, originals, pairs)
-        # Nothing is lost if the source has the very same record at the reused offset.
+        lost = {pair for pair in pairs if is_truncated(self._record, *pair)}
+        left = [pair for pair in pairs if pair not in lost]
+        reused = {pair[0] for pair in left if self._is_of_another_epoch(*pair, originals)}
         finding = self._compare_records(batch, first, originals, pairs)
-        if finding.outcome == "equal":
+        # Nothing is lost if the source has the very same record at the reused offset.
+        if finding.outcome == "equal" or not (lost or reused):
             return finding
-        return together([self._compare_records(batch, first, originals, same), LOST])
+        return together([LOST, self._compare_records(batch, first, originals, left, reused)])
 
-    def _compare_records(self, batch: ReadBatch, first: int, originals: list[ReadBatch], pairs: Pairs) -> BatchFinding:
+    def _compare_records(
+        self,
+        batch: ReadBatch,
+        first: int,
+        originals: list[ReadBatch],
+        pairs: Pairs,
+        reused: Container[int] = (),
+    ) -> BatchFinding:
         base, changing = batch.header.base_offset, self._changing
         try:
             copies = {first + record.offset - base: record for record in _decode(batch)}
@@ -130,25 +137,23 @@ class BatchVerification:
             return BatchFinding("unverifiable", f"records cannot be read: {error}")
         timed = not batch.header.attributes & LOG_APPEND_TIME
         if changing is None:
-            return same_records(pairs, copies, by_offset, timed=timed, source_end=self._source_end)
+            return same_records(pairs, copies, by_offset, timed=timed, source_end=self._source_end, reused=reused)
         try:
             changed = {offset: changing(by_offset[offset]) for _, offset in pairs if offset in by_offset}
         except PolicyFault as fault:
             return BatchFinding("unverifiable", str(fault))
-        finding = same_records(pairs, copies, changed, timed=timed)
+        finding = same_records(pairs, copies, changed, timed=timed, reused=reused)
         # No other process can have written the record: a lane with policies waits until a former holder can no longer
         # write (`mirrord.replication.lane.resuming`).
-        doubt = f"the transform now returns another record for it: {finding.note}"
+        doubt = f"the transform now returns a different record for it: {finding.note}"
         return BatchFinding("unverifiable", doubt) if finding.outcome == "different" else finding
 
-    def _is_same_history(self, ordinal: int, offset: int, originals: list[ReadBatch]) -> bool:
-        """Return whether the source offset still belongs to the record that was copied. It does not if the source has
-        lost that record and uses the offset again."""
-        if is_truncated(self._record, ordinal, offset):
-            return False
+    def _is_of_another_epoch(self, ordinal: int, offset: int, originals: list[ReadBatch]) -> bool:
+        """Return whether the source now has a record of another leader epoch at the offset of a copied record. It has
+        then lost the copied record, and has used its offset again."""
         known = epoch_at(self._wanted.epochs, ordinal)
         now = next((each.header.leader_epoch for each in originals if each.header.last_offset >= offset), -1)
-        return known in {now, -1} or now < 0
+        return known not in {now, -1} and now >= 0
 
 
 async def in_front_of(source: Stretches, asks: Asks, partition: PartitionId, position: int) -> tuple[int, int]:

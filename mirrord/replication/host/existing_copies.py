@@ -168,7 +168,7 @@ class _Look:
         for there in theres:
             if there.records:
                 at = await _first_of(self._source, there.newest_ms)
-                # An append time at the target is later than the record's time at the source.
+                # An append time on the target is later than the record's time on the source.
                 before = LOOK_OFFSETS - 1 if appends else LOOK_OFFSETS // 2
                 here = await self._here(max(at_source[0], at - before), at_source)
                 if found := await self._same(here, there, what):

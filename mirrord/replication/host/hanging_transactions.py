@@ -1,4 +1,4 @@
-"""Detects transactions at the source that never end. Such a transaction keeps the last stable offset of its partition
+"""Detects transactions on the source that never end. Such a transaction keeps the last stable offset of its partition
 from advancing.
 
 If a producer dies, the transaction coordinator aborts the open transaction after `transaction.timeout.ms`. However, if
@@ -83,7 +83,9 @@ class OpenTransactions:
             # Only the oldest transaction holds back the last stable offset, so a later one is not reported.
             oldest = next((each for each in producers if each.transaction_start_offset == first_offset), None)
             if oldest is None:
-                answer = f"answers {ErrorCode.name_of(error)}" if error else "knows no transaction that began there"
+                answer = (
+                    f"answers {ErrorCode.name_of(error)}" if error else "does not know a transaction that began there"
+                )
                 self._tell(hosted, first_offset, trouble=f"the source {answer}")
             else:
                 self._asks.begin(self._name(hosted, first_offset, oldest))

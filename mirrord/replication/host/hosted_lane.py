@@ -85,7 +85,7 @@ class HostedLane:
     def record(self) -> LaneRecord:
         """The lane's state according to the ledger."""
         if self.lane.record is None:
-            raise RuntimeError("a lane that the ledger does not know asks what stands in its logs")
+            raise RuntimeError("a lane that the ledger does not know asks what its logs contain")
         return self.lane.record
 
     def note(self, source: str, target: str) -> str:
@@ -96,17 +96,17 @@ class HostedLane:
         """
         if (replica := self.tap.preferred_replica) >= 0:
             return (
-                f"the leader at {source} sends consumers to replica {replica} and gives no records itself: "
-                "replica.selector.class of its brokers has to choose the leader for clients without a rack"
+                f"the leader at {source} sends consumers to replica {replica} and does not return records itself: "
+                "replica.selector.class of its brokers must choose the leader for clients without a rack"
             )
         if self.tap.too_large:
             return (
-                f"the batch at offset {self.tap.position.offset} of {source} is too large to be fetched, and it is "
-                f"tried again every {RETRY_S:g} s: {self.tap.too_large}"
+                f"the batch at offset {self.tap.position.offset} of {source} is too large to be fetched, and the fetch "
+                f"is retried every {RETRY_S:g} s: {self.tap.too_large}"
             )
         outlet, feed = self.outlet, self.tap.feed
         if self.ledger_trouble:
-            return f"its ledger accepts nothing now, and it tries again: {self.ledger_trouble}"
+            return f"the ledger currently accepts nothing, and the append is retried: {self.ledger_trouble}"
         if outlet is not None and self.lane.buffered_bytes and (wait_s := outlet.throttle.left_s):
             return f"a quota of {target} is used up: its broker accepts nothing for {wait_s:.1f} s"
         if feed is not None and (wait_s := feed.throttled_s(self.tap)):

@@ -243,7 +243,7 @@ class LaneHost:
             return report
         for view, partition in ((self._source_view, hosted.source), (self._target_view, hosted.target)):
             if view.gone(partition.topic_id):
-                note = f"{view.alias} has no topic {partition.topic} with that id any more: deleted, or created again"
+                note = f"{view.alias} no longer has topic {partition.topic} with that id: deleted or created again"
                 return replace(report, note=note)
         note = hosted.unread_note or hosted.note(self._source_view.alias, self._target_view.alias)
         return replace(report, note=unconfirmed_limit.line(hosted.lane) or note) if note else report
@@ -367,8 +367,8 @@ class LaneHost:
             in_front = await in_front_of(self._source_stretches, self._source_asks, hosted.source, effect.position)
             source = await bounds(self._source_asks, hosted.source)
             found = await BatchVerification(*sides, record, effect, changing).run(source)
-            result = (effect.first, effect.last, found.outcome, found.note, *in_front, found.gone, found.equal_until)
-            return CheckAnswer(effect.question, 0, *result)
+            result = (effect.first, effect.last, found.outcome, found.note, *in_front)
+            return CheckAnswer(effect.question, 0, *result, found.gone, found.equal_until, found.replaced)
 
         failed = partial(CheckAnswer, effect.question, first=effect.first, last=effect.last, outcome="unverifiable")
         self._begin(read_and_tell(hosted, effect.question, check, failed))

@@ -127,7 +127,9 @@ async def active_workers(target: ClusterConfig, group: str, timeout_s: float) ->
 
     Raises NotAllowed if mirrord has no permission to describe the group, and EnvironmentFault for other failures.
     """
-    may_not = NotAllowed(f"mirrord may not see whether MirrorMaker 2 still copies: allow DESCRIBE on the group {group}")
+    may_not = NotAllowed(
+        f"mirrord is not allowed to see whether MirrorMaker 2 is still copying: allow DESCRIBE on the group {group}"
+    )
     async with Admin(target, timeout_s) as admin:
         try:
             # The client's answers have no type information.
@@ -141,7 +143,7 @@ async def active_workers(target: ClusterConfig, group: str, timeout_s: float) ->
 
 
 def _may_not_be_read(topic: str) -> NotAllowed:
-    return NotAllowed(f"{topic}, which would show whether MirrorMaker 2 wrote them, may not be read: allow READ there")
+    return NotAllowed(f"{topic}, which would show whether MirrorMaker 2 wrote them, cannot be read: allow READ on it")
 
 
 async def _look_up(view: ClusterView, topic: str) -> TopicMetadata | None:

@@ -100,7 +100,8 @@ class Mm2Takeover:
             return NO_LEGACY
         said = word.positions.get(TopicPartition(source.topic, source.partition))
         if word.workers:
-            what = f"{word.workers} workers of MirrorMaker 2 still copy (group {self._group} at the target): stop them"
+            where = f"group {self._group} on the target"
+            what = f"{word.workers} workers of MirrorMaker 2 are still copying ({where}): stop them"
             return Legacy(None, what)
         if self._flow.from_mm2.takeover == "trust":
             return NO_LEGACY if said is None else Legacy(CopyInherited(lane, 0, said, said, end, 0, "trusted"))
@@ -112,7 +113,7 @@ class Mm2Takeover:
         if said is None and ending.found != "verified":
             return NO_LEGACY
         if (await bounds(self._target.asks, target))[0] != end:
-            return Legacy(None, "another client writes to the target, which grew while it was examined")
+            return Legacy(None, "another client is writing to the target, which grew while it was being examined")
         doubled, missing = ending.doubled[:MOST_RANGES], ending.missing[:MOST_RANGES]
         found = CopyInherited(lane, 0, position, ending.position, end, looked_at, ending.found, doubled, missing)
         return Legacy(found, _strange(found) if ending.found == "strange" else "")

@@ -15,7 +15,7 @@ from mirrord.topics.rules.partition_start import NO_EVIDENCE, LedgerEvidence, Ta
 
 
 class StartEvidence(NamedTuple):
-    """The evidence that was found at the target for one lane."""
+    """The evidence that was found on the target for one lane."""
 
     legacy: Legacy = NO_LEGACY
     unknown: str = ""

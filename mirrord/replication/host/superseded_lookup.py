@@ -115,7 +115,7 @@ class SupersededLookup:
         """Return the missing records that have to be copied again. Raises ReadFailed when the source or the target
         cannot currently be read."""
         again: list[tuple[int, int]] = []
-        until = -1
+        until = until_epoch = -1
         for part in in_parts(asked):
             if not self._is_open(asked.question):
                 return SupersededAnswer(asked.question, ErrorCode.NETWORK_EXCEPTION)  # the lane ignores this answer
@@ -130,11 +130,12 @@ class SupersededLookup:
                 return SupersededAnswer(asked.question, 0, trouble=f"records cannot be read: {error}")
             answer = judge.answer()
             _extend(again, answer.again)
-            until = max(until, answer.until)
+            if answer.until > until:
+                until, until_epoch = answer.until, answer.until_epoch
             if len(again) > MOST_RANGES:
                 trouble = f"more than {MOST_RANGES:,} separate ranges of records would have to be copied again"
                 return SupersededAnswer(asked.question, 0, trouble=trouble)
-        return SupersededAnswer(asked.question, 0, tuple(again), until)
+        return SupersededAnswer(asked.question, 0, tuple(again), until, until_epoch)
 
     async def _expect(self, judge: SupersededJudge, missing: Sequence[Missing], epochs: Epochs) -> None:
         end, begin = await bounds(self._source_asks, self._source_partition)
@@ -169,7 +170,8 @@ class SupersededLookup:
                         if is_of_later_epoch(epochs, ordinal, epoch):
                             continue  # a different record, which was not copied
                         changed = record if self._changing is None else self._changing(record)
-                        judge.expect(each, ordinal, record.offset, changed.key, record.time_ms)
+                        places = ordinal, record.offset
+                        judge.expect(each, *places, changed.key, record.time_ms, source_epoch=epoch)
         for places in wanted.values():
             for each, ordinal in places:
                 judge.gone(each, ordinal, by_retention=False)

@@ -5,6 +5,8 @@ The lane learns of a difference in one of three ways: a comparison finds it, a b
 source no longer has records that were to be copied again.
 """
 
+from collections.abc import Iterator
+
 from mirrord.ledger.facts.core import (
     TakeoverChecked,
 )
@@ -41,6 +43,10 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
     holds either the records in that batch or the records in the offset map. If the source has deleted the records in
     the map, the comparison cannot tell which of the two the target holds. In this case, the result is False, and the
     offset map is rebuilt from both logs: the source may still have the records in that batch.
+
+    If the source has lost the records in the map in an election, or never had them, the target usually holds the
+    records in the map: the lane copied them before the election. It does not if the batch was appended before the
+    ordinals were reassigned (`evidence.note_earlier`).
     """
     record = lane.record
     # If there are policies, which may change records, the lane waits before it writes (`resuming.decide`).
@@ -49,17 +55,26 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
     first = max(record.regiven, lane.comparison.compared)
     if not answer.first <= first <= answer.last:
         return True
-    if any(end > first for _, end in answer.gone):
+    if any(end > first for _, end in (*answer.gone, *_replaced_earlier(lane, answer))):
         return False
     # The fact about this comparison ends all doubt unless it says that a later comparison follows.
     lane.comparison.compared = answer.last + 1 if lane.comparison.later_pending else NEVER
     return True
 
 
+def _replaced_earlier(lane: Lane, answer: CheckAnswer) -> Iterator[tuple[int, int]]:
+    """Yield the ordinals [start, end) of `CheckAnswer.replaced` that are in batches from before an earlier read of the
+    target log, which did not show these batches."""
+    for start, end in answer.replaced:
+        for first, behind in lane.log.earlier:
+            if start < behind and first < end:
+                yield max(start, first), min(end, behind)
+
+
 def filled(lane: Lane, now: float, found: target_scan.Reading) -> Effects:
     """Handle batches that were found in a hole after the target log had lost its newest records. The lane had planned
     to copy the records of these batches again under later ordinals."""
-    note = "records stand in a hole, and were to follow under later ordinals"
+    note = "records are in a hole, and were to follow under later ordinals"
     # Records that the log lost below the hole are part of the difference as well: once the facts about these batches
     # have taken effect, the runs no longer show that loss.
     first = min([found.void, *(first for first, _ in found.holes), *(each.first for each in found.missing)])

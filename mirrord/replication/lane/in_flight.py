@@ -253,7 +253,8 @@ def _settled(lane: Lane, now: float) -> Effects:
         return []
     if outcome is Produced.REFUSED and not lane.log.must_read_log:
         return refused_retry.batch_refused(lane, error, batch)
-    lane.trouble = f"the target takes nothing now and it tries again: {ErrorCode.name_of(error)}" if error else ""
+    said = f"the target currently accepts nothing; the batch is retried: {ErrorCode.name_of(error)}"
+    lane.trouble = said if error else ""
     is_denied = outcome is Produced.DENIED
     delay_s = lane.limits.denied_s if is_denied else lane.limits.retry_s if error else 0.0
     lane.go(Resume(delay_s, refresh=not is_denied))

@@ -319,7 +319,7 @@ def _skip(lane: Lane, start: int, end: int, reason: Reason) -> None:
     # A former holder may have read records that a log cleaner has since removed, and may have given the next ordinal to
     # one of them.
     if reason in _GONE and in_doubt.holds(lane, lane.next_ordinal) and not _is_mapped(lane, end):
-        raise Early("records that are gone", start, end)
+        raise Early("records that no longer exist", start, end)
     skipped = lane.skipped
     if skipped and skipped[-1].reason == reason and skipped[-1].end == start:
         skipped[-1] = Verdict(skipped[-1].start, end, reason)
@@ -385,13 +385,13 @@ def _follow(lane: Lane, runs: list[Run], offset: int, count: int) -> None:
 def _part(lane: Lane, runs: list[Run], offset: int) -> None:
     """Begin a run, because the next ordinal is not at the offset that the open run implies."""
     if lane.next_ordinal < lane.late_writes.in_doubt_below:
-        raise Early("other records than were sent", lane.position, offset)
+        raise Early("records other than those that were sent", lane.position, offset)
     _begin_run(lane, runs, offset)
 
 
 def _begin_run(lane: Lane, runs: list[Run], offset: int) -> None:
     if lane.plan:
-        raise Vanished("other records than were to be copied again", lane.position, offset)
+        raise Vanished("records other than those that were to be copied again", lane.position, offset)
     run = Run(lane.next_ordinal, offset)
     if runs and runs[-1].ordinal == run.ordinal:
         runs.pop()
@@ -440,7 +440,7 @@ def _rebuild(lane: Lane, runs: list[Run], wanted: RebuildRequest, piece: batch_s
     except PolicyRefused as error:
         if error.offset > position:  # the records before that one are copied first
             return _rebuild(lane, runs, wanted, piece._replace(end=error.offset), why)
-        line = f"a record that a policy has no answer for ({error})"
+        line = f"a record for which a policy has no answer ({error})"
         raise Unreadable(line, error.offset, error.offset + 1) from error
     except ValueError as error:
         raise Unreadable(f"a batch whose records cannot be read ({error})", position, end) from error

@@ -5,6 +5,7 @@ from mirrord.replication.lane.assignment import LaneReport, SourceBounds
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane, ResumePosition
+from mirrord.replication.lane.target import epoch_ends
 from mirrord.replication.lane.target.evidence import is_plan_unrecorded, is_recorded
 
 
@@ -81,6 +82,7 @@ def progress_record(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None
         epochs_told=lane.history.epochs_recorded,
         settled=_is_settled(lane, known),
         rewinds=len(lane.record.rewinds) if lane.record is not None else 0,
+        epoch_ends=epoch_ends.earlier(lane, known.leader_epoch),
     )
 
 

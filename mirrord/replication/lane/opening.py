@@ -42,7 +42,7 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.source.epoch_cache import EpochCache
 from mirrord.replication.lane.state import Lane
-from mirrord.replication.lane.target import in_doubt, missing_ordinals, position_rewind
+from mirrord.replication.lane.target import epoch_ends, in_doubt, missing_ordinals, position_rewind
 from mirrord.replication.lane.transitions import Reopen, Resume
 
 
@@ -86,6 +86,7 @@ def _take_position(lane: Lane, progress: Progress) -> None:
         progress.ordinal,
     )
     lane.acknowledged = ((reached, progress.leader_epoch),) if reached > 0 else ()
+    epoch_ends.learn(lane, progress)
 
 
 def _learn_since_start(lane: Lane, record: LaneRecord) -> Effects:

@@ -57,7 +57,7 @@ def park(lane: Lane, reason: str, error: int, line: str, start: int, end: int) -
     """Quarantine the source offsets [start, end): halt before them until the ledger contains a decision on them."""
     skip = lane.on_reject == "skip-unparked"
     if lane.on_reject == "skip":
-        line += '; on_reject = "skip" leaves out what is parked, and nobody has what could be parked of this'
+        line += '; on_reject = "skip" skips only records that are parked, and these cannot be parked'
     lane.halt.line = f"{lane.source_topic}-{lane.partition}: {line}"
     facts: tuple[LaneFact, ...] = (Quarantined(lane.id, lane.grant, start, end, error, line, skip),)
     if not skip:
@@ -87,7 +87,7 @@ def parking_answered(lane: Lane, now: float, answer: ParkAnswer) -> Effects:
     if not answer.trouble:
         lane.refusal.parking, lane.refusal.parking_pause = None, -1
         return record_halt(lane, (Quarantined(*where, unparked.line, skip=True, letters=1, letters_at=answer.at),))
-    line = f"{unparked.line}; it cannot be parked now, so it is not left out: {answer.trouble}"
+    line = f"{unparked.line}; it currently cannot be parked, so it is not skipped: {answer.trouble}"
     lane.halt.line = f"{lane.source_topic}-{lane.partition}: {line}"
     lane.refusal.parking = msgspec.structs.replace(unparked, tries=unparked.tries + 1)
     lane.refusal.parking_pause = ask(lane)

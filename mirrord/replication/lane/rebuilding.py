@@ -138,7 +138,7 @@ def search(lane: Lane) -> Effects:
         start = target_scan.first_offset_of(lane, lane.resume_position)
     start = max(lane.log.log_start if start is None else start, lane.log.log_start)
     if lane.log.end < start:
-        return _stay(lane, f"the target log ends at offset {lane.log.end}, in front of them")
+        return _stay(lane, f"the target log ends at offset {lane.log.end}, before them")
     lane.stage = Stage.LOCATE
     return [AskRebuild(ask(lane), lane.producer_id, found.first, start, lane.log.end)]
 
@@ -164,17 +164,20 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
         start, end = answer.located.missing[0]
         return _stay(
             lane,
-            f"the copy is compacted, so it is open whether its cleaner removed the records of source offsets "
-            f"[{start}, {end}) or they were never appended",
+            "the copy is compacted, so it is not known whether its cleaner removed the records of source offsets "
+            f"[{start}, {end}) or whether they were never appended",
         )
     own = from_ordinal(answer.own, found.first)
     read = target_scan.walk(lane, own, found.first)
     if read.doubled is not None:
         first, _, target_offset = read.doubled
-        return _stay(lane, f"ordinal {first} stands a second time at target offset {target_offset}")
+        return _stay(lane, f"ordinal {first} is in the target a second time, at offset {target_offset}")
     if answer.compacts and read.next_ordinal <= found.last:
         gone = f"ordinals {read.next_ordinal} to {found.last}"
-        return _stay(lane, f"the copy is compacted, and {gone} are gone since: it is open whether they are superseded")
+        return _stay(
+            lane,
+            f"the copy is compacted, and {gone} have since been removed: it is not known whether they were superseded",
+        )
     lane.resume_ordinal = read.next_ordinal
     if not answer.compacts:
         lane.log.lost_below = None  # all records that were lost are copied again
@@ -244,13 +247,13 @@ def _facts(
     many = sum(end - start for start, end in located.doubled)
     if first < read.next_ordinal:
         note = (
-            f"ordinals {first} to {read.next_ordinal - 1} were written from another view of the source: "
-            f"{many} records stand twice, {ordinal - read.next_ordinal} follow"
+            f"ordinals {first} to {read.next_ordinal - 1} were written from a different view of the source: {many} "
+            f"records are stored twice, {ordinal - read.next_ordinal} follow"
         )
     else:
         note = f"the target has no records from ordinal {first} on: {ordinal - read.next_ordinal} follow"
     if left := sum(end - start for start, end in located.open):
-        note += f"; the source no longer has {left}, and nothing tells which these are"
+        note += f"; the source no longer has {left}, and nothing shows which these are"
     stands = ResumePosition(read.next_ordinal, lane.log.end, lane.log.end_epoch)
     rewound = position_rewind.rewound_by(lane, follow, stands)
     lane.resume_position = min(

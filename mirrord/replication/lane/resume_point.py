@@ -200,8 +200,8 @@ def _bind_holes(lane: Lane) -> Effects:
 
 def _record_first_verdicts(lane: Lane) -> Effects:
     """If the plan has more verdicts than one entry may contain, record the first of them before the plan. The rest
-    follow once these have taken effect. If the lane has to begin a new round before the plan is recorded, it looks up all
-    records again."""
+    follow once these have taken effect. If the lane has to begin a new round before the plan is recorded, it looks up
+    all records again."""
     number, fact = next(
         ((at, each) for at, each in enumerate(lane.log.facts_with_holes) if isinstance(each, VerdictGiven)), (0, None)
     )

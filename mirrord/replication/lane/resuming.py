@@ -147,7 +147,7 @@ def visible_answered(lane: Lane, now: float, answer: VisibleAnswer) -> Effects:
         return lane.retry()
     if not covers(lane, answer):
         behind = f"[{answer.high_watermark}, {lane.log.end})"
-        lane.trouble = f"target offsets {behind} are on fewer replicas than it must be: it waits for those"
+        lane.trouble = f"target offsets {behind} are on fewer replicas than required: the lane is waiting for these"
         return [Wake(ask(lane), now + lane.limits.poll_s)]
     lane.log.log_start = answer.log_start
     return decide(lane)

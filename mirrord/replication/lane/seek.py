@@ -83,7 +83,7 @@ def carry_out(lane: Lane) -> Effects:
     if start >= end:
         return note(lane, (SeekDone(lane.id, lane.grant, end, end),))
     done = SeekDone(lane.id, lane.grant, start, end)
-    line = f"source offsets [{start}, {end}) are left out {describe_origin(order.origin)}"
+    line = f"source offsets [{start}, {end}) are skipped {describe_origin(order.origin)}"
     effects = intake.leap(lane, end, "skipped", expired_below=order.log_start)
     extended = [
         msgspec.structs.replace(each, facts=(done, *each.facts)) if isinstance(each, Append) else each

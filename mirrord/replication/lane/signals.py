@@ -208,6 +208,9 @@ class CheckAnswer(msgspec.Struct, frozen=True):
     """Ordinals [start, end) whose records are in the target but no longer in the source, in ascending order."""
     equal_until: int = -1
     """The ordinal after the last one whose record was compared and found equal, or -1."""
+    replaced: tuple[tuple[int, int], ...] = ()
+    """Ordinals [start, end) whose records the source has lost in an election, or never had: it has other records of
+    another leader epoch at their offsets, or ends below them."""
 
 
 class RebuildAnswer(msgspec.Struct, frozen=True):

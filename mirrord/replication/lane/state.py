@@ -145,7 +145,8 @@ class WentBack:
 
 
 class LostBelow(msgspec.Struct, frozen=True):
-    """Which records the target log lost, by their source offsets. A rebuilt offset map may give them different ordinals."""
+    """Which records the target log lost, by their source offsets. A rebuilt offset map may give them different
+    ordinals."""
 
     offset: int
     """The lost records have lower source offsets."""
@@ -195,6 +196,8 @@ class TargetLog:
     """The lost records of a plan that omits some of them. None if there is no such plan."""
     last_by_look_up: bool = False
     """Whether only a lookup in this round shows that the last ordinals were in the target log."""
+    look_up_epoch: int = -1
+    """The leader epoch of the source record of the last one of these ordinals, as read by the lookup, or -1."""
     went_back: WentBack | None = None
     """Set after the target log has lost records, until the ledger records which of them are copied again."""
     forgotten: Forgotten | None = None
@@ -205,6 +208,9 @@ class TargetLog:
     appended_later: tuple[int, int, int] = (-1, -1, -1)
     """(first, end, leader epoch): the ordinals [first, end) were acknowledged after the last resume, and appended in
     this leader epoch or a later one. (-1, -1, -1) if no such ordinals are known."""
+    earlier: tuple[tuple[int, int], ...] = ()
+    """Ordinals [first, end) of batches that were appended before an earlier read of the log, which did not show them
+    (`evidence.note_earlier`)."""
     look_back: int = 0
     """Number of offsets below the target's end in which the lane searches for the last of its own batches."""
 

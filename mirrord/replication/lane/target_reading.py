@@ -64,8 +64,8 @@ def _read(lane: Lane, now: float, found: Reading, log: Log) -> Effects:
         return lane.retry()  # a former holder's batch was appended after the broker was asked
     if lane.protected and found.next_ordinal < next_by_entry(lane) and not lane.log.cleaned:
         line = (
-            f"the target broker remembers ordinal {next_by_entry(lane) - 1} as the lane's last one, "
-            f"its log ends with {found.next_ordinal - 1}"
+            f"the target broker remembers ordinal {next_by_entry(lane) - 1} as the lane's last one, but its log ends "
+            f"with {found.next_ordinal - 1}"
         )
         return halt(lane, "unexplained", line, lane.position, lane.position)
     if found.void < NEVER:
@@ -145,7 +145,7 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
         missing_ordinals.go_back(lane, kept)
         verdicts = missing_ordinals.leave_out(lane, lane.record, kept)
         if verdicts:
-            went += ", except those of which the target has a newer record of the same key"
+            went += ", except those for which the target has a newer record with the same key"
     elif found.holes:
         missing_ordinals.remember_position(lane)
     missing_ordinals.note_lost(lane, ordinal)
@@ -194,7 +194,7 @@ def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Eff
     holes = sorted([*found.holes, *(each for each in answer.again if each[0] < found.next_ordinal)])
     again = tuple(each for each in answer.again if each[0] >= found.next_ordinal)
     ordinal = max(found.next_ordinal, answer.until)
-    lane.log.last_by_look_up = ordinal > found.next_ordinal
+    lane.log.last_by_look_up, lane.log.look_up_epoch = ordinal > found.next_ordinal, answer.until_epoch
     facts = displaced_ordinals.recorded(lane, found, answer.again)
     if holes or again != lane.log.lost_ordinals:
         lookup_after_rebuild.note_plan(lane, found.missing)

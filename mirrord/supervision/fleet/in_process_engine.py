@@ -185,7 +185,7 @@ class _Groups:
 
     async def greet(self) -> Greeting:
         """Raise ReplicatorUnsure, because no other process can take over this follower."""
-        raise ReplicatorUnsure(f"{self.name} is of this process")
+        raise ReplicatorUnsure(f"{self.name} belongs to this process")
 
     async def kill(self) -> None:
         """End the group follower."""

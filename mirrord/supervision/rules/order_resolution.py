@@ -133,7 +133,7 @@ def find(order: Order, views: Sequence[FlowView]) -> NamedObject:
     kinds: list[ObjectKind] = [kind for kind in KINDS[order.verb] if order.kind in (None, kind)]
     if not kinds:
         allowed = ", ".join(_WORDS[kind] for kind in KINDS[order.verb])
-        raise ConfigError(f"{order.verb} is not for a {_WORDS[order.kind or 'flow']}; it takes: {allowed}")
+        raise ConfigError(f"{order.verb} does not apply to a {_WORDS[order.kind or 'flow']}; it applies to: {allowed}")
     chosen = [view for view in views if flow in ("", view.flow)]
     if not chosen:
         raise ConfigError(_unknown("flow", flow, [view.flow for view in views]))
@@ -217,14 +217,14 @@ def _move(order: Order, named: NamedObject, view: FlowView, origin: Origin) -> D
         raise ConfigError(_unknown(f"replicator of {view.flow}", order.to, _names(view, "host")))
     host = next(host for host in view.hosts if host.name == targets[0].host)
     if view.lanes.get(lane) in view.alone:
-        raise ConfigError(f"{named} has a replicator to itself (replicators.alone): it cannot be moved to another")
+        raise ConfigError(f"{named} has a dedicated replicator (replicators.alone): it cannot be moved to another one")
     if host.name in view.orders.drained:
         raise ConfigError(f"{host.name} is drained, {describe_origin(view.orders.drained[host.name].origin)}")
     if host.name not in view.takers:
         why = (
             f"it is {host.state}"
             if host.state != "serving"
-            else ("it is a spare, is reserved for one lane, or is to end")
+            else ("it is a spare, is reserved for one lane, or is about to end")
         )
         raise ConfigError(f"{host.name} accepts no lanes: {why}")
     here = view.lanes.get(lane) in host.lanes
@@ -245,7 +245,7 @@ def _seek(order: Order, named: NamedObject, view: FlowView, origin: Origin) -> D
     name = TopicPartition(named.topic, named.partition)
     lane = view.lanes.get(name)
     if lane is None:
-        raise ConfigError(f"{named} is not copied now")
+        raise ConfigError(f"{named} is currently not copied")
     at = view.standings.get(lane)
     if at is None:
         raise ConfigError(f"{named} has not begun yet; `start` of the flow says where it begins")
@@ -260,7 +260,7 @@ def _seek(order: Order, named: NamedObject, view: FlowView, origin: Origin) -> D
 
 def _standing_still(lane: TopicPartition, view: FlowView) -> Iterator[str]:
     if lane not in view.lanes:
-        yield f"{lane} is not copied now"
+        yield f"{lane} is currently not copied"
     elif (pause := view.orders.pause_of(lane.topic, lane.partition)) is not None:
         yield f"{lane} is paused, {describe_origin(pause.origin)}"
 
@@ -288,7 +288,7 @@ def _drain(named: NamedObject, view: FlowView, origin: Origin) -> Decision:
 def _restore(named: NamedObject, view: FlowView, origin: Origin) -> Decision:
     if named.host not in view.orders.drained:
         return Decision(view.flow, notes=(f"{named} is not drained",))
-    return Decision(view.flow, (HostRestored(named.host, origin),), (f"{named} may have lanes again",))
+    return Decision(view.flow, (HostRestored(named.host, origin),), (f"{named} may host lanes again",))
 
 
 def _covered(named: NamedObject, view: FlowView) -> list[TopicPartition]:

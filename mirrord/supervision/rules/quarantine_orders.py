@@ -52,11 +52,11 @@ def rule(
                 went_on = f"{name}: {left_out}, and it continued after them: they cannot be tried again"
                 raise ConfigError(f"{went_on}; `mirrord quarantine replay` brings back what was parked")
     where = ", ".join(f"[{entry.start}, {entry.end})" for _, entry in waits)
-    reason = f"it waits at source offsets {where}" if waits else "it does not wait for a decision"
+    reason = f"it is waiting at source offsets {where}" if waits else "it is not waiting for a decision"
     if not waits and retrying is not None:
         why = f" ({retrying})" if retrying else ""
-        reason = f"{reason}, it is still being retried{why}; try again in a few seconds"
-    raise ConfigError(f"{name} does not wait at source offset {offset}: {reason}")
+        reason = f"{reason}, but is still being retried{why}; try again in a few seconds"
+    raise ConfigError(f"{name} is not waiting at source offset {offset}: {reason}")
 
 
 def _allowed(entry_end: int, source_end: int, name: str) -> str:
@@ -64,5 +64,5 @@ def _allowed(entry_end: int, source_end: int, name: str) -> str:
     partition. Records that have not been written yet cannot be skipped."""
     if source_end > entry_end:
         return f"{entry_end}, where the entry of {name} ends, to {source_end}, where the source ends"
-    why = "the source ends there, too" if source_end >= 0 else "where the source ends is not known now"
+    why = "the source also ends there" if source_end >= 0 else "where the source ends is currently not known"
     return f"{entry_end}, where the entry of {name} ends; {why}"

@@ -29,7 +29,7 @@ def rule(name: str, lane: LaneId, at: Standing, to: int, log_start: int, origin:
     if to < at.position:
         raise ConfigError(
             f"{name} is at source offset {at.position}: going back to {to} would copy records twice. To copy the "
-            "whole topic again, delete its copy at the target; to read records again, move the readers' groups "
+            "whole topic again, delete its copy on the target; to read records again, move the readers' groups "
             "(`mirrord translate` shows where)"
         )
     further = next((each for each in at.seeks if each.end > to and not each.done), None)

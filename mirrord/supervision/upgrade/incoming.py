@@ -76,7 +76,7 @@ class Succession:
                 if not answer.refused:
                     return
                 reason = answer.refused
-            report(f"waits for the daemon at {self.predecessor.http} to hand it over: {reason}")
+            report(f"waiting for the daemon at {self.predecessor.http} to hand it over: {reason}")
             await self._clock.sleep(RETRY_S)
 
     async def found(self, flow: str) -> list[str]:

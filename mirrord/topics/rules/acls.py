@@ -11,12 +11,12 @@ from policies.acls import AclPolicy, TopicNames, Untold
 
 
 class AclsPlan(msgspec.Struct, frozen=True):
-    """The ACLs to create and to delete at the target, and the ACLs that operators should know about."""
+    """The ACLs to create and to delete on the target, and the ACLs that operators should know about."""
 
     add: tuple[AclRule, ...] = ()
     remove: tuple[AclRule, ...] = ()
     foreign: tuple[AclRule, ...] = ()
-    """ACLs on the flow's target topics that do not exist at the source and that mirrord did not create. They are
+    """ACLs on the flow's target topics that do not exist on the source and that mirrord did not create. They are
     kept."""
     uncopyable: tuple[tuple[AclRule, str], ...] = ()
     """ACLs of the source that cannot be synced to the target, with the reasons."""
@@ -32,7 +32,7 @@ def plan_acls(
 ) -> AclsPlan:
     """Plan the changes to the target's ACLs.
 
-    `source` and `target` are the ACLs of the two clusters. `ours` are the ACLs at the target that mirrord has created.
+    `source` and `target` are the ACLs of the two clusters. `ours` are the ACLs on the target that mirrord has created.
     `copies` are the flow's target topics.
     """
     wanted: set[AclRule] = set()
@@ -53,7 +53,7 @@ def plan_acls(
                 uncopyable.append((rule, reason))
             case None:
                 pass
-    # If a policy has failed for a name, it is unknown which ACLs at the target are surplus.
+    # If a policy has failed for a name, it is unknown which ACLs on the target are surplus.
     surplus: frozenset[AclRule] = frozenset() if unanswered else target - wanted
     remove = {rule for rule in surplus & ours if policy.removes or not policy.gives(rule)}
     foreign: set[AclRule] = set()

@@ -92,7 +92,11 @@ def plan_deletions(
                 fact = TopicDeletionPlanned(copy.source_topic, copy.topic, copy.topic_id, now_ms + grace_ms)
                 facts.append(fact)
         elif not going:
-            reason = f"{copy.source_topic} is not gone, or its copy is" if wanted else "deletions are no longer wanted"
+            reason = (
+                f"{copy.source_topic} exists, or its copy no longer does"
+                if wanted
+                else "deletions are no longer wanted"
+            )
             facts.append(TopicDeletionWithdrawn(copy.topic, copy.topic_id, reason))
         else:
             (due if now_ms >= copy.delete_at_ms else waiting).append(copy)

@@ -34,7 +34,7 @@ def topic_hazards(
         if line.state == "fault":
             yield Finding(
                 severity="error", flow=flow.name, where=where, what=line.why,
-                do="exclude it in one of the flows, or give one of them another naming"
+                do="exclude it in one of the flows, or give one of them a different naming"
                 if line.target
                 else "exclude it, or fix the policy",
             )  # fmt: skip
@@ -44,7 +44,7 @@ def topic_hazards(
                     severity="warning", flow=flow.name, where=where,
                     what=f"it is not copied, because its name says that it came from {flow.target}; but {flow.target} "
                     "has no such topic, so it is probably a local topic",
-                    do=f'rename it, or use naming = "identity" or another separator than "{flow.separator}"',
+                    do=f'rename it, or use naming = "identity" or a separator other than "{flow.separator}"',
                 )  # fmt: skip
         elif line.target and flow.naming == "prefix":
             if (hops := names.hops(line.source)) and not known.issuperset(hops):
@@ -79,7 +79,7 @@ def status_hazards(
         yield f"{_names(local, 'topic')}: {line}"
     foreign = sorted(partition for partition, offset in begins.items() if offset)
     if foreign:
-        yield f"{_names(foreign, 'target partition')}: held something else before the first copied record"
+        yield f"{_names(foreign, 'target partition')}: held other records before the first copied record"
 
 
 def foreign_content(flow: FlowConfig, held: Mapping[str, int], ours: Mapping[str, TopicId]) -> Iterator[Finding]:
@@ -94,8 +94,7 @@ def foreign_content(flow: FlowConfig, held: Mapping[str, int], ours: Mapping[str
             yield Finding(
                 severity="note" if flow.naming == "identity" else "warning",
                 flow=flow.name, where=f"{flow.target}: topic {topic}",
-                what=f"it exists and holds {offsets} offsets that this flow did not write; copied records follow "
-                "after them",
+                what=f"it exists and holds {offsets} offsets that this flow did not write; copied records follow these",
                 do="delete it if it is left over (from MirrorMaker 2, or from a former flow), or choose other names",
             )  # fmt: skip
 
@@ -113,8 +112,8 @@ def other_writers(
         if both:
             yield Finding(
                 severity="error", flow=flow.name, where=f"{flow.target}: {_names(both, 'topic')}",
-                what=f"according to its ledger, the flow {other} copies into it, too: two sources for one target name",
-                do=f"stop the flow {other} for good and delete its ledger, or choose other names",
+                what=f"according to its ledger, the flow {other} also copies into it: two sources for one target name",
+                do=f"stop the flow {other} for good and delete its ledger, or choose different names",
             )  # fmt: skip
 
 

@@ -91,7 +91,7 @@ def _judge(source: Mapping[str, str], target: Mapping[str, str]) -> Iterator[_Ju
                 f"set cleanup.policy={before}",
             )
         else:
-            yield _Judged("note", "it is not compacted, the source is: records of one key accumulate", "")
+            yield _Judged("note", "it is not compacted, the source is: records with the same key accumulate", "")
     ours, theirs = (side.get("compression.type") for side in (source, target))
     if theirs and ours and theirs not in {"producer", ours}:
         yield _Judged(

@@ -62,7 +62,7 @@ class TargetEvidence(NamedTuple):
 
     inherited: int | None = None
     """The source offset at which MirrorMaker 2 stopped copying. -1 if the target partition ends with records that were
-    not found at the source. None if MirrorMaker 2 has not copied the partition."""
+    not found on the source. None if MirrorMaker 2 has not copied the partition."""
     trouble: str = ""
     """Why the lane must not begin now, or an empty string. If `inherited` is set, this field has no effect."""
     mm2_copied_topic: bool = False

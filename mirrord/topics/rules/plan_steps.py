@@ -59,7 +59,7 @@ def topic_steps(flow: FlowConfig, plan: TopicsPlan, target: Mapping[str, Topic])
 def _own_topics(flow: str, target: Collection[str]) -> Iterator[tuple[str, str]]:
     if ledger_topic(flow) not in target:
         yield ledger_topic(flow), "mirrord's ledger: 1 partition, kept forever, trimmed by mirrord"
-        yield probe_topic(flow), "for the probe of the brokers: 1 partition, deleted afterwards"
+        yield probe_topic(flow), "for the broker probe: 1 partition, deleted afterwards"
     if state_topic(flow) not in target:
         yield state_topic(flow), "mirrord's progress records and snapshots: 1 partition, compacted"
 
@@ -72,7 +72,7 @@ def replicas(factor: int) -> str:
     """Return the number of replicas of a new topic, in words."""
     if factor != BROKER_DEFAULT:
         return f"{factor} replica{'' if factor == 1 else 's'}"
-    return "the brokers' default replication"
+    return "the brokers' default replication factor"
 
 
 def setting_steps(flow: FlowConfig, plans: Mapping[str, SettingsPlan]) -> Iterator[PlanStep]:
@@ -86,7 +86,7 @@ def setting_steps(flow: FlowConfig, plans: Mapping[str, SettingsPlan]) -> Iterat
 
 
 def acl_steps(flow: FlowConfig, plan: AclsPlan) -> Iterator[PlanStep]:
-    """Yield a step for each ACL that would be created or deleted at the target."""
+    """Yield a step for each ACL that would be created or deleted on the target."""
     for rule in plan.add:
         yield PlanStep(
             flow=flow.name, cluster=flow.target, action="create", kind="acl", name=rule.name, detail=f"{rule}"
@@ -101,7 +101,7 @@ def deletion_steps(flow: FlowConfig, gone: Iterable[TopicCopy]) -> Iterator[Plan
     """Yield a step for each target topic that would be deleted because its source topic no longer exists."""
     grace = flow.delete_grace_ms / 1000
     for copy in gone:
-        detail = f"{copy.source_topic} is gone; after {grace:g} s of grace"
+        detail = f"{copy.source_topic} no longer exists; after {grace:g} s of grace"
         yield PlanStep(
             flow=flow.name, cluster=flow.target, action="delete", kind="topic", name=copy.topic, detail=detail
         )

@@ -52,7 +52,7 @@ class GrowTopic(msgspec.Struct, frozen=True):
 
 
 class TopicsPlan(msgspec.Struct, frozen=True):
-    """The topics and partitions to create at the target, and the lanes for the partitions that already exist there."""
+    """The topics and partitions to create on the target, and the lanes for the partitions that already exist there."""
 
     lanes: tuple[PlannedLane, ...] = ()
     """The lanes whose source partition and target partition exist, ordered by source topic and partition."""
@@ -143,7 +143,7 @@ def plan_topics(
         elif there.partitions > topic.partitions:
             remarks[topic.name] = (
                 f"the target topic {name} has {there.partitions} partitions, the source topic {topic.name} has "
-                f"{topic.partitions}: keys that a producer spreads over the target's partitions are in others"
+                f"{topic.partitions}: for the same key, a producer to the target may choose a different partition"
             )
         lanes += [
             PlannedLane(topic.name, LaneKey(topic.topic_id, partition, there.topic_id), name)
@@ -203,7 +203,7 @@ def _former_names(former: Iterable[tuple[TopicId, str]]) -> dict[TopicId, list[s
     return names
 
 
-_RENAMED = "it was copied into {} before, which gets no more records: its target topic is {} now"
+_RENAMED = "it was copied into {} before, which gets no more records: its target topic is now {}"
 
 _DELETED = (
     'the target topic {} was deleted, and on_deleted_copy = "halt" does not create it again: create it, and it is '

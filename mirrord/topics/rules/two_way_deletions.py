@@ -13,12 +13,12 @@ from mirrord.kafka.rules.topic import Topic
 from mirrord.model.names import Alias, TopicId
 
 _DELETED = (
-    "{topic} was deleted at {target} and is still at {source}, with the records of both clusters: it is neither "
-    "deleted there nor created again, because it is copied both ways; delete it at {source} as well, or create it at "
-    "{target} by hand, which then gets only what was written at {source}"
+    "{topic} was deleted on {target} and still exists on {source}, with the records of both clusters: it is neither "
+    "deleted there nor created again, because it is copied both ways; delete it on {source} as well, or create it on "
+    "{target} by hand; it then gets only what was written on {source}"
 )
 _HALF = (
-    "{topic} was deleted at {target} and created again: what had been written there before is at {source} alone; "
+    "{topic} was deleted on {target} and created again: what had been written there before is only on {source}; "
     "`mirrord divergence` lists it"
 )
 
@@ -64,4 +64,5 @@ def both_ways_deletions(flow_back: str, topics: Collection[str]) -> str:
     """Return one line for operators that says why these target topics are not deleted although their source topics no
     longer exist."""
     names = ", ".join(sorted(topics))
-    return f"not deleted, though their source topics are gone, because the flow {flow_back} copies them back: {names}"
+    why = f"because the flow {flow_back} copies them back"
+    return f"not deleted, although their source topics no longer exist, {why}: {names}"

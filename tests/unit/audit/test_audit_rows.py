@@ -178,7 +178,7 @@ def test_what_the_target_got_between_two_audits_belongs_to_the_second_one() -> N
 def test_what_lies_after_the_last_known_copy_has_a_remark() -> None:
     lane = msgspec.structs.replace(planned((TEN,)), waiting=2, beyond=1)
     assert _remark(total(lane, result_of(TEN))) == (
-        "2 newer offsets are not copied yet; 1 target offsets after the last known copy are not compared"
+        "2 newer offsets have not been copied yet; 1 target offsets after the last known copy were not compared"
     )
 
 
@@ -211,7 +211,7 @@ def test_nothing_is_said_of_what_was_not_looked_at() -> None:
 
 def test_a_partition_without_a_copy_is_a_row_and_a_difference() -> None:
     other = TopicPartition("conflict", 1)
-    gone = msgspec.structs.replace(planned(), skipped="the source topic is gone, or was created again")
+    gone = msgspec.structs.replace(planned(), skipped="the source topic no longer exists, or was created again")
     missing = [
         Uncopied(source=ORDERS, target=COPY, start=0, end=3, why=""),
         Uncopied(source=other, target=COPY, start=5, end=9, why="topic name collision"),
@@ -219,9 +219,9 @@ def test_a_partition_without_a_copy_is_a_row_and_a_difference() -> None:
     ]
     rows = [total(each) for each in _with_uncopied([gone], missing)]
     assert [(each.topic, each.partition, each.differences, each.skipped) for each in rows] == [
-        ("orders", 0, {"not-copied": 3}, "nothing of it is copied"),
-        ("conflict", 1, {"not-copied": 4}, "nothing of it is copied: topic name collision"),
-        ("empty", 0, {}, "nothing is to be copied yet"),
+        ("orders", 0, {"not-copied": 3}, "none of it has been copied"),
+        ("conflict", 1, {"not-copied": 4}, "none of it has been copied: topic name collision"),
+        ("empty", 0, {}, "there is nothing to copy yet"),
     ]
     assert [is_bad(each) for each in rows] == [True, True, False]
 

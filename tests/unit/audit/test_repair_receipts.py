@@ -173,7 +173,7 @@ async def test_what_the_source_has_deleted_since_is_no_problem_once_it_is_record
     for origin in (None, BOB):
         (known, gone), _ = await world.repair(origin, damage(3, 6), damage(9, 10))
         assert (known.records, known.trouble) == (3, "")
-        assert (gone.records, gone.trouble) == (0, "the source begins at 50 now")
+        assert (gone.records, gone.trouble) == (0, "the source now begins at 50")
 
 
 async def test_a_recreated_topic_is_published_again(world: World) -> None:

@@ -372,7 +372,7 @@ def test_a_file_of_mirrormaker_with_a_java_class_is_refused(mm2: str, capsys: py
     Path(mm2).write_text(MM2 + "replication.policy.class = com.example.Mine\n")
     for verb in ("convert", "status", "start"):
         assert cli.main([verb, mm2]) == 2
-        assert "Instead of it: the policy naming" in capsys.readouterr().err
+        assert "Use instead: the policy naming" in capsys.readouterr().err
     assert cli.main(["convert", f"{mm2}.properties"]) == 2
     assert "no such file" in capsys.readouterr().err
 

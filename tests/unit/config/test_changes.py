@@ -35,7 +35,7 @@ def test_nothing_changes() -> None:
     [
         ({"topics": ("orders", "refunds")}, "topics: - payments, + refunds"),
         ({"exclude": (".*tmp",)}, "exclude: + .*tmp"),
-        ({"topics": ("payments", "orders")}, "topics: another order"),
+        ({"topics": ("payments", "orders")}, "topics: a different order"),
         ({"refresh_ms": 1000}, "refresh_ms: 5000 -> 1000"),
         ({"groups": msgspec.structs.replace(FLOW.groups, mode="off")}, "groups.mode: follow -> off"),
         ({"sync": msgspec.structs.replace(FLOW.sync, acls="off")}, "sync.acls: read-only -> off"),
@@ -92,7 +92,7 @@ def test_flows_come_and_go() -> None:
 @pytest.mark.parametrize(
     ("values", "part"),
     [
-        ({"instance": "another"}, "instance: it is read when a daemon starts"),
+        ({"instance": "another"}, "instance: it is read only when a daemon starts"),
         ({"runtime": RuntimeConfig(lease_ttl_ms=9_000)}, "runtime:"),
         ({"logs": LogsConfig(directory="elsewhere")}, "logs:"),
         (

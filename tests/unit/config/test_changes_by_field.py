@@ -152,7 +152,7 @@ def test_a_cluster_that_no_flow_uses_is_refused_too() -> None:
     thief = ClusterConfig(("attacker:9092",), Security(protocol="SASL_PLAINTEXT", mechanism="PLAIN"))
     loot = msgspec.structs.replace(CONFIG, clusters={**CONFIG.clusters, "loot": thief})
     (line,) = compare(CONFIG, loot, own_file=False).refused
-    assert line == "clusters.loot: a new cluster is taken from the daemon's own file alone (SIGHUP)"
+    assert line == "clusters.loot: a new cluster is taken only from the daemon's own file (SIGHUP)"
     swapped = msgspec.structs.replace(CONFIG, clusters={**CONFIG.clusters, "eu": thief}, flows=(), elsewhere=())
     (line,) = compare(CONFIG, swapped, own_file=False).refused
     assert line.startswith("clusters.eu: how a cluster is reached")
@@ -195,5 +195,5 @@ def test_values_of_secret_names_are_not_shown() -> None:
     new = msgspec.structs.replace(CONFIG, audit=msgspec.structs.replace(CONFIG.audit, spark=spark))
     lines = compare(CONFIG, new, own_file=True).jobs
     assert "AK" not in "\n".join(lines)
-    assert "audit.spark.spark.hadoop.fs.s3a.secret.key: another value" in lines
+    assert "audit.spark.spark.hadoop.fs.s3a.secret.key: a different value" in lines
     assert "audit.spark.spark.master: local[1] -> yarn" in lines

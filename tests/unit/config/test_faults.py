@@ -49,7 +49,7 @@ def flow(**keys: str) -> str:
         ("separator", '"/"', 'flows[0].separator: found "/"; allowed: up to 16 letters, digits, ".", "_" and "-"'),
         ("start", '"begin"', 'flows[0].start: found "begin"; allowed: "earliest", "latest", an RFC 3339 time'),
         ("start", "2026-01-31T12:00:00", "(with its zone)"),
-        ("start_of", '"latest"', "flows[0].start_of: found a text; allowed: a table"),
+        ("start_of", '"latest"', "flows[0].start_of: found a string; allowed: a table"),
         ("start_of", '{ "*" = "latest" }', 'flows[0].start_of: found the key "*"; allowed: a regular expression'),
         (
             "start_of",
@@ -67,7 +67,7 @@ def flow(**keys: str) -> str:
         ("rpo", "30", 'flows[0].rpo: found 30; allowed: a duration such as "500ms"'),
         ("rpo", '"10ms"', 'flows[0].rpo: found "10ms"; allowed: from "1s" to "30d"'),
         ("replication_factor", "0", '"source" or "broker" or a whole number from 1 to 32767'),
-        ("groups", '"follow"', "flows[0].groups: found a text; allowed: a table"),
+        ("groups", '"follow"', "flows[0].groups: found a string; allowed: a table"),
         ("groups", '{ mode = "folow" }', 'flows[0].groups.mode: found "folow"; allowed: "follow", "forward-only" or'),
         ("groups", '{ match = ["("] }', "flows[0].groups.match[0]: found"),
         ("sync", '{ acls = "read-write" }', 'found "read-write"; allowed: "read-only", "exact" or "off"'),
@@ -115,7 +115,7 @@ def test_faults_of_a_flow(key: str, value: str, line: str) -> None:
         ("[ray]\ndashboard = 1", "ray.dashboard: found 1; allowed: true or false"),
         ('[http]\nlisten = "8182"', 'http.listen: found "8182"; allowed: host:port'),
         ('[http]\ntoken = "hunter2"', "http.token: found ***; allowed: a reference"),
-        ("[logs]\ndir = 1", "logs.dir: found 1; allowed: a text"),
+        ("[logs]\ndir = 1", "logs.dir: found 1; allowed: a string"),
         ("[htpp]", 'conf.toml:11: htpp: unknown key; did you mean "http"?'),
     ],
 )
@@ -143,18 +143,18 @@ def test_faults_of_the_daemon(table: str, line: str) -> None:
             'security = { protocol = "SASL_SSL", mechanism = "PLAIN" }',
             'security.username: missing with protocol "SASL_SSL"',
         ),
-        ('security = { username = "me" }', 'security.username: has no meaning with protocol "PLAINTEXT"'),
-        ('security = { protocol = "SASL_PLAINTEXT", ca = "file:x" }', "security.ca: has no meaning with protocol"),
+        ('security = { username = "me" }', 'security.username: has no effect with protocol "PLAINTEXT"'),
+        ('security = { protocol = "SASL_PLAINTEXT", ca = "file:x" }', "security.ca: has no effect with protocol"),
         ('security = { protocol = "SSL", key = "file:x" }', "security.certificate: missing"),
-        ('security = { protocol = "SSL", key_password = "file:x" }', "security.key_password: has no meaning without"),
+        ('security = { protocol = "SSL", key_password = "file:x" }', "security.key_password: has no effect without"),
         (
             'security = { protocol = "SSL", truststore = "a.jks", ca = "file:x" }',
-            "security.ca: has no meaning beside truststore, which takes its place",
+            "security.ca: has no effect with truststore, which replaces it",
         ),
         ('security = { protocol = "SSL", keystore = "a.jks" }', "security.keystore_password: missing with keystore"),
         (
             'security = { protocol = "SSL", truststore_password = "env:X" }',
-            "security.truststore_password: has no meaning without truststore",
+            "security.truststore_password: has no effect without truststore",
         ),
         (
             'security = { protocol = "SASL_SSL", mechanism = "OAUTHBEARER", token_url = "login" }',
@@ -168,15 +168,15 @@ def test_faults_of_the_daemon(table: str, line: str) -> None:
         (
             'security = { protocol = "SASL_SSL", mechanism = "OAUTHBEARER", username = "u", unsigned = true, '
             'scope = "s" }',
-            "security.scope: has no meaning with unsigned = true",
+            "security.scope: has no effect with unsigned = true",
         ),
         (
             'security = { protocol = "SASL_SSL", mechanism = "PLAIN", username = "u", password = "env:X", '
             "unsigned = true }",
-            'security.unsigned: has no meaning with mechanism "PLAIN"; "OAUTHBEARER" uses it',
+            'security.unsigned: has no effect with mechanism "PLAIN"; "OAUTHBEARER" uses it',
         ),
-        ("security = { check_hostname = false }", "security.check_hostname: has no meaning with protocol"),
-        ('security = "PLAIN me hunter2"', "clusters.eu.security: found a text; allowed: a table"),
+        ("security = { check_hostname = false }", "security.check_hostname: has no effect with protocol"),
+        ('security = "PLAIN me hunter2"', "clusters.eu.security: found a string; allowed: a table"),
         (
             'security = { password = "hunter2" }',
             'clusters.eu.security.password: found ***; allowed: a reference: "env:NAME"',
@@ -234,7 +234,7 @@ def test_a_syntax_error_says_where() -> None:
 
 def test_two_flows_of_one_name() -> None:
     report = faults(CLUSTERS + FLOW + flow(topics='["payments"]'))
-    assert 'conf.toml:11: flows[1]: two flows are named "eu-us"; give one of them another name = "..."' in report
+    assert 'conf.toml:11: flows[1]: two flows are named "eu-us"; give one of them a different name = "..."' in report
 
 
 def test_identity_flows_into_one_topic() -> None:
@@ -266,11 +266,12 @@ def test_identity_both_ways() -> None:
     there = same_names("eu", "us", sync="{ configs = true }")
     load_text(CLUSTERS + there + same_names("us", "eu"), "conf.toml")
     report = faults(CLUSTERS + there + same_names("us", "eu", sync="{ configs = true }"))
-    assert "only one of them may carry settings over: sync = { configs = false }" in report
-    assert 'only one of them may carry rights over: sync = { acls = "off" }' in report
+    assert "only one of them may sync configs: set sync = { configs = false }" in report
+    assert 'only one of them may sync ACLs: set sync = { acls = "off" }' in report
     report = faults(CLUSTERS + there + same_names("us", "eu", groups='{ mode = "follow" }'))
     assert (
-        'counts the records of both: groups = { both_ways = true } in "us-eu", or groups = { mode = "off" }' in report
+        'counts the records of both: set groups = { both_ways = true } in "us-eu", or groups = { mode = "off" }'
+        in report
     )
 
 
@@ -279,7 +280,7 @@ def test_groups_under_the_same_names_both_ways() -> None:
     there, back = same_names("eu", "us", groups=both), same_names("us", "eu")
     assert load_text(CLUSTERS + there + back, "conf.toml").flows[0].groups.both_ways
     report = faults(CLUSTERS + there + same_names("us", "eu", groups=both))
-    assert 'only one of them may carry groups over (with groups.reverse both ways): groups = { mode = "off" }' in report
+    assert "only one of them may sync groups (with groups.reverse in both directions): set groups = {" in report
     report = faults(CLUSTERS + flow(groups="{ both_ways = true }"))
     assert 'groups.both_ways is for naming = "identity"; found naming = "prefix"' in report
     pairs = [(one, other) for one in ("eu", "us", "asia") for other in ("eu", "us", "asia") if one != other]
@@ -294,12 +295,12 @@ def test_copies_of_their_own_are_refused_where_their_names_would_mislead() -> No
     assert load_text(CLUSTERS + flow(**alone), "conf.toml").flows[0].on_recreated == "fresh"
     for records in ("{ checkpoints = false }", '{ offset_syncs = "off" }', "{}"):
         report = faults(CLUSTERS + flow(**alone | {"mm2_records": records}))
-        assert 'on_recreated = "fresh" does not go with mm2_records' in report
+        assert 'on_recreated = "fresh" cannot be combined with mm2_records' in report
         assert 'use mm2_records = { checkpoints = false, offset_syncs = "off" }, or on_recreated = "keep"' in report
     report = faults(CLUSTERS + flow(on_recreated='"freshly"'))
     assert '"keep" or "fresh"' in report
     there, back = same_names("eu", "us", **alone), same_names("us", "eu")
-    line = 'on_recreated = "fresh" in "eu-us" with naming = "identity" in a ring (eu -> us -> eu): a copy of its own'
+    line = 'on_recreated = "fresh" in "eu-us" with naming = "identity" in a ring (eu -> us -> eu): a separate copy'
     for text in (there + back, back + there):
         assert faults(CLUSTERS + text).count(line) == 1
     load_text(CLUSTERS + there + same_names("us", "eu", topics='["payments"]'), "conf.toml")
@@ -312,12 +313,13 @@ def test_identity_between_each_two_of_three() -> None:
     pairs = [(one, other) for one in ("eu", "us", "asia") for other in ("eu", "us", "asia") if one != other]
     load_text(CLUSTERS + "".join(same_names(*pair) for pair in pairs), "conf.toml")
     report = faults(CLUSTERS + "".join(same_names(*pair) for pair in pairs if pair != ("asia", "us")))
-    assert "each two of these clusters need a flow to each other" in report
+    assert "every two of these clusters need flows in both directions" in report
 
 
 def test_identity_in_a_row() -> None:
     report = faults(CLUSTERS + same_names("eu", "us") + same_names("us", "asia"))
-    assert 'do not reach "asia": under the same names no copy is copied on; add a flow from "eu" to "asia"' in report
+    assert 'do not reach "asia": under the same names, copies are not copied further; add a flow' in report
+    assert 'add a flow from "eu" to "asia"' in report
     load_text(CLUSTERS + same_names("eu", "us") + same_names("us", "asia", topics='["payments"]'), "conf.toml")
 
 

@@ -62,7 +62,7 @@ def test_the_sample_for_mirrormaker() -> None:
     security = config.clusters["us"].security
     assert (security.username, security.password) == ("mirrord", Secret.parse("env:US_PASSWORD"))
     assert security.truststore == str(Path.cwd() / "tls" / "trust.jks")
-    meaningless = [line for line in remarks if "has no meaning here" in line]
+    meaningless = [line for line in remarks if "has no effect in mirrord" in line]
     assert [line.split(": ")[1] for line in meaningless] == [
         "offset.storage.replication.factor",
         "status.storage.replication.factor",

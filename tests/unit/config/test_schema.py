@@ -215,7 +215,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         load(tmp_path)
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="not a UTF-8 text"):
+    with pytest.raises(ConfigError, match="not UTF-8 text"):
         load(tmp_path / "binary.toml")
 
 

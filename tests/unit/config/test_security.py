@@ -24,7 +24,7 @@ def test_a_file_loses_its_line_end_only(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault, match="none cannot be read: No such file"):
         Secret.parse(f"file:{tmp_path}/none").resolve()
     path.write_bytes(b"\xff")
-    with pytest.raises(EnvironmentFault, match="not a UTF-8 text"):
+    with pytest.raises(EnvironmentFault, match="not UTF-8 text"):
         Secret.parse(f"file:{path}").resolve()
 
 
@@ -48,8 +48,8 @@ def test_a_key_of_a_properties_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert resolved("other") == "hunter2"
     assert resolved("unknown") == "${vault:a:b}"
     for rest, reason in [
-        ("none", "holds no key none"),
-        ("us.sasl.jaas.config#pw", "holds no option pw"),
+        ("none", "has no key none"),
+        ("us.sasl.jaas.config#pw", "has no option pw"),
         ("us.ssl.key.password#pw", "is not a sasl.jaas.config"),
     ]:
         with pytest.raises(EnvironmentFault, match=reason) as fault:

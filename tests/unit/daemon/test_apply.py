@@ -135,7 +135,7 @@ async def test_orders_are_taken_until_the_daemon_drains(daemon: Supervisor) -> N
     with pytest.raises(ConfigError, match='no flow or topic or partition "refunds"'):
         await daemon.order(msgspec.structs.replace(order, name="refunds"), dry_run=False)
     await daemon.stop()
-    with pytest.raises(EnvironmentFault, match="nothing is changed: this daemon is draining"):
+    with pytest.raises(EnvironmentFault, match="nothing was changed: this daemon is draining"):
         await daemon.order(msgspec.structs.replace(order, verb="resume"), dry_run=False)
 
 

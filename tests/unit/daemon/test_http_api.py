@@ -137,7 +137,7 @@ class Daemon:
         if order.name == "odrers":
             raise ConfigError('no topic "odrers"; did you mean "orders"?')
         if order.name == "draining":
-            raise EnvironmentFault("nothing is changed: this daemon is draining")
+            raise EnvironmentFault("nothing was changed: this daemon is draining")
         return OrderAnswer(flow="eu-us", done=(f"{order.verb} {order.name} {dry_run}",))
 
     async def stop(self) -> None:

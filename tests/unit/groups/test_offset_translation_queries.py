@@ -68,11 +68,11 @@ async def ask(known: Chart, offset: int, *, reverse: bool = False) -> Answer:
     ("offset", "kind", "there", "words"),
     [
         (12, "exact", 102, "resume at offset 102 of eu.orders-0 of us: this is the same record"),
-        (15, "not_copied", 105, "no record at the offset was copied (control), this is the next one"),
+        (15, "not_copied", 105, "no record at the offset was copied (control); this is the next one"),
         (18, "exact", 110, "the same record"),
         (3, "before_map", 100, "the copy begins there"),
-        (30, "at_end", 113, "nothing after the offset is copied yet"),
-        (130, "at_end", 113, "and 30 source offsets before it are not processed yet"),
+        (30, "at_end", 113, "nothing after the offset has been copied yet"),
+        (130, "at_end", 113, "and 30 source offsets before it have not been processed yet"),
     ],
 )
 async def test_from_the_source_to_the_target(offset: int, kind: str, there: int, words: str) -> None:
@@ -89,7 +89,7 @@ async def test_from_the_source_to_the_target(offset: int, kind: str, there: int,
         (105, "exact", 16, "the same record"),
         (108, "not_copied", 18, "mirrord did not write the record at the offset"),
         (3, "before_map", 10, "the copy begins there"),
-        (113, "at_end", 21, "nothing after the offset is copied yet"),
+        (113, "at_end", 21, "nothing after the offset has been copied yet"),
     ],
 )
 async def test_from_the_target_back(offset: int, kind: str, there: int, words: str) -> None:
@@ -137,9 +137,9 @@ async def test_a_map_to_be_rebuilt_answers_nothing_after_the_difference() -> Non
 @pytest.mark.parametrize(
     ("topic", "partition", "words"),
     [
-        ("order", 0, 'knows no topic "order"; did you mean "orders"'),
+        ("order", 0, 'has no topic "order"; did you mean "orders"'),
         ("orders", 7, "partition 7 of orders is not copied; these are: 0, 1"),
-        ("eu.orders", 0, "is a topic of the target: ask with --reverse"),
+        ("eu.orders", 0, "is a topic of the target: use `translate` with --reverse"),
     ],
 )
 async def test_what_is_not_there_is_named(topic: str, partition: int, words: str) -> None:

@@ -40,7 +40,7 @@ def test_a_position_in_the_former_topic_is_not_one_in_the_new_one() -> None:
     atlas = Atlas(Lanes().of(state), state.progress)
     mapped = atlas.mapped(HERE, SourcePosition(100, FORMER))
     assert mapped.offset is None
-    assert "another topic orders" in mapped.why
+    assert "a different topic orders" in mapped.why
     assert atlas.mapped(HERE, SourcePosition(100, NOW)).offset == 600
     assert atlas.mapped(HERE, SourcePosition(0)).offset == 500, "never a place among the former topic's records"
 

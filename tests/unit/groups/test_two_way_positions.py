@@ -59,7 +59,7 @@ def test_what_is_not_known_is_not_guessed() -> None:
 
 
 def test_how_far_a_side_is_read_on_which_nobody_writes() -> None:
-    """Ten records were written only at the target, and are copied here; a reader has read them all here."""
+    """Ten records were written only on the target, and are copied here; a reader has read them all here."""
     back = lane(THERE, HERE)
     idle = mark(FORTH, 0, source=10)
     ways = Way(FORTH, idle, [Sight(10, 10)]), Way(back, mark(back, 10, source=10))

@@ -71,7 +71,7 @@ def test_all_faults_are_reported_at_once() -> None:
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ({**ENOUGH, "ranges": '{"orders": {"0": [0, 1]}}'}, "topics: both are there; exactly one"),
+        ({**ENOUGH, "ranges": '{"orders": {"0": [0, 1]}}'}, "topics: both are set; exactly one"),
         ({"bootstrap": "eu1:9092"}, "topics: missing; exactly one"),
         ({"bootstrap": "eu1:9092", "ranges": '{"orders": {"0": [9, 1]}}'}, "(orders-0 has 9 and 1)"),
         ({"bootstrap": "eu1:9092", "ranges": '{"orders": [9, 1]}'}, "allowed: JSON such as"),

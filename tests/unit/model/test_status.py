@@ -157,7 +157,7 @@ def flow_of(*lanes: LaneStatus, losses: tuple[LossStatus, ...] = ()) -> str:
 def test_what_a_partition_waits_for_is_in_the_text() -> None:
     waiting = [lane(number, state="opening", note="the ledger knows nothing: rebuild it") for number in range(5)]
     text = flow_of(*waiting, lane(9, note="pinned to replicator 1", lag_records=0))
-    assert "waits orders-0, orders-1, orders-2 and 2 more: the ledger knows nothing: rebuild it" in text
+    assert "waiting orders-0, orders-1, orders-2 and 2 more: the ledger knows nothing: rebuild it" in text
     assert "replicator 1" not in text
 
 

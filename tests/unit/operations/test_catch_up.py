@@ -41,7 +41,7 @@ def test_what_agrees() -> None:
 @pytest.mark.parametrize(
     ("progress", "source_end", "target_end", "part"),
     [
-        (mark(90, 90, 90), 100, 90, "copied up to source offset 90, the source ended at 100"),
+        (mark(90, 90, 90), 100, 90, "copied up to source offset 90, but the source ended at 100"),
         (mark(100, 100, 100), 100, 99, "the target ends at 99, but 100 was acknowledged"),
         (mark(100, 100, 100), 100, None, "its target partition does not exist"),
         (mark(99, 100, 99), 100, 99, "99 records copied and 0 offsets explained, but 100 offsets passed since 0"),

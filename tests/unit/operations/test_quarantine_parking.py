@@ -197,7 +197,7 @@ async def test_nothing_is_appended_where_a_flow_copies_back_under_the_same_names
     clusters.topics["mirrord.us-eu.ledger"] = Topic("mirrord.us-eu.ledger", TopicId("ledger"), 1)
     found = await clusters.found()
     found = found._replace(flow=msgspec.structs.replace(found.flow, naming="identity"))
-    with pytest.raises(ConfigError, match=r"mirrord\.us-eu\.ledger is at eu.*--into TOPIC"):
+    with pytest.raises(ConfigError, match=r"mirrord\.us-eu\.ledger exists on eu.*--into TOPIC"):
         await bring_back(clusters.config, ORDER, found, None, dry_run=False)
 
 

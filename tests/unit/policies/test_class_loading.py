@@ -111,7 +111,7 @@ def test_a_name_that_two_packages_offer_or_that_is_no_class(tmp_path: Path, monk
         (f"{SAMPLE}:NoMethods", "the class has no method source_topic"),
         (f"{SAMPLE}:TwoQuestions", "target_topic(source_topic: str, partition: int) -> str does not take one text"),
         (f"{SAMPLE}:Waits", "target_topic is async; allowed: an ordinary method"),
-        (f"{SAMPLE}:TakesNothing", "does not take what it is given: too many positional arguments"),
+        (f"{SAMPLE}:TakesNothing", "does not accept the arguments that it is given: too many positional arguments"),
         (f"{SAMPLE}:CannotBeMade", "making an object of it raised OSError: no such file: teams.csv"),
         (f"{SAMPLE}:Ends", 'target_topic("orders") raised SystemExit: 3'),
         ("os:system", "it is not a class but a builtin_function_or_method"),
@@ -168,7 +168,7 @@ def test_a_naming_that_answers_wrongly(settings: dict[str, object], line: str) -
     ("key", "settings", "line"),
     [
         ("select", {"answer": ""}, f'flows[0].select: select "{SAMPLE}:Answers": refusal("orders") returned ""'),
-        ("select", {"answer": True}, "returned true; allowed: a reason as text, or None"),
+        ("select", {"answer": True}, "returned true; allowed: a reason as a string, or None"),
         ("filter_configs", {"answer": 1}, 'passes("cleanup.policy") returned 1; allowed: True or False'),
     ],
 )
@@ -185,10 +185,10 @@ def test_other_policies_that_answer_wrongly(key: str, settings: dict[str, object
         (f'{CONF}[flows.naming_settings]\nteam = "x"\n', 'naming = "prefix" takes no settings'),
         (f'{CONF}[flows.select_settings]\nteam = "x"\n', "there is no select that takes them"),
         (f'{CONF}[flows.sync.filter_settings]\nteam = "x"\n', "there is no filter_configs that takes them"),
-        (f"{CONF}naming_settings = 3\n", "found 3; allowed: a table of texts, numbers, true or false, and lists"),
-        (f"{CONF}naming_settings = {{ a = inf }}\n", "allowed: a table of texts"),
+        (f"{CONF}naming_settings = 3\n", "found 3; allowed: a table of strings, numbers, true or false, and lists"),
+        (f"{CONF}naming_settings = {{ a = inf }}\n", "allowed: a table of strings"),
         (f'{CONF}naming_settings = {{ "a b" = 1 }}\n', "the keys are names of arguments"),
-        (f"{CONF}naming_settings = {{ a = 2026-01-31 }}\n", "allowed: a table of texts"),
+        (f"{CONF}naming_settings = {{ a = 2026-01-31 }}\n", "allowed: a table of strings"),
     ],
 )
 def test_other_faults_of_keys(text: str, line: str) -> None:
@@ -248,7 +248,7 @@ def test_a_ring_needs_a_naming_that_shows_where_topics_have_been(naming: str, al
 def test_a_ring_of_two_kinds_of_names_is_refused() -> None:
     there = conf(value=f"{SAMPLE}:SuffixNamingWithHops").replace("payments", "")
     back = '[[flows]]\nfrom = "us"\nto = "eu"\ntopics = ["orders.*"]\n'
-    assert "would copy the same records round for ever" in faults(there + back)
+    assert "would copy the same records around the ring forever" in faults(there + back)
 
 
 def test_two_flows_of_one_naming_meet_where_that_can_be_seen() -> None:

@@ -191,9 +191,9 @@ def test_orders_by_http_bring_no_code() -> None:
     new = msgspec.structs.replace(old, flows=(FLOW,))
     refused = compare(old, new, own_file=False).refused
     assert [line.partition(": ")[2] for line in refused] == [
-        f'naming: "{FLOW.naming}" is taken from the daemon\'s own file alone (SIGHUP)',
-        f'select: "{FLOW.select}" is taken from the daemon\'s own file alone (SIGHUP)',
-        f'sync.filter_configs: "{FLOW.sync.filter_configs}" is taken from the daemon\'s own file alone (SIGHUP)',
+        f'naming: "{FLOW.naming}" is taken only from the daemon\'s own file (SIGHUP)',
+        f'select: "{FLOW.select}" is taken only from the daemon\'s own file (SIGHUP)',
+        f'sync.filter_configs: "{FLOW.sync.filter_configs}" is taken only from the daemon\'s own file (SIGHUP)',
     ]
     (change,) = compare(old, new, own_file=True).flows
     assert change.restarts

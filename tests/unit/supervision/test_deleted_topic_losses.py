@@ -26,7 +26,7 @@ async def test_a_topic_that_may_not_be_seen_any_more_is_no_deleted_one(mirror: M
     source = mirror.clusters["eu"]
     topic = source.topics.pop("orders")
     source.hidden["orders"] = "TOPIC_AUTHORIZATION_FAILED"
-    line = "eu no longer shows orders (TOPIC_AUTHORIZATION_FAILED), so nothing of it is copied: allow READ on it"
+    line = "eu no longer shows orders (TOPIC_AUTHORIZATION_FAILED), so none of its records are copied: allow READ on it"
     await eventually(lambda: line in flow.status().note)
     await eventually(lambda: {lane.state for lane in flow.status().lanes} == {"waiting"})
     assert {(lane.note, lane.lag_records) for lane in flow.status().lanes} == {(line, None)}

@@ -304,7 +304,7 @@ async def test_an_order_after_the_lease_was_lost_changes_nothing(mirror: Mirror)
     keeper = flow._keeper  # pyright: ignore[reportPrivateUsage]
     assert keeper is not None
     keeper.valid_until = 0.0
-    with pytest.raises(EnvironmentFault, match="nothing is changed: the lease of the flow is uncertain"):
+    with pytest.raises(EnvironmentFault, match="nothing was changed: the lease of the flow is currently uncertain"):
         await give(flow, "pause", "orders")
     assert of_kind(mirror, CopyingPaused) == []
     assert hosted(engine, 4)

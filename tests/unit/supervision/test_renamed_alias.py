@@ -51,9 +51,9 @@ def test_an_alias_that_was_changed_is_refused_with_both_ways_out() -> None:
     with pytest.raises(AliasChanged) as refused:
         check_alias(EAST, ledger.state)
     assert str(refused.value) == (
-        "flow eu-us: its source, cluster eu-cluster, was called eu and is called east now: orders was copied into"
-        " eu.orders and would be copied again into east.orders; call the cluster eu again to continue, or give the flow"
-        " another name to copy everything again"
+        "flow eu-us: its source, cluster eu-cluster, was called eu and is now called east: orders was copied into"
+        " eu.orders and would be copied again into east.orders; call the cluster eu again to continue, or give the "
+        "flow a different name to copy everything again"
     )
     assert not is_refused(ledger, source="eu")
 

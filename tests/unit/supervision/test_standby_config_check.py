@@ -23,7 +23,7 @@ HTTP = "http://127.0.0.1:8182"
         (ConfigChanges(flows=(FlowChange("eu-us", "changed", ("topics: a", "rpo: 3 s")),)), "topics: a; rpo: 3 s"),
         (ConfigChanges(flows=(FlowChange("eu-us", "added"),), replicators=("count: 2",)), "added (and 1 more)"),
         (ConfigChanges(refused=("clusters.eu: bootstrap",)), "clusters.eu: bootstrap"),
-        (ConfigChanges(refused=("http: it is read when a daemon starts", "instance: as well")), ""),
+        (ConfigChanges(refused=("http: it is read only when a daemon starts", "instance: as well")), ""),
     ],
 )
 async def test_the_holder_is_asked_what_differs(
@@ -46,7 +46,7 @@ async def test_the_holder_is_asked_what_differs(
     look = StandbyLook(lambda: as_any(object()), lambda: holders)
     running = asyncio.create_task(look.run())
     await eventually(lambda: len(asked) > 2)
-    line = f"is a standby with another configuration than {HTTP} has: {difference}"
+    line = f"is a standby with a different configuration from that of {HTTP}: {difference}"
     assert look.remarks == ({"eu-us": line} if difference else {})
     assert set(asked) == {HTTP}
     holders.clear()

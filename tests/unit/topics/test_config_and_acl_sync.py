@@ -163,7 +163,7 @@ async def test_a_topic_is_not_created_before_its_settings_are_known() -> None:
     away.fail("no answer")
     sync = settings(away, target)
     discovery = Discovery(FLOW, FakeAdmin(source), FakeAdmin(target), Claims(), sync.for_new)
-    line = "the target topic eu.orders is not created yet, because its configs are not known: no answer"
+    line = "the target topic eu.orders has not been created yet, because its configs are not known: no answer"
     assert (await discovery.refresh()).faults == {"orders": line}
     away.error = None
     away.topics = source.topics
@@ -205,7 +205,7 @@ async def test_rights_are_given_and_taken_away_and_those_of_others_stay() -> Non
         assert target.rules == {by_hand, at_copy(READ)}
         assert ledger.state.acls == frozenset()
         assert sync.remarks[0].startswith(
-            "2 ACLs on target topics are neither mirrord's nor at the source, so they stay, such as "
+            "2 ACLs on target topics are neither mirrord's nor on the source, so they stay, such as "
         )
         await sync.round(COPIES, ledger.state, ledger.recorder)
         assert len(ledger.facts(AclsPlanned, AclsSynced)) == 3
@@ -369,7 +369,7 @@ async def test_a_topic_that_comes_back_or_is_only_hidden_keeps_its_copy() -> Non
         assert ledger.facts(*DELETIONS) == []
         mirror.source.hidden.clear()
         await mirror.until(lambda: ledger.facts(TopicDeletionPlanned))
-        line = "to be deleted, because their source topics are gone: eu.orders"
+        line = "to be deleted, because their source topics no longer exist: eu.orders"
         await mirror.until(lambda: line in mirror.upkeep.remarks)
         mirror.source.topics = topics
         await mirror.until(lambda: ledger.facts(TopicDeletionWithdrawn))
@@ -387,7 +387,7 @@ async def test_a_refused_deletion_is_named_and_tried_again() -> None:
         mirror.source.topics.clear()
         await mirror.until(lambda: mirror.upkeep.faults)
         assert mirror.upkeep.faults == [
-            "deletions are not synced now: the target topic eu.orders cannot be deleted: "
+            "deletions are currently not synced: the target topic eu.orders cannot be deleted: "
             "TOPIC_AUTHORIZATION_FAILED; DELETE is missing"
         ]
         mirror.target.refuses.clear()
@@ -403,7 +403,7 @@ async def test_a_cluster_that_is_away_stops_one_round_and_no_loop() -> None:
         await mirror.until(lambda: "eu.orders" in mirror.target.topics)
         mirror.target.fail()
         await eventually(lambda: mirror.upkeep.faults)
-        assert mirror.upkeep.faults == ["settings are not synced now: no broker answers"]
+        assert mirror.upkeep.faults == ["settings are currently not synced: no broker answers"]
         mirror.target.error = None
         mirror.source.own["orders"] = {"retention.ms": "5"}
         await eventually(lambda: mirror.target.own["eu.orders"] == {"retention.ms": "5"})
@@ -427,6 +427,6 @@ async def test_the_plan_says_what_is_done_and_does_nothing() -> None:
             ("alter", "setting", "eu.orders", "retention.ms: (default) → 5"),
             ("alter", "setting", "eu.orders-new", "cleanup.policy: (default) → compact"),
             ("create", "acl", "eu.orders", "ALLOW READ on topic eu.orders for User:a"),
-            ("delete", "topic", "eu.orders-old", "orders-old is gone; after 86400 s of grace"),
+            ("delete", "topic", "eu.orders-old", "orders-old no longer exists; after 86400 s of grace"),
         ]
         assert (target.own, target.rules, set(target.topics)) == ({}, set(), {"eu.orders", "eu.orders-old"})

@@ -69,7 +69,7 @@ def cleanup_answered(lane: Lane, now: float, signal: CleanupAnswer) -> Effects:
     lane.gap.judged = Verdict(start, end, "unexplained")
     line = (
         f"the source has no records at the offsets [{start}, {end}), and its topic is not compacted: part of the log "
-        "is lost"
+        "has been lost"
     )
     if lane.on_loss == "halt":
         return halt(lane, "unexplained", line, start, end)

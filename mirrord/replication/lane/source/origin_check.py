@@ -23,7 +23,7 @@ def ask_origin(lane: Lane, now: float) -> Effects:
             offset, producer_id = lane.origin.doubt.offset, lane.origin.doubt.producer_id
             lane.origin.line = (
                 f"{lane.source_topic}-{lane.partition}: the batch at source offset {offset} has the producer id "
-                f"{producer_id} of a flow into this topic, whose ledger does not say yet that it is its copy"
+                f"{producer_id} of a flow into this topic, whose ledger does not yet say that the batch is its copy"
             )
         return [Wake(lane.origin.question, now + lane.limits.retry_s)]
     lane.origin.asked_about = lane.origin.doubt

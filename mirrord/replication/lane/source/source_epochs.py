@@ -79,14 +79,6 @@ def mended_until(record: LaneRecord, ordinal: int) -> int:
     return ordinal if before is not None and before.until == ordinal else -1
 
 
-def epoch_source(record: LaneRecord, ordinal: int) -> int:
-    """Return the ordinal whose recorded epoch is that of the source record directly before the record of this ordinal.
-    The result is either this ordinal or the previous one. The epoch that is recorded for this ordinal cannot always be
-    used: it may be that of a record that was never copied and that the source has lost."""
-    is_explicit = any(ordinal == first for first, _ in record.truncations) or ordinal <= mended_until(record, ordinal)
-    return ordinal if is_explicit else ordinal - 1
-
-
 def is_truncated(record: LaneRecord, ordinal: int, offset: int) -> bool:
     """Return whether the source has lost the record that was copied from this offset under this ordinal."""
     return any(ordinal < first and offset >= start for first, start in record.truncations)
@@ -234,11 +226,13 @@ def recall(lane: Lane) -> None:
     - The epoch in the ledger.
     - The epoch of the resume position, if the holder that saved this position recorded every later change of epoch in
       the ledger. If the ledger has no change, the epoch is still the same.
+    - The epoch of the last record that a lookup found superseded, if this is the record before the position. The source
+      may have replaced it with another record since then.
     - The epoch that any other comparison read from the source. This epoch comes last, because the source may have
       replaced the copied records with others.
 
-    An epoch that only a comparison has read is neither in the ledger nor in a progress record. It is therefore recorded
-    with the next record, even if that record has the same epoch.
+    An epoch that only a comparison or a lookup has read is neither in the ledger nor in a progress record. It is
+    therefore recorded with the next record, even if that record has the same epoch.
     """
     record = lane.record
     epochs = record.epochs if record is not None else ()
@@ -256,10 +250,13 @@ def recall(lane: Lane) -> None:
     is_unknown = (
         lane.epoch < 0 and last_copied(lane) is None
     )  # otherwise the source is asked (`truncation.confirm_source`)
-    counts = is_unknown or (lane.history.found_equal and lane.history.found_epoch[1] >= 0)
-    if counts and lane.history.found_epoch[0] == lane.position and lane.epoch != lane.history.found_epoch[1]:
-        lane.epoch = lane.history.found_epoch[1]
-        lane.seen.begin(*lane.history.found_epoch)
+    found = lane.history.found_epoch
+    if lane.log.last_by_look_up and lane.log.look_up_epoch >= 0 and record is not None:
+        found = (lane.position, lane.log.look_up_epoch) if follows(record, lane.resume_ordinal) else found
+    counts = is_unknown or (lane.history.found_equal and found[1] >= 0)
+    if counts and found[0] == lane.position and lane.epoch != found[1]:
+        lane.epoch = found[1]
+        lane.seen.begin(*found)
         is_saved = False
     known = recorded_at(epochs, lane.resume_ordinal)
     lane.history.recorded_epoch = lane.epoch if known == UNRECORDED and is_saved else known
@@ -354,7 +351,8 @@ def _by_offset(record: LaneRecord, epochs: Epochs, end: int) -> list[tuple[int, 
         # The records in between were not copied and may belong to the later epoch.
         former = highest_copied(record, begin, end, offset)
         start = offset if former is None else former[0] + 1
-        is_at_end = start == offset == following  # no record of this epoch was copied
+        # No record of this epoch was copied. If no other record was copied either, the epoch is used all the same.
+        is_at_end = former is not None and start == offset == following
         if not is_at_end and (not found or found[-1][1] != epoch):
             found.append((start, epoch))
     return found

@@ -7,7 +7,7 @@ difference.
 """
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Literal
 
 import msgspec
@@ -30,6 +30,9 @@ class BatchFinding(msgspec.Struct, frozen=True):
     the source's end."""
     equal_until: int = -1
     """The ordinal after the last one whose record was compared and found equal, or -1."""
+    replaced: tuple[tuple[int, int], ...] = ()
+    """Ordinals [start, end) whose records are in the target, but the source has other records of another leader epoch
+    at their offsets, or ends below these offsets."""
 
 
 EQUAL = BatchFinding("equal")
@@ -77,27 +80,33 @@ def same_records(
     *,
     timed: bool,
     source_end: int = sys.maxsize,
+    reused: Container[int] = (),
 ) -> BatchFinding:
     """Compare records in the target with records in the source.
 
     `ordinals` are pairs (ordinal, source offset). `copies` are the target's records by ordinal, and `originals` are the
     source's records by offset. `timed` is False if the target topic sets the timestamps to the append time. If the
-    source lacks a record, the record counts as gone from the source only if its offset is below `source_end`.
+    source lacks a record, the record counts as gone from the source only if its offset is below `source_end`. `reused`
+    are ordinals at whose source offsets the source has records of another leader epoch. Such a record may still be the
+    very same one. If it is not, this is no difference, because the source has lost the copied record.
     """
-    missing, equal_until, gone = -1, -1, list[int]()
+    missing, equal_until, gone, replaced = -1, -1, list[int](), list[int]()
     for ordinal, offset in ordinals:
         copy, original = copies.get(ordinal), originals.get(offset)
-        if copy is not None and original is None and offset < source_end:
-            gone.append(ordinal)
         if copy is None or original is None:
             missing = ordinal if missing < 0 else missing
-        elif fault := _difference(copy, original, timed=timed):
-            return BatchFinding("different", f"ordinal {ordinal} (source offset {offset}) has another {fault}")
-        else:
+            if copy is not None:
+                (gone if offset < source_end else replaced).append(ordinal)
+        elif not (fault := _difference(copy, original, timed=timed)):
             equal_until = ordinal + 1
+        elif ordinal in reused:
+            missing = ordinal if missing < 0 else missing
+            replaced.append(ordinal)
+        else:
+            return BatchFinding("different", f"ordinal {ordinal} (source offset {offset}) differs in its {fault}")
     if missing >= 0:
         line = f"the record of ordinal {missing} is no longer on both sides"
-        return BatchFinding("unverifiable", line, ranges(gone), equal_until)
+        return BatchFinding("unverifiable", line, ranges(gone), equal_until, ranges(replaced))
     return BatchFinding("equal", equal_until=equal_until)
 
 
@@ -114,12 +123,13 @@ def _difference(copy: DecodedRecord, original: DecodedRecord, *, timed: bool) ->
 def together(findings: Iterable[BatchFinding]) -> BatchFinding:
     """Combine findings: a difference takes precedence over a record that cannot be compared. If several findings have
     the same outcome, the first one is returned."""
-    worst, gone, equal_until = EQUAL, list[tuple[int, int]](), -1
+    worst, gone, replaced, equal_until = EQUAL, list[tuple[int, int]](), list[tuple[int, int]](), -1
     for finding in findings:
         if finding.outcome == "different":
             return finding
         gone += finding.gone
+        replaced += finding.replaced
         equal_until = max(equal_until, finding.equal_until)
         if worst.outcome == "equal":
             worst = finding
-    return msgspec.structs.replace(worst, gone=tuple(gone), equal_until=equal_until)
+    return msgspec.structs.replace(worst, gone=tuple(gone), replaced=tuple(replaced), equal_until=equal_until)

@@ -152,8 +152,8 @@ class _Source:
                 if len(places) == wanted:
                     return places
         raise Unplaced(
-            f"the source no longer holds the records of ordinals {ordinal} to {ordinal + wanted - 1}, and it is open "
-            "where they stood"
+            f"the source no longer holds the records of ordinals {ordinal} to {ordinal + wanted - 1}, and it is not "
+            "known where they were"
         )
 
     def _removed_between(self, first: int, last: int) -> list[int]:
@@ -246,7 +246,7 @@ def _anchored(source: _Source, batch: TargetBatch) -> list[int | None]:
                 there, last = there + step, here
             here += step
     if any(found[where] != source.offsets[anchor] for where, anchor in anchors):
-        raise Unplaced(f"ordinals {batch.first} to {batch.last} are in another order")
+        raise Unplaced(f"ordinals {batch.first} to {batch.last} are in a different order")
     if any(content is None and offset is None for content, offset in zip(contents, found, strict=True)):
         raise Unplaced(f"the target no longer holds all records of ordinals {batch.first} to {batch.last}")
     return found

@@ -8,9 +8,14 @@ up to which offset the new leader's log is the same as before.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
+from mirrord.ledger.facts.core import Progress
 from mirrord.replication.lane.signals import OwnBatch
 from mirrord.replication.lane.state import Lane
+
+MOST_EARLIER = 8
+"""Maximum number of earlier epochs that are recorded with a resume position."""
 
 
 def note_batches(lane: Lane, own: Sequence[OwnBatch]) -> None:
@@ -28,6 +33,24 @@ def known(lane: Lane) -> Mapping[int, int]:
     is known to have reached."""
     position = lane.resume_position
     return {**_of_log(lane, position.leader_epoch), position.leader_epoch: position.target_offset}
+
+
+def earlier(lane: Lane, leader_epoch: int) -> tuple[tuple[int, int], ...]:
+    """Return what is known about epochs before `leader_epoch` in the log of the leader of this epoch, as pairs (epoch,
+    offset) in ascending order. The next holder of the lane needs them like this one. Only the newest ones are returned,
+    because a higher epoch shows at least as much as a lower one."""
+    if not lane.log.epoch_ends:
+        return ()  # the usual case, kept fast because this is computed for each lane every second
+    known = _of_log(lane, leader_epoch)
+    return tuple(sorted((epoch, end) for epoch, end in known.items() if epoch < leader_epoch))[-MOST_EARLIER:]
+
+
+def learn(lane: Lane, progress: Progress) -> None:
+    """Take over what earlier holders have recorded about earlier epochs in the log of the resume position."""
+    leader = lane.resume_position.leader_epoch
+    rewinds = [rewound for _, rewound in lane.record.rewinds] if lane.record is not None else []
+    found = [each.epoch_ends for each in (progress, *rewinds) if each.leader_epoch == leader]
+    lane.log.epoch_ends = tuple((leader, *each) for each in chain.from_iterable(found))
 
 
 def _of_log(lane: Lane, leader_epoch: int) -> dict[int, int]:

@@ -1,7 +1,10 @@
 """Evidence about the target log: what the broker remembers about the producer, and whether the log has lost its last
 records."""
 
+from collections.abc import Sequence
+
 from mirrord.kafka.protocol.sequence import SEQUENCES, nearest
+from mirrord.replication.lane.signals import OwnBatch
 from mirrord.replication.lane.state import Lane
 
 
@@ -78,3 +81,20 @@ def unproven_until(lane: Lane) -> int:
     known = lane.record.rewinds[rewinds:] if lane.record is not None else ()
     is_revoked = any(rewound.ordinal < until for _, rewound in known)
     return -1 if is_revoked or until <= lane.acked else until
+
+
+def note_earlier(lane: Lane, own: Sequence[OwnBatch]) -> None:
+    """Note which of the lane's own batches in the target log were appended before a resume position was recorded that
+    is not above them, according to their leader epochs.
+
+    The log that was read for this position did not have these batches: they were lost or cleaned there, and a replica
+    that still has them is the leader now. The lane, or a former holder, may have assigned their ordinals to other
+    records since then.
+    """
+    rewinds = lane.record.rewinds if lane.record is not None else ()
+    positions = [(each.ordinal, each.leader_epoch) for each in (lane.resume_position, *(note for _, note in rewinds))]
+    for batch in own:
+        first = nearest(batch.base_sequence, lane.resume_position.ordinal)
+        begins = [ordinal for ordinal, epoch in positions if 0 <= batch.leader_epoch < epoch]
+        if begins and min(begins) < first + batch.count:
+            lane.log.earlier += ((max(first, min(begins)), first + batch.count),)

@@ -43,7 +43,7 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
     else:
         after = source_epochs.continues_at(record, goes_on)
         runs.append(Run(ordinal, lane.position if after is None else after))
-        pieces.append((ordinal, source_epochs.epoch_source(record, goes_on), 1))
+        pieces.append((ordinal, _epoch_source(record, goes_on), 1))
     holes = [HoleFound(lane.id, lane.grant, *each, runs[-1].ordinal) for each in begins]
     if lane.log.copied_again is not None or _may_leave_out(record, runs):
         holes.append(_without_ordinals(lane, begin_at, runs[-1].ordinal))
@@ -52,6 +52,28 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
     epochs = source_epochs.mended(lane, pieces)
     rewound = position_rewind.rewound_by(lane, runs, lane.resume_position)
     return [*holes, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, rewound=rewound)]
+
+
+def _epoch_source(record: LaneRecord, ordinal: int) -> int:
+    """Return the ordinal whose recorded epoch is that of the source record directly before the record of this ordinal.
+    The result is either this ordinal or the previous one. The epoch that is recorded for this ordinal cannot always be
+    used: it may be that of a record that was never copied and that the source has lost.
+
+    If there is a gap between the source offsets of the two ordinals, the epoch of this ordinal applies to the offsets
+    in the gap (`epoch_cache`). The epoch of the previous ordinal may end inside the gap.
+    """
+    is_explicit = any(ordinal == first for first, _ in record.truncations)
+    is_explicit = is_explicit or ordinal <= source_epochs.mended_until(record, ordinal)
+    return ordinal if is_explicit or _is_after_gap(record, ordinal) else ordinal - 1
+
+
+def _is_after_gap(record: LaneRecord, ordinal: int) -> bool:
+    """Return whether offsets that were not copied lie between the source offsets of the previous ordinal and of this
+    one. Return False if the source is known to have lost the record of this ordinal."""
+    offset, former = record.source_runs.offset_of(ordinal), record.source_runs.offset_of(ordinal - 1)
+    if offset is None or former is None or source_epochs.is_truncated(record, ordinal, offset):
+        return False
+    return offset > former + 1
 
 
 def kept_plan(lane: Lane, runs: Sequence[Run]) -> list[HoleFound]:

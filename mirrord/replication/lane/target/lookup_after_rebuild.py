@@ -1,7 +1,7 @@
 """Has lost records looked up again after the offset map was rebuilt.
 
 If the target log has newer records of the same keys, a plan omits lost records. A rebuilt map does not show the plan:
-it continues in the order of the source, and the lane would also copy the omitted records.
+it continues in source order, and the lane would also copy the omitted records.
 """
 
 from collections.abc import Sequence

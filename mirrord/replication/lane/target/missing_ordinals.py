@@ -29,7 +29,7 @@ from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.state import Lane, WentBack
 from mirrord.replication.lane.target import displaced_ordinals, epoch_ends
 from mirrord.replication.lane.target.acknowledged_records import Forgotten
-from mirrord.replication.lane.target.evidence import is_plan_unrecorded, known_until, next_by_entry
+from mirrord.replication.lane.target.evidence import is_plan_unrecorded, known_until, next_by_entry, note_earlier
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 from mirrord.replication.lane.target.superseded_records import (
     MOST_LAST,
@@ -49,6 +49,7 @@ def read(lane: Lane, answer: ScanAnswer) -> Log:
     lane.log.cleaned = is_bare or bool(answer.compacts)
     _note_appended_later(lane, answer.own)
     epoch_ends.note_batches(lane, answer.own)
+    note_earlier(lane, answer.own)
     return log
 
 
@@ -214,8 +215,8 @@ def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
 def _as_appended(lane: Lane, missing: Missing) -> Iterator[Missing]:
     """Split a range of lost ordinals where `appended_later` begins and ends. Ordinals inside `appended_later` are known
     to have been appended in a later leader epoch. For these ordinals, the offset of another record does not show
-    whether that record is newer: records of the same epoch may have been appended before them. Only a record of a higher epoch
-    is certainly newer."""
+    whether that record is newer: records of the same epoch may have been appended before them. Only a record of a
+    higher epoch is certainly newer."""
     begin, end, epoch = lane.log.appended_later
     edges = sorted(
         {missing.first, missing.last + 1, *(at for at in (begin, end) if missing.first < at <= missing.last)}
@@ -334,14 +335,14 @@ def forget(lane: Lane) -> None:
     lane.log.forgotten = lane.log.forgotten if lane.intents else None
     lane.log.shared, lane.log.scan, lane.log.lost_ordinals, lane.log.copied_again = NOT_ASKED, None, (), None
     lane.log.epoch_end = -1
-    lane.log.last_by_look_up = False
+    lane.log.last_by_look_up, lane.log.earlier = False, ()
     _note_acknowledged(lane)
 
 
 def _note_acknowledged(lane: Lane) -> None:
-    """Note which ordinals have been acknowledged since the lane last resumed, and in which leader epoch of the target. The
-    resume position does not show this while a comparison is pending: it does not advance then, and its leader epoch may
-    be an older one."""
+    """Note which ordinals have been acknowledged since the lane last resumed, and in which leader epoch of the target.
+    The resume position does not show this while a comparison is pending: it does not advance then, and its leader epoch
+    may be an older one."""
     acked, resumed = lane.acked, lane.resumed_at
     later = [each for each in lane.acknowledged if each[0] > acked]
     # The leader epoch of the resume position applies to all ordinals below that position.

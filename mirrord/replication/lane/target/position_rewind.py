@@ -22,7 +22,7 @@ from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.source.source_epochs import UNKNOWN, recorded_at
 from mirrord.replication.lane.state import Lane, ResumePosition
-from mirrord.replication.lane.target import missing_ordinals
+from mirrord.replication.lane.target import epoch_ends, missing_ordinals
 from mirrord.replication.lane.target.acknowledged_records import AcknowledgedPart, assigned_again
 from mirrord.replication.lane.target.evidence import known_until, unproven_until
 from mirrord.replication.lane.target.superseded_records import MOST_RANGES
@@ -52,7 +52,7 @@ def rewound_by(
     if first >= known_until(lane):
         return None
     missing_ordinals.other_records_from(lane, first)
-    return Rewound(first, position.ordinal, position.target_offset, position.leader_epoch)
+    return _rewound(lane, first, position)
 
 
 def rewound_by_next(
@@ -130,7 +130,13 @@ def unproven(lane: Lane, runs: Sequence[Run]) -> Rewound | None:
     if lane.record is None or until < 0:
         return None
     first = min(until, _first_changed(lane.record.source_runs, runs))
-    return Rewound(first, position.ordinal, position.target_offset, position.leader_epoch)
+    return _rewound(lane, first, position)
+
+
+def _rewound(lane: Lane, first: int, position: ResumePosition) -> Rewound:
+    leader_epoch = position.leader_epoch
+    ends = epoch_ends.earlier(lane, leader_epoch)
+    return Rewound(first, position.ordinal, position.target_offset, leader_epoch, ends)
 
 
 def _first_changed(known: Runs, runs: Sequence[Run]) -> int:

@@ -1,10 +1,10 @@
 """Decides which of the records that a compacted target log lacks are superseded by a newer record with the same key.
 
 The log cleaner removes a record only if the log holds a later one with the same key (KIP-58, kafka.log.LogCleaner).
-Ordinals that are missing from a compacted copy therefore do not prove that the log lost records. If it did lose a record,
-the record must not be appended after a newer record with its key, no matter who wrote the newer one. In both cases, the
-same rule applies: a missing record whose key occurs later in the log is not appended again. A missing record whose key
-does not occur later was not removed by the cleaner, and is appended again.
+Ordinals that are missing from a compacted copy therefore do not prove that the log lost records. If it did lose a
+record, the record must not be appended after a newer record with its key, no matter who wrote the newer one. In both
+cases, the same rule applies: a missing record whose key occurs later in the log is not appended again. A missing record
+whose key does not occur later was not removed by the cleaner, and is appended again.
 
 There are two exceptions. First, the cleaner removes a tombstone `delete.retention.ms` after it was appended, even if no
 record with its key follows. The tombstone may be appended again, because the key has no value before or after that.
@@ -14,8 +14,8 @@ later timestamp is the newer one.
 A newer record with the same key is not always in the log. It may have been a tombstone that the cleaner removed. Or it
 superseded copied records, the cleaner removed these, and then an election removed the newer record itself. A missing
 record is therefore also superseded if a copied record with its key has a higher source offset, whether or not the log
-still has that record. Otherwise the key would return to an older value of the source, or a deleted key would have a value
-again.
+still has that record. Otherwise the key would return to an older value of the source, or a deleted key would have a
+value again.
 """
 
 from bisect import bisect_right, insort
@@ -55,8 +55,8 @@ class AskSuperseded(msgspec.Struct, frozen=True):
     """Ordinals (first, last) of records that were appended, even if the cleaner has removed them since. They supersede
     missing records with their keys that have lower source offsets, so they are read from the source as well."""
     keeps_all: bool = False
-    """Whether lost records are copied again even if newer records with their keys exist. This is the case if the topic is
-    no longer compacted, and the records are missing because the target log has lost its end, not because of the
+    """Whether lost records are copied again even if newer records with their keys exist. This is the case if the topic
+    is no longer compacted, and the records are missing because the target log has lost its end, not because of the
     cleaner."""
     epochs: tuple[tuple[int, int], ...] | None = None
     """Pairs (ordinal, leader epoch of the source), ascending, with which the missing records were copied. None if these
@@ -73,6 +73,8 @@ class SupersededAnswer(msgspec.Struct, frozen=True):
     kind `last` are not included."""
     until: int = -1
     """Ordinals of the kind `last` below this one were appended, and then removed by the cleaner."""
+    until_epoch: int = -1
+    """Leader epoch of the source record of the last one of these ordinals when it was looked up, or -1."""
     trouble: str = ""
     """Why it cannot be determined which records to copy again, in one line for the operator."""
 
@@ -116,6 +118,8 @@ class SupersededJudge:
         follow the newer one."""
         self._superseded: set[int] = set()
         self._gone: set[int] = set()
+        self._last_epochs: dict[int, int] = {}
+        """The leader epochs of the source records of the kind `last`, by ordinal."""
 
     def lowest_left(self) -> int:
         """Return the lowest source offset of the missing records that have not been superseded so far. Ignore records
@@ -123,8 +127,13 @@ class SupersededJudge:
         left = (each for expected in self._wanted.values() for each in expected if self._follows(each.missing))
         return min((each.offset for each in left), default=NEVER)
 
-    def expect(self, missing: Missing, ordinal: int, offset: int, key: Hashable, time_ms: int) -> None:
-        """Add a missing record that the source still has. `offset` is its source offset."""
+    def expect(
+        self, missing: Missing, ordinal: int, offset: int, key: Hashable, time_ms: int, *, source_epoch: int = -1
+    ) -> None:
+        """Add a missing record that the source still has. `offset` is its source offset, and `source_epoch` its leader
+        epoch there."""
+        if missing.kind == "last":
+            self._last_epochs[ordinal] = source_epoch
         if key is None:
             return  # a record without a key is never superseded
         self._wanted.setdefault(key, []).append(Expected(missing, ordinal, offset, time_ms))
@@ -215,7 +224,7 @@ class SupersededJudge:
             else:
                 left = ranges(ordinal for ordinal in ordinals if ordinal not in settled)
                 again += [(start, end - 1) for start, end in left]
-        return SupersededAnswer(self._asked.question, 0, tuple(again), until)
+        return SupersededAnswer(self._asked.question, 0, tuple(again), until, self._last_epochs.get(until - 1, -1))
 
 
 def _ordinal(each: Expected) -> int:

@@ -30,6 +30,6 @@ def line(lane: Lane) -> str:
         return ""
     known = resume_position(lane).ordinal
     return (
-        f"it copies nothing more until ordinals {known} to {lane.acked - 1} have been compared with the source: "
+        f"the lane copies nothing more until ordinals {known} to {lane.acked - 1} have been compared with the source: "
         f"more than {MOST} records must not be unconfirmed"
     )

@@ -15,7 +15,7 @@ from mirrord.ledger.facts.core import Reason, Verdict
 from tests.fixtures.ledger import lane_id
 
 OWN = 4
-# Source offsets 100 to 109 are at the target from 10 on.
+# Source offsets 100 to 109 are on the target from 10 on.
 TEN = AuditRange(
     lane=lane_id(0),
     producer_id=OWN,

@@ -44,7 +44,7 @@ STALE, MISSING = Difference("stale", 105, 12), Difference("missing", 105, 15)
     ("newest", "expected"),
     [
         (Newest(105, 15, target=15, is_own=True, origin=105), None),
-        # Compaction at the target removed nothing newer: the record is missing, or an older value remains.
+        # Compaction on the target removed nothing newer: the record is missing, or an older value remains.
         (Newest(105, 15), MISSING),
         (Newest(105, 15, target=12, is_own=True, origin=102), STALE),
         (Newest(105, 15, target=12), STALE),

@@ -55,7 +55,7 @@ def test_a_lane_is_chosen_by_name_or_id(ledger: MemoryLedger, conf: Path, capsys
 def test_an_unknown_lane_is_named(ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ledger", "show", "--lane", "order-0", str(conf)]) == 2
     errors = capsys.readouterr().err
-    assert errors == 'mirrord: the ledger of eu-us knows no lane "order-0"; did you mean "orders-0"?\n'
+    assert errors == 'mirrord: the ledger of eu-us has no lane "order-0"; did you mean "orders-0"?\n'
 
 
 def test_of_several_flows_one_is_chosen(ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,7 +84,7 @@ def test_what_cannot_be_read_is_shown_in_its_place(
 ) -> None:
     ledger.entries.insert(2, bytes([VERSION + 1]))
     assert main(["ledger", "show", str(conf)]) == 0
-    line = f"       2  a ledger record has version {VERSION + 1}, this program knows versions 1 to {VERSION}\n"
+    line = f"       2  a ledger record has version {VERSION + 1}, but this program knows only versions 1 to {VERSION}\n"
     assert line in capsys.readouterr().out
     assert main(["ledger", "show", "--json", str(conf)]) == 0
     documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -100,9 +100,9 @@ def test_nothing_is_left_out_before_it_is_parked(
     assert [(order.letters, dry) for _, order, dry in daemons.taken] == [(-1, True), (2, False)]
     assert capsys.readouterr().out.endswith("2 records parked in mirrord.eu-us.dead\n")
     daemons.taken.clear()
-    daemons.parked = EnvironmentFault("nothing is changed: it cannot be parked")
+    daemons.parked = EnvironmentFault("nothing was changed: it cannot be parked")
     assert cli.main(skip) == 1
-    assert capsys.readouterr().err == "mirrord: nothing is changed: it cannot be parked\n"
+    assert capsys.readouterr().err == "mirrord: nothing was changed: it cannot be parked\n"
     assert [dry for *_, dry in daemons.taken] == [True]
     assert cli.main([*skip, "--without-parking"]) == 0
     assert [(order.letters, dry) for _, order, dry in daemons.taken[1:]] == [(-1, True), (-1, False)]
@@ -197,12 +197,12 @@ def test_without_a_daemon_or_with_several_nothing_is_given(
 ) -> None:
     daemons.at["us-eu"] = "http://127.0.0.1:2"
     assert cli.main(["pause", "orders", conf]) == 1
-    assert "several daemons run these flows" in capsys.readouterr().err
+    assert "several daemons are running these flows" in capsys.readouterr().err
     assert cli.main(["pause", "us-eu:orders", conf]) == 0
     assert daemons.taken.pop()[0] == "http://127.0.0.1:2"
     daemons.at.clear()
     assert cli.main(["pause", "orders", conf]) == 1
-    assert "nothing is changed: no daemon runs these flows" in capsys.readouterr().err
+    assert "nothing was changed: no daemon is running these flows" in capsys.readouterr().err
     assert daemons.taken == []
 
 

@@ -108,14 +108,14 @@ def test_what_is_translated(java: str, python: str) -> None:
 @pytest.mark.parametrize(
     ("java", "rule"),
     [
-        ("a{2", "is cut in two by the comma list"),
+        ("a{2", "the list is split at any comma inside one"),
         ("[a-z&&[^b]]", "no class inside a class"),
         ("[a[b]]", "no class inside a class"),
         (r"\p{IsGreek}", r"no \p{IsGreek} here"),
-        (r"\Ga", r"no \G, which Python does not know"),
+        (r"\Ga", r"no \G, which Python does not support"),
         ("(a(?i)b)", "inside a group"),
         ("(?u)a", "of the flags"),
-        ("(", "a regular expression that Python knows, too"),
+        ("(", "a regular expression that Python also supports"),
     ],
 )
 def test_what_is_refused(java: str, rule: str) -> None:

@@ -108,7 +108,7 @@ def test_what_only_the_clients_have() -> None:
     more = text.replace("us.consumer.", "us.producer.").replace('"me"', '"you"')
     remarks = [notice.of("f") for notice in translate(HEAD + text + more, "mm2.properties").notices if notice.lines]
     assert remarks == [
-        "f:10: us.producer.sasl.jaas.config: not used: a cluster has one identity here, that of "
+        "f:10: us.producer.sasl.jaas.config: not used: in mirrord, a cluster has one identity, that of "
         "us.consumer.sasl.jaas.config"
     ]
 
@@ -180,15 +180,15 @@ def test_pem() -> None:
 @pytest.mark.parametrize(
     ("more", "fault"),
     [
-        ("us.security.protocol = SASL_SSL\n", "us.sasl.mechanism: missing with SASL_SSL (Kafka means GSSAPI then)"),
+        ("us.security.protocol = SASL_SSL\n", "us.sasl.mechanism: missing with SASL_SSL (Kafka then uses GSSAPI)"),
         (
             "us.security.protocol = SASL_SSL\nus.sasl.mechanism = GSSAPI\n",
             'us.sasl.mechanism: found "GSSAPI"; allowed: "PLAIN" or',
         ),
         ("us.security.protocol = SASL_SSL\nus.sasl.mechanism = PLAIN\n", "us.sasl.jaas.config: missing with PLAIN"),
         (sasl("PLAIN", f'{PLAIN} required username="me" password="hunter2"'), "found ***; allowed: LOGIN-MODULE"),
-        (sasl("PLAIN", f'{PLAIN} required password="hunter2";'), "us.sasl.jaas.config: username is missing in it"),
-        (sasl("PLAIN", f'{PLAIN} required username="u";'), "us.sasl.jaas.config: password is missing in it"),
+        (sasl("PLAIN", f'{PLAIN} required password="hunter2";'), "us.sasl.jaas.config: username is missing from it"),
+        (sasl("PLAIN", f'{PLAIN} required username="u";'), "us.sasl.jaas.config: password is missing from it"),
         (
             sasl("PLAIN", f'{SCRAM} required username="u" password="hunter2";'),
             f'found the login module "{SCRAM}"; with PLAIN allowed: {PLAIN}',
@@ -215,7 +215,7 @@ def test_pem() -> None:
         (sasl("PLAIN", "${env:MIRRORD_NONE}"), "the environment variable MIRRORD_NONE is not set"),
         (
             sasl("PLAIN", f'{PLAIN} required username="u" password="${{file:/a#b:c}}";'),
-            'a secret cannot be referred to when "#" stands in the path',
+            "a secret cannot be referenced if the path or the key contains",
         ),
     ],
 )

@@ -112,7 +112,7 @@ def test_stronger_defaults_hold_unless_the_file_names_the_property() -> None:
     assert (flow().isolation, flow().groups.mode) == ("read_committed", "follow")
     (notice,) = translate(BASE, "mm2.properties").notices
     assert notice.of("mm2.properties") == (
-        "mm2.properties: not named, so mirrord's default holds, which is stronger than MirrorMaker 2's: "
+        "mm2.properties: not set, so mirrord's default applies, which is stronger than MirrorMaker 2's: "
         'isolation = "read_committed", groups.mode = "follow"'
     )
     named = "eu.consumer.isolation.level = read_uncommitted\nsync.group.offsets.enabled = false\n"
@@ -227,31 +227,32 @@ def test_flows_that_would_have_one_name() -> None:
 def test_a_flow_without_topics_is_left_out() -> None:
     more = "eu->us.topics =\nus->eu.enabled = true\n"
     assert [each.name for each in config(more).flows] == ["us-eu"]
-    assert "mm2.properties:5: eu->us.topics: empty, so the flow copies nothing and is left out" in remarks_of(more)
+    assert "mm2.properties:5: eu->us.topics: empty, so the flow copies nothing and is omitted" in remarks_of(more)
 
 
 @pytest.mark.parametrize(
     ("lines", "notice"),
     [
-        ("tasks.max = 8", "5: tasks.max: has no meaning here: each partition is copied by itself; there are no tasks"),
+        ("tasks.max = 8", "5: tasks.max: has no effect in mirrord: each partition is copied independently"),
         (
             "us.producer.compression.type = zstd\neu.producer.compression.type = zstd",
-            "5: us.producer.compression.type: has no meaning here: records keep the codec in which the source stored "
+            "5: us.producer.compression.type: has no effect in mirrord: records keep the codec in which the source "
+            "stored "
             "them (also in line 6)",
         ),
         (
             "us.exactly.once.source.support = enabled",
-            "5: us.exactly.once.source.support: has no meaning here: records arr",
+            "5: us.exactly.once.source.support: has no effect in mirrord: records always arr",
         ),
         (
             "dedicated.mode.enable.internal.rest = true",
-            "has no meaning here: daemons find each other through the ledger",
+            "has no effect in mirrord: daemons find each other through the ledger",
         ),
-        ("us.consumer.metrics.num.samples = 3", "has no meaning here: metrics are Prometheus's"),
-        ("us.offset.storage.topic = x", "has no meaning here: there are no Connect topics"),
+        ("us.consumer.metrics.num.samples = 3", "has no effect in mirrord: metrics are in Prometheus's format"),
+        ("us.offset.storage.topic = x", "has no effect in mirrord: there are no Connect topics"),
         (
             "consumer.fetch.min.bytes = 1",
-            "ignored, also by MirrorMaker 2: a cluster's would be ALIAS.consumer.fetch.min",
+            "ignored, also by MirrorMaker 2: for a cluster, it would be ALIAS.consumer.fetch.min",
         ),
         ("us.topics = x", "5: us.topics: ignored, also by MirrorMaker 2: it belongs to a flow or to the top"),
         ("eu->us.topcs = x", '5: eu->us.topcs: unknown; did you mean "eu->us.topics"?'),
@@ -260,19 +261,22 @@ def test_a_flow_without_topics_is_left_out() -> None:
         ("su.bootstrap.servers = x:1", 'su.bootstrap.servers: unknown; did you mean "us.bootstrap.servers"?'),
         ("eu->asia.enabled = true", "eu->asia.enabled: unknown; did you mean"),
         ("us.consumer.isolation.levl = x", 'unknown; did you mean "us.consumer.isolation.level"?'),
-        ("us.consumer.isolation.level = read_committed", "has no meaning here: no flow's copying reads with it"),
+        (
+            "us.consumer.isolation.level = read_committed",
+            "has no effect in mirrord: no flow uses it to read the records that it copies",
+        ),
         ("xyzzy = 1", "5: xyzzy: unknown"),
-        ("topics = a\ntopics = b", "5: topics: stands again in line 6, which counts"),
+        ("topics = a\ntopics = b", "5: topics: is repeated in line 6, which applies"),
         ("us.sasl.jaas.config = x", "5: us.sasl.jaas.config: not used: no cluster's security.protocol"),
         (
             "eu->us.source.cluster.security.protocol = SSL",
-            "a cluster has one identity here, write it as eu.security.proto",
+            "in mirrord, a cluster has one identity; write it as eu.security.proto",
         ),
         (
             "us.security.protocol = SSL\nus.producer.security.protocol = PLAINTEXT",
-            "6: us.producer.security.protocol: not used: a cluster has one identity here, that of us.security.protocol",
+            "6: us.producer.security.protocol: not used: in mirrord, a cluster has one identity, that of us.security.",
         ),
-        ("config.providers.file.param.allowed.paths = /x", "has no meaning here: a declared provider may read"),
+        ("config.providers.file.param.allowed.paths = /x", "has no effect in mirrord: a declared provider may read"),
     ],
 )
 def test_what_is_reported_of_a_property(lines: str, notice: str) -> None:
@@ -292,14 +296,14 @@ def test_nothing_is_reported_of_properties_that_belong_to_no_enabled_flow() -> N
     [
         ("replication.policy.class = com.example.Mine", 'naming: "prefix", "identity", or a template such as'),
         ("eu->us.replication.policy.class = com.example.Mine", "5: eu->us.replication.policy.class: found"),
-        ("topic.filter.class = com.example.Mine", "Instead of it: the lists topics and exclude"),
-        ("group.filter.class = com.example.Mine", "Instead of it: the lists groups.match and groups.exclude"),
-        ("config.property.filter.class = com.example.Mine", "Instead of it: the list sync.exclude_configs"),
-        ("forwarding.admin.class = com.example.Mine", "Instead of it: topics that are created beforehand"),
+        ("topic.filter.class = com.example.Mine", "Use instead: the lists topics and exclude"),
+        ("group.filter.class = com.example.Mine", "Use instead: the lists groups.match and groups.exclude"),
+        ("config.property.filter.class = com.example.Mine", "Use instead: the list sync.exclude_configs"),
+        ("forwarding.admin.class = com.example.Mine", "Use instead: topics that are created in advance"),
         ("eu->us.transforms = mask", "mirrord copies records unaltered"),
         (
             "value.converter = org.apache.kafka.connect.json.JsonConverter",
-            "records are copied as the bytes that they are",
+            "records are copied as bytes, unchanged",
         ),
         ("us.ssl.engine.factory.class = com.example.Mine", "Python's TLS, with PEM, PKCS12 or JKS stores"),
         ("us.sasl.login.callback.handler.class = com.example.Mine", "security with token_url"),
@@ -315,7 +319,7 @@ def test_nothing_is_reported_of_properties_that_belong_to_no_enabled_flow() -> N
         ("offset-syncs.topic.location = sorce", 'allowed: "source" or "target"; did you mean "source"?'),
         ("replication.policy.separator = /", 'found "/"; allowed: up to 16 letters'),
         ("topics = a{2,3}", 'topics: found "a{2"; allowed: "\\{", or a quantifier such as {2}'),
-        ("topics = a(", 'topics: found "a("; allowed: a regular expression that Python knows, too'),
+        ("topics = a(", 'topics: found "a("; allowed: a regular expression that Python also supports'),
         ("us.bootstrap.servers = us1", 'us.bootstrap.servers: found "us1"; allowed: host:port'),
         ("us.security.protocol = TLS", 'allowed: "PLAINTEXT" or "SSL"'),
         ("eu.consumer.isolation.level = none", 'allowed: "read_committed" or "read_uncommitted"'),
@@ -330,7 +334,7 @@ def test_faults(line: str, fault: str) -> None:
 
 def test_what_must_be_there() -> None:
     assert "mm2.properties: clusters: missing; allowed: a list such as eu, us" in faults("")
-    assert 'did you mean "cluster" to be it?' in faults("cluster = eu, us\n")
+    assert 'did you mean it by "cluster"?' in faults("cluster = eu, us\n")
     assert "mm2.properties:1: clusters: no flow between them is enabled; allowed: eu->us.enabled = true" in faults(HEAD)
     assert "us.bootstrap.servers: missing; allowed: host:port" in faults("clusters = eu, us\neu->us.enabled = true\n")
     dotted = "clusters = e.u, us\ne.u.bootstrap.servers = a:1\nus.bootstrap.servers = b:1\ne.u->us.enabled = true\n"
@@ -346,7 +350,7 @@ def test_all_faults_come_at_once() -> None:
 def test_what_mirrord_refuses_of_several_flows() -> None:
     identity = "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy\n"
     report = faults(BASE + identity + "us->eu.enabled = true\n")
-    assert "only one of them may carry settings over" in report
+    assert "only one of them may sync configs" in report
 
 
 def test_values_from_providers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

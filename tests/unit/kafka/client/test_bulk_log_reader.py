@@ -95,6 +95,6 @@ async def test_what_does_not_pass_is_reported_at_once(monkeypatch: pytest.Monkey
 
 async def test_retention_while_it_is_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = reader_of(monkeypatch, failures={1: ErrorCode.OFFSET_OUT_OF_RANGE})
-    with pytest.raises(RangeGone, match="orders-0: the offsets 1 to 2 are gone, it begins at 3"):
+    with pytest.raises(RangeGone, match="orders-0: the offsets 1 to 2 no longer exist; the log begins at 3"):
         async for _ in reader.read(ORDERS, 0, 10, committed=True):
             pass

@@ -66,9 +66,9 @@ async def test_client_credentials_and_a_token_that_is_kept() -> None:
     ("status", "body", "reason"),
     [
         (401, "{}", "gives 'client' no token: 401 Unauthorized"),
-        (200, "{}", "answers without an access_token"),
-        (200, "[]", "answers without an access_token"),
-        (200, "no json", "gives no token: "),
+        (200, "{}", "answered without an access_token"),
+        (200, "[]", "answered without an access_token"),
+        (200, "no json", "did not issue a token: "),
     ],
 )
 async def test_no_token(status: int, body: str, reason: str) -> None:
@@ -81,5 +81,5 @@ async def test_no_token(status: int, body: str, reason: str) -> None:
         with pytest.raises(EnvironmentFault, match=reason) as fault:
             await token_of(token_url=str(server.make_url("/token")))
         assert "hunter2" not in str(fault.value)
-    with pytest.raises(EnvironmentFault, match="gives no token: "):
+    with pytest.raises(EnvironmentFault, match="did not issue a token: "):
         await token_of(token_url="http://127.0.0.1:9/token")

@@ -250,7 +250,7 @@ def test_wrong_bytes_end_that_connection_alone(
             assert all(end is losses[0] or isinstance(end, Frame) for end in ends)
             assert pipe.lost is losses[0]
             assert isinstance(losses[0].__cause__, cause)
-            with pytest.raises(ConnectionLost, match=f"^the connection to the server is lost: .*{reason}"):
+            with pytest.raises(ConnectionLost, match=f"^the connection to the server was lost: .*{reason}"):
                 raise losses[0]
             assert await loss_of(ask(pipe, b"z")) is losses[0]
             assert await body_of(ask(other, b"still there")) == b"still there"
@@ -303,7 +303,7 @@ def test_a_peer_that_says_nothing_is_given_up(run: Run, link: Link) -> None:
             assert await body_of(ask(pipe, b"x")) == b"first"
             futures = [ask(pipe, b"y"), ask(pipe, b"z")]
             lost = await loss_of(futures[0])
-            assert str(lost) == "the connection to the server is lost: no answer to Metadata within 0.2 s"
+            assert str(lost) == "the connection to the server was lost: no answer to Metadata within 0.2 s"
             assert await loss_of(futures[1]) is lost
 
     run(test())
@@ -372,7 +372,7 @@ def test_closing_inside_of_a_callback_stops_at_once(run: Run, plain: Link) -> No
             await closed.wait()
             assert isinstance(ends[0], Frame)
             assert ends[1:] == [pipe.lost] * 3
-            assert str(pipe.lost) == "the connection to the server is lost: enough"
+            assert str(pipe.lost) == "the connection to the server was lost: enough"
 
     run(test())
 

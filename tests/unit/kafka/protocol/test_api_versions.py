@@ -38,7 +38,7 @@ def test_the_oldest_kafka_will_do() -> None:
 def test_an_older_kafka_is_reported() -> None:
     with pytest.raises(
         UnsupportedBroker,
-        match=r"^the broker offers Fetch in versions 0 to 11, mirrord speaks 12 to 18; Kafka 2\.8 or newer is needed$",
+        match=r"^the broker offers Fetch in versions 0 to 11, mirrord supports 12 to 18; Kafka 2\.8 or newer is needed",
     ):
         choose(FETCH, {1: (0, 11)})
     with pytest.raises(UnsupportedBroker, match=r"does not offer DescribeProducers; Kafka 2\.8 or newer is needed"):
@@ -46,7 +46,7 @@ def test_an_older_kafka_is_reported() -> None:
 
 
 def test_a_broker_newer_than_this_program_is_reported() -> None:
-    with pytest.raises(UnsupportedBroker, match="versions 14 to 20, mirrord speaks 9 to 13; this broker needs a newer"):
+    with pytest.raises(UnsupportedBroker, match="versions 14 to 20, mirrord supports 9 to 13; this broker needs a"):
         choose(PRODUCE, {0: (14, 20)})
 
 

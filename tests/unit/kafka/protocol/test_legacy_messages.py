@@ -108,9 +108,9 @@ def test_what_cannot_be_read_is_one_kind_of_error() -> None:
     for data, why in (
         (bytes(damaged), "the checksum does not match"),
         (with_checksum(garbage), "Error"),
-        (bytes(misplaced), "the last message inside of the one at offset 9 has another offset"),
+        (bytes(misplaced), "the last message inside the one at offset 9 has a different offset"),
         (messages(0, some(5)) + messages(1, some(6), 1)[:-1], "where .* are left"),
-        (messages(0, some(5)) + messages(1, some(5)), "the offsets do not ascend"),
+        (messages(0, some(5)) + messages(1, some(5)), "the offsets are not in ascending order"),
         (lz4_of_format_0(some(1)), "KAFKA-3160"),
     ):
         with pytest.raises(ValueError, match=why):

@@ -263,7 +263,7 @@ async def test_the_compaction_that_began_last_is_the_one_that_moves(tmp_path: Pa
             ledger.entries.append(encode_entry(entry(CompactionBegan(7, 0))))
             return [write(work) for work in works]
 
-        with pytest.raises(EnvironmentFault, match="another compaction of eu-us has begun meanwhile"):
+        with pytest.raises(EnvironmentFault, match="another compaction of eu-us has begun in the meantime"):
             await compact(store, tmp_path, WANTED, begin_again, silent)
     assert await answers_of(ledger, tmp_path) == before
     assert (await run(ledger, tmp_path)).generation == 8

@@ -38,7 +38,7 @@ def test_a_target_position_goes_back_only_with_the_group() -> None:
     book.record(at(40, 30))
     assert write(book) == [(40, 30)]
     book.record(at(50, 30))
-    assert write(book) == [], "no further at the target: the group would read nothing twice"
+    assert write(book) == [], "no further on the target: the group would read nothing twice"
 
 
 def test_what_is_reported_during_a_write_is_not_lost() -> None:

@@ -110,7 +110,7 @@ async def test_a_copy_of_whatever_part_is_found(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS[:4])
-async def test_what_retention_has_left_is_found(seed: int) -> None:
+async def test_copies_that_retention_has_not_deleted_are_found(seed: int) -> None:
     source = source_of(seed)
     target = copy_of(seed, source)
     middle = Log(target, target[len(target) // 2].base)
@@ -121,7 +121,7 @@ async def test_what_retention_has_left_is_found(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS[:4])
-async def test_what_others_wrote_is_no_copy(seed: int) -> None:
+async def test_records_of_other_clients_are_not_copies(seed: int) -> None:
     source = source_of(seed)
     others = [
         batch._replace(producer=(9, 0), sequence=batch.base)
@@ -135,7 +135,7 @@ async def test_what_others_wrote_is_no_copy(seed: int) -> None:
     assert await found(Log(source), Log(within)) == ""
 
 
-async def test_what_came_from_the_target_is_no_copy_there() -> None:
+async def test_records_that_came_from_the_target_are_not_copies_there() -> None:
     """Under the same names both ways, and this flow is the newer one."""
     originals = [batch._replace(producer=(9, 0), sequence=batch.base) for batch in source_of(0)]
     copies = copy_of(0, originals)
@@ -172,7 +172,7 @@ async def test_records_that_were_transformed(seed: int) -> None:
     assert await found(Log(source), Log(changed)) == ""
 
 
-async def test_what_was_found_is_not_looked_for_again() -> None:
+async def test_copies_that_were_found_are_not_searched_for_again() -> None:
     source, target = Log(source_of(0)), Log(copy_of(0, source_of(0)))
 
     async def find_copies(_: PartitionId, headers: Sequence[HeaderTuple]) -> Collection[int]:

@@ -52,7 +52,7 @@ async def test_partitions_that_bring_nothing_move_to_the_long_request(rig: Rig) 
     assert [partition for partition, _ in rig.chunks] == [1, 1]
 
 
-async def test_what_is_newly_wanted_does_not_wait_for_the_long_request(rig: Rig) -> None:
+async def test_a_new_fetch_does_not_wait_for_the_long_request(rig: Rig) -> None:
     await rig.want(rig.tap(0), 0)
     rig.hot.answer(fetched(TOPIC))
     await settle()
@@ -308,7 +308,7 @@ async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(rig.chunks) == fetched_so_far
 
 
-async def test_what_python_needs_for_small_batches_counts_and_makes_requests_smaller() -> None:
+async def test_the_overhead_of_small_batches_counts_and_makes_requests_smaller() -> None:
     rig = Rig(limit_bytes=64 << 20)
     tap = rig.tap(0)
     usual = rig.source.room.request_bytes
@@ -364,7 +364,7 @@ async def test_lanes_that_catch_up_share_a_request(rig: Rig) -> None:
     assert {tap.position.max_bytes for tap in taps[8:]} == {1 << 20}
 
 
-async def test_what_retention_is_about_to_take_is_asked_for_first_and_in_one_piece(rig: Rig) -> None:
+async def test_records_that_retention_is_about_to_delete_are_fetched_first_and_at_once(rig: Rig) -> None:
     await rig.want(rig.tap(9), 0)  # during this request others are wanted
     taps = [rig.tap(partition) for partition in range(8)]
     taps[5].urgency.is_near = True
@@ -399,7 +399,7 @@ def test_when_a_log_start_is_about_to_reach_a_lane(monkeypatch: pytest.MonkeyPat
     assert not near(500, -1, 1_000)
 
 
-def test_what_the_supervisor_knows_of_retention_counts_in_addition_to_what_is_seen() -> None:
+def test_the_retention_forecast_of_the_supervisor_counts_in_addition_to_the_fetchers() -> None:
     urgency = FetchPriority()
     urgency.note(0, 1_000, 9_000)
     urgency.tell(near=True)

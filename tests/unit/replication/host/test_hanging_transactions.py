@@ -1,4 +1,4 @@
-"""Transactions at the source that no producer ends: when a lane reports one, and how."""
+"""Transactions on the source that no producer ends: when a lane reports one, and how."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -134,7 +134,9 @@ async def test_a_lane_that_does_not_copy_waits_for_nothing_there(phase: Phase) -
     assert rig.look(600) is None
 
 
-def test_people_read_whose_it_is() -> None:
+def test_the_status_table_names_the_producer_of_the_transaction() -> None:
     lines = [str(line) for line in status_table(FULL).renderables]  # type: ignore[attr-defined]
-    (line,) = [line for line in lines if "waits" in line]
-    assert "orders-0 waits[/] since 1970-01-01 00:00:00Z for the transaction of producer 4711 epoch 2" in line
+    (line,) = [line for line in lines if "has been waiting" in line]
+    assert (
+        "orders-0 has been waiting[/] since 1970-01-01 00:00:00Z for the transaction of producer 4711 epoch 2" in line
+    )

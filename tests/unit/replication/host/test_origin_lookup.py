@@ -108,7 +108,7 @@ async def test_every_ledger_on_the_cluster_counts(world: World) -> None:
     assert world.opened == ["asia-eu", "elsewhere", "us-eu"]
 
 
-async def test_what_was_written_before_the_question_is_in_the_answer(world: World) -> None:
+async def test_batches_written_before_the_question_are_in_the_answer(world: World) -> None:
     """Also by a flow that was unknown: its ledger is there before its first record."""
     hosted = FakeHosted()
     assert (await world.ask(hosted)).writers == ()
@@ -143,7 +143,7 @@ async def test_a_ledger_that_cannot_be_read_is_waited_for(world: World) -> None:
     world.ledgers["us-eu"].is_reachable = False
     hosted = FakeHosted()
     answer = await world.ask(hosted)
-    assert answer.trouble.startswith("waits for the ledger of flow us-eu on eu, which may copy into this topic: ")
+    assert answer.trouble.startswith("waiting for the ledger of flow us-eu on eu, which may copy into this topic: ")
     world.ledgers["us-eu"].is_reachable = True
     world.ledgers["us-eu"].wake()
     assert [each.producer_id for each in (await world.ask(hosted)).writers] == [7]

@@ -67,7 +67,7 @@ async def wanting(rig: Rig, *taps: PartitionFetch, position: int = 5) -> None:
     await settle()
 
 
-async def test_only_the_partition_with_the_batch_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_the_partition_with_the_batch_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig()
     broker, taps = Broker(rig, 3), [rig.tap(partition) for partition in range(6)]
     await wanting(rig, *taps)
@@ -77,7 +77,7 @@ async def test_only_the_partition_with_the_batch_stands(monkeypatch: pytest.Monk
     assert [tap.apart for tap in taps] == [False, False, False, True, False, False]
     assert note(taps[0]) == ""
     assert note(taps[3]) == (
-        "the batch at offset 5 of eu is too large to be fetched, and it is tried again every 30 s: "
+        "the batch at offset 5 of eu is too large to be fetched, and the fetch is retried every 30 s: "
         "a frame of 150000000 bytes, where 134217728 are allowed"
     )
     # The others share requests again, and it is not requested meanwhile.
@@ -104,7 +104,7 @@ async def test_it_is_tried_again_alone_until_it_can_be_read(monkeypatch: pytest.
     assert (tap.apart, tap.too_large) == (False, "")
 
 
-async def test_what_is_at_its_end_returns_to_the_others() -> None:
+async def test_a_partition_without_a_backlog_returns_to_the_shared_request() -> None:
     rig = Rig()
     taps = [rig.tap(partition) for partition in range(2)]
     await wanting(rig, *taps)

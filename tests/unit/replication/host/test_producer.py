@@ -180,7 +180,7 @@ async def test_another_leader_epoch_than_that_of_the_round_gets_nothing(rig: Rig
     assert sender.answers == [(0, NOT_SENT, -1)]
 
 
-async def test_what_an_earlier_round_left_is_not_sent(rig: Rig) -> None:
+async def test_batches_of_an_earlier_round_are_not_sent(rig: Rig) -> None:
     sender = Sender(0)
     rig.target.produce(as_any(sender), sender.batches(0, 1))
     sender.lane.round = 2
@@ -189,7 +189,7 @@ async def test_what_an_earlier_round_left_is_not_sent(rig: Rig) -> None:
     assert sender.answers == []
 
 
-async def test_without_a_lease_nothing_is_written_and_nothing_overtakes(rig: Rig) -> None:
+async def test_without_a_lease_nothing_is_written_and_the_order_stays(rig: Rig) -> None:
     sender = Sender(0)
     await rig.produce(sender, sender.batches(0))
     rig.may_write = False

@@ -88,7 +88,7 @@ def test_a_transform_changes_what_it_may() -> None:
     assert made.newest_ms == 1_700_003_600_000
 
 
-def test_what_the_ledger_says_is_not_asked_again() -> None:
+def test_decisions_in_the_ledger_are_not_requested_again() -> None:
     """Whatever a policy answers the next time: what is bound remains."""
     decided = Decided(((BASE, 2), (BASE + 4, 1)), BASE + 6)
     for _ in range(20):
@@ -139,7 +139,7 @@ def test_no_answer_halts_before_the_record(rules: dict[str, Any], line: str) -> 
     assert refused.value.offset in {BASE, BASE + 2, 0}
 
 
-def test_or_rejects_it_and_continues() -> None:
+def test_a_policy_fault_can_reject_the_record() -> None:
     rules = shaping(filter=f"{SAMPLE}:Odd", filter_settings={"raises": BASE + 3}, on_error="reject")
     made = shaped(rules, plain(6))
     assert made.pieces == ((BASE + 1, 1), (BASE + 5, 1))
@@ -186,7 +186,7 @@ def test_the_configuration() -> None:
         ('on_error = "skip"', 'allowed: "halt" or "reject"'),
     ],
 )
-def test_what_is_refused_while_a_file_is_read(lines: str, fault: str) -> None:
+def test_policy_settings_that_are_refused_when_the_file_is_read(lines: str, fault: str) -> None:
     with pytest.raises(ConfigError) as raised:
         load_text(CONF + lines + "\n", "conf.toml", LOADING)
     assert fault in str(raised.value)

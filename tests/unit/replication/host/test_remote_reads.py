@@ -119,7 +119,7 @@ async def test_a_remote_wish_follows_the_leader(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("stopped_first", [True, False])
-async def test_what_is_stopped_is_not_fetched_from_remote_storage(rig: Rig, *, stopped_first: bool) -> None:
+async def test_a_stopped_partition_is_not_fetched_from_remote_storage(rig: Rig, *, stopped_first: bool) -> None:
     rig.asks.local_answer = (0, 100)
     await rig.want(rig.tap(1), 5)
     remote(rig).answer(fetched(TOPIC, (1, 0, 200, RECORDS)))

@@ -45,6 +45,19 @@ async def test_nothing_after_a_record_that_a_lane_never_copies_was_appended(
     assert (answer.error, answer.trouble, answer.until) == (0, "", until)
 
 
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("keys", "until", "epoch"), [("abcdef", 6, 5), ("abc", 3, 4), ("bcdef", -1, -1)])
+async def test_the_source_epoch_of_the_last_superseded_record_is_reported(keys: str, until: int, epoch: int) -> None:
+    """The source's leader changed at offset 3. Other writers have newer records of some keys."""
+    source = FakeLog([written(0, "abc"), written(3, "def", leader_epoch=5)], 6, 6)
+    target = FakeLog([written(6, keys)], 6 + len(keys), 6 + len(keys))
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),)))
+    missing = Missing("last", 0, 5, 0, has_room=True)
+    answer = await lookup(source, target, play.record).run(AskSuperseded(1, (missing,), 6 + len(keys)))
+    assert (answer.until, answer.until_epoch) == (until, epoch)
+
+
 def of_eight(is_open: Callable[[int], bool] = lambda _: True) -> SupersededLookup:
     """The source has keys a to h at offsets 0 to 7, the target a newer record of c, e and h, from a later epoch."""
     source, target = FakeLog([written(0, "abcdefgh")], 8, 8), FakeLog([written(3, "che")], 6, 6)

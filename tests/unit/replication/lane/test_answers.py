@@ -157,7 +157,7 @@ def test_what_a_produce_error_leads_to(error: int) -> None:
         return
     assert lane.phase in (Phase.WAITING, Phase.RESUMING)
     if outcome is not Produced.REFUSED:
-        assert describe(lane, SourceBounds(4, 0.0, 0), 2).note.endswith(f"it tries again: {ErrorCode.name_of(error)}")
+        assert describe(lane, SourceBounds(4, 0.0, 0), 2).note.endswith(f"is retried: {ErrorCode.name_of(error)}")
     if outcome is Produced.UNKNOWN:
         assert lane.late_writes.until == 10.0 + lane.limits.request_timeout_s
     if outcome is Produced.DENIED:
@@ -200,7 +200,7 @@ def test_far_away_more_is_on_its_way_once_something_was_acknowledged() -> None:
     assert (window(lane), lane.reach) == (NEAR.batches, NEAR)
 
 
-def test_without_faith_in_the_brokers_memory_one_batch_at_a_time() -> None:
+def test_an_at_least_once_lane_sends_one_batch_at_a_time() -> None:
     expected: dict[Mode, tuple[int, bool]] = {"sequence": (64, True), "at-least-once": (1, False)}
     for mode, found in expected.items():
         lane, produce = in_flight(mode)
@@ -250,7 +250,7 @@ def test_what_a_fetch_error_leads_to(error: int) -> None:
         assert "[0, 5)" in lane.halt.line
 
 
-def test_what_was_deleted_before_it_was_copied_is_recorded_and_left_out() -> None:
+def test_records_deleted_before_they_were_copied_are_recorded_and_skipped() -> None:
     lane, _ = copying()
     lost, append, fetch = step(
         lane, 0.0, chunk(lane, error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start=5, high_watermark=9)
@@ -284,7 +284,7 @@ def test_codes_of_the_tables_are_codes_of_kafka() -> None:
     assert {*PRODUCED, *FETCHED} <= {int(code) for code in ErrorCode}
 
 
-def test_what_is_said_twice_counts_once() -> None:
+def test_an_answer_that_arrives_twice_counts_once() -> None:
     lane, produce = in_flight()
     assert step(lane, 1.0, Start(None, None, "another", 0.0, False)) == []
     answer = ProduceAnswer(produce.round, produce.batches[0], 0, 0)
@@ -333,6 +333,6 @@ def test_a_lane_says_that_it_waits_for_replicas() -> None:
         (wake,) = step(lane, 60.0, VisibleAnswer(lane.asked, 0, 0, 0))
         assert isinstance(wake, Wake)
         note = describe(lane, SourceBounds(4, 0.0, 0), 2).note
-        assert note == "target offsets [0, 2) are on fewer replicas than it must be: it waits for those"
+        assert note == "target offsets [0, 2) are on fewer replicas than required: the lane is waiting for these"
         step(lane, 60.0, Woken(lane.asked))
     assert not any(isinstance(each, Wake) for each in step(lane, 60.0, VisibleAnswer(lane.asked, 0, 2, 0)))

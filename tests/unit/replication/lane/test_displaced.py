@@ -51,7 +51,9 @@ def play() -> Play:
         (((3, 5), (9, 30)), 9),
     ],
 )
-def test_others_stand_where_the_lane_did(play: Play, others: tuple[Interval, ...], at: int | None) -> None:
+def test_foreign_records_are_where_the_lanes_records_were(
+    play: Play, others: tuple[Interval, ...], at: int | None
+) -> None:
     assert displaced_at(play.lane, others) == at
 
 
@@ -75,7 +77,7 @@ def verified_by(play: Play, others: tuple[Interval, ...], *, log_start: int = 0,
     return list(play.tell(ScanAnswer(scan.question, 0, "resume", scan.start, scan.end, (), others)))
 
 
-def test_what_others_stand_on_is_copied_again(play: Play) -> None:
+def test_records_whose_offsets_hold_foreign_records_are_copied_again(play: Play) -> None:
     effects = verified(play, (), ((1, 14),), log_start=1)
     (append,) = [each for each in effects if isinstance(each, Append)]
     assert isinstance(append.facts[0], VerdictGiven)
@@ -97,7 +99,7 @@ def test_a_record_behind_lost_ones_and_those_of_others_is_late(play: Play) -> No
     assert begins_late(play.lane, (own,), 4)
 
 
-def test_what_was_acknowledged_before_a_loss_is_known_in_the_next_round(play: Play) -> None:
+def test_ordinals_acknowledged_before_a_loss_are_known_in_the_next_round(play: Play) -> None:
     """Others may write newer values before the lost records are acknowledged again, and the log may go back further."""
     epoch = play.lane.resume_position.leader_epoch
     play.lane.recorded_position, play.lane.acknowledged = play.lane.resume_position, ()
@@ -137,7 +139,7 @@ def test_numbers_that_agree_say_nothing_of_another_leaders_log(play: Play) -> No
     assert (scan.purpose, scan.start) == ("resume", 0)
 
 
-def test_what_the_ledger_had_in_a_log_that_went_back_is_superseded() -> None:
+def test_later_runs_are_dropped_if_the_log_went_back() -> None:
     runs = Runs([Run(0, 0), Run(3, 5), Run(6, 9)])
     runs.add_ascending(8, 4)
     assert list(runs) == [Run(0, 0), Run(8, 4)]
@@ -149,7 +151,7 @@ def test_what_the_ledger_had_in_a_log_that_went_back_is_superseded() -> None:
     assert list(runs) == [Run(2, 1)]
 
 
-def test_what_the_target_has_expired_is_not_copied_again(play: Play) -> None:
+def test_records_that_expired_on_the_target_are_not_copied_again(play: Play) -> None:
     # Offset 11 is empty although the log begins there, so the leader is asked whether it is still that log.
     (shared,) = verified_by(play, ((12, 14),), log_start=11)
     assert isinstance(shared, AskShared)

@@ -66,7 +66,7 @@ def read(
 
 
 def judged(asked: AskSuperseded, keys: dict[int, bytes], *seen: tuple[int, bytes, int, int]) -> SupersededAnswer:
-    """Answer a look-up. `seen` are the other records: offset, key, leader epoch, and sequence number (-1: of another
+    """Answer a lookup. `seen` are the other records: offset, key, leader epoch, and sequence number (-1: of another
     writer)."""
     judge = SupersededJudge(asked)
     for missing in asked.missing:
@@ -133,7 +133,7 @@ def lost_five_to_nine(epochs: tuple[tuple[int, int], ...]) -> tuple[Faulty, Effe
 def test_an_epoch_of_the_source_that_was_recorded_before_is_not_taken_for_other_records() -> None:
     """STALE VALUE. The source had a normal election at offset 8: ordinals 8, 9 are of epoch 1 in the ledger. The
     resume at 5 revokes that, and the records come in two chunks: 8 and 9 are the very same records. Another writer
-    writes a newer value of 8 (epoch 3, after the look-up). The target's leader changes before anything is produced."""
+    writes a newer value of 8 (epoch 3, after the lookup). The target's leader changes before anything is produced."""
     play, effects = lost_five_to_nine(((0, 0), (8, 1)))
     play.bind_all(play.tell(chunk(one(effects, FetchFrom).question, (5, 7, 0))))
     play.bind_all(play.tell(chunk(play.lane.asked, (8, 9, 1))))

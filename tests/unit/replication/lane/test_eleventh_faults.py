@@ -1,5 +1,5 @@
 """Displaced ordinals that are recorded with a run that the ledger has already, and those that look like gaps of the
-cleaner, and look-ups after a loss that only one of several proofs shows."""
+cleaner, and lookups after a loss that only one of several proofs shows."""
 
 import pytest
 
@@ -81,7 +81,7 @@ def test_displaced_ordinals_are_recorded_if_the_cleaner_has_removed_all_others_r
     assert [(each.first, each.last, each.leader_epoch) for each in play.record.displaced] == [(2, 4, 1)]
 
 
-def test_what_the_cleaner_removed_next_to_a_hole_is_not_displaced() -> None:
+def test_cleaned_records_next_to_a_hole_are_not_displaced() -> None:
     """NEEDLESS FACTS. Ordinals 2 and 3 are a hole, mended as 12 and 13. The cleaner has removed ordinal 4 at 2."""
     play = opened(*BEGUN)
     play.fold(TargetRun(LANE, 1, 4, 2, 1), HoleFound(LANE, 1, 2, 3, 12, 14))
@@ -168,7 +168,7 @@ def test_only_ordinals_outside_the_holes_of_the_ledger_are_a_new_hole(
 
 def test_lost_records_are_looked_up_with_the_source_epochs_with_which_they_were_acknowledged() -> None:
     """STALE VALUE. Ordinals 5 to 13 are lost. Epoch 1 of the source begins with ordinal 12. The ledger has these epochs
-    when they are looked up first. The resume at 5 revokes them, so the second look-up says them itself."""
+    when they are looked up first. The resume at 5 revokes them, so the second lookup says them itself."""
     play = opened(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 0), (12, 1))), TargetRun(LANE, 1, 0, 1, 1))
     retake(play, 14, 15, 14, epoch=1)
     asked = one(read(play, play.ask_target(6, epoch=3), (1, 6), others=((0, 1),)), AskSuperseded)

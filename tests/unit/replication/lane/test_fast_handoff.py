@@ -162,7 +162,7 @@ def test_a_target_that_says_something_else(
     assert taking.hear(taking.end(), taking.producers(), taking.chunk()) == [], "answers to what was asked before"
 
 
-def test_somebody_else_took_it_meanwhile() -> None:
+def test_another_holder_took_the_lane_in_the_meantime() -> None:
     taking = Taking()
     taking.record.grant, taking.record.replicator = GRANT + 1, "another"
     effects = taking.hear(

@@ -143,7 +143,7 @@ def test_a_record_that_was_refused_is_not_taken_for_a_superseded_one() -> None:
     assert not_superseded(lost_again(*hole), 3) == set(range(2, 15))
 
 
-def test_while_the_ledger_lacks_the_places_of_records_it_does_not_say_which_ones_the_log_lacked() -> None:
+def test_while_the_ledger_lacks_target_runs_it_does_not_show_which_records_the_log_lacked() -> None:
     assert not_superseded(lost_again(is_recorded=False), 3) == set(range(5, 15))
 
 
@@ -179,7 +179,7 @@ def between_two_holes() -> Faulty:
 
 
 def test_the_rest_of_a_plan_does_not_read_all_runs_up_to_a_later_hole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log goes back to a point between them, from which on the runs are in the order of the source."""
+    """The log goes back to a point between them, from which on the runs are in source order."""
     play, read = between_two_holes(), read_runs(monkeypatch)
     assert rest(play.record, 10 + COUNT) is None
     assert len(read) < 100
@@ -195,7 +195,7 @@ def test_the_rest_of_an_old_plan_does_not_read_all_runs_up_to_a_later_hole(monke
 
 
 @pytest.mark.parametrize("first", [4, COUNT])
-def test_what_a_log_has_lost_is_found_without_reading_all_runs(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
+def test_lost_records_are_found_without_reading_all_runs(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
     """The log goes back to a point before or after the first hole, and the resume position is between the two holes.
     Before, each run up to the second hole was read, which took seconds for a large map."""
     play, known = between_two_holes(), 10 + COUNT
@@ -207,7 +207,7 @@ def test_what_a_log_has_lost_is_found_without_reading_all_runs(monkeypatch: pyte
     assert len(read) < 100
 
 
-def test_what_was_copied_before_is_found_without_reading_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copied_records_are_found_without_reading_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     play = between_two_holes()
     lane, last = play.lane, 9 + 2 * COUNT
     lane.record, lane.next_ordinal, lane.acked, lane.position = play.record, last + 4, last + 4, 3 * COUNT + 8
@@ -221,7 +221,7 @@ def test_what_was_copied_before_is_found_without_reading_all_runs(monkeypatch: p
     assert len(read) < 100
 
 
-def test_what_the_target_holds_is_found_where_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_offsets_are_found_without_reading_all_holes(monkeypatch: pytest.MonkeyPatch) -> None:
     """There are many old holes, and the records of each one follow right after it."""
     play = opened(*BEGUN)
     for number, at in enumerate(range(100, 3100, 100)):

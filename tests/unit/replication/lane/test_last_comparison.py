@@ -89,8 +89,8 @@ def test_the_ordinal_after_everything_in_the_log_is_no_longer_open(play: Play) -
     assert play.record.regiven == -1
 
 
-def test_what_was_copied_since_is_not_compared_again_nor_doubted(play: Play) -> None:
-    """Otherwise the next holder compares all of it, and if the source has deleted it meanwhile the lane halts."""
+def test_records_copied_since_are_neither_compared_again_nor_doubted(play: Play) -> None:
+    """Otherwise the next holder compares all records, and if the source has since deleted them, the lane halts."""
     compared(play, later(play))
     progress = replace(MARK, grant=2, ordinal=5_000, target_offset=5_000, source_offset=5_001)
     effects = take(play, progress, "third", left_cleanly=True)
@@ -98,7 +98,7 @@ def test_what_was_copied_since_is_not_compared_again_nor_doubted(play: Play) -> 
     assert play.lane.phase is Phase.COPYING
 
 
-def test_while_something_else_may_arrive_it_stays_open(play: Play) -> None:
+def test_an_ordinal_stays_open_while_other_batches_may_arrive(play: Play) -> None:
     play.lane.late_writes.until = 30.0
     check = later(play)
     assert not compared(play, check).is_all

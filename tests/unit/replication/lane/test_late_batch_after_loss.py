@@ -58,7 +58,7 @@ def rebuilt(*, compacts: bool = True) -> tuple[Faulty, list[AskSuperseded]]:
 
 @pytest.mark.parametrize(("keys", "copied"), [({20: b"key"}, [19, 21, 22, 23]), ({}, [19, 20, 21, 22, 23])])
 def test_lost_records_are_looked_up_again_after_the_map_was_rebuilt(keys: dict[int, bytes], copied: list[int]) -> None:
-    """STALE VALUE. The rebuilt map continues at offset 19 in the order of the source. Offset 20, which the plan
+    """STALE VALUE. The rebuilt map continues at offset 19 in source order. Offset 20, which the plan
     omitted, was copied over the newer record."""
     play, looked_up = rebuilt()
     (asked,) = looked_up

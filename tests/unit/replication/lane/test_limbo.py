@@ -85,7 +85,7 @@ def second_look(end: int) -> tuple[Lane, Effects]:
     return lane, step(lane, 5.0, EndAnswer(asked.question, 0, 1, end))
 
 
-def test_what_was_written_while_a_former_holder_wrote_is_compared() -> None:
+def test_records_written_while_a_former_holder_could_write_are_compared() -> None:
     lane, (check,) = second_look(6)
     assert isinstance(check, AskCheck)
     assert (check.first, check.last, check.start, check.end) == (2, 5, 2, 6)
@@ -97,14 +97,14 @@ def test_what_was_written_while_a_former_holder_wrote_is_compared() -> None:
     assert resume_position(lane) == ResumePosition(6, 6, 1)
 
 
-def test_what_a_former_holder_wrote_last_is_met() -> None:
+def test_the_last_records_of_a_former_holder_are_found() -> None:
     lane, (scan,) = second_look(8)
     assert isinstance(scan, AskScan)
     (asked,) = [each for each in step(lane, 5.0, scanned(scan, OwnBatch(6, 2, 6, 0))) if isinstance(each, AskEnd)]
     assert (lane.phase, lane.asked) == (Phase.RESUMING, asked.question)
 
 
-def test_what_others_wrote_after_a_former_holder_is_passed_over() -> None:
+def test_foreign_records_after_those_of_a_former_holder_are_skipped() -> None:
     lane, (scan,) = second_look(8)
     assert isinstance(scan, AskScan)
     (check,) = step(lane, 5.0, scanned(scan))
@@ -165,7 +165,7 @@ def test_the_resume_position_does_not_pass_what_is_not_read() -> None:
 
 
 @pytest.mark.parametrize(("leader_epoch", "phase"), [(1, Phase.HALTED), (2, Phase.RESUMING)])
-def test_what_stands_where_others_were_seen(leader_epoch: int, phase: Phase) -> None:
+def test_an_own_batch_where_foreign_records_were_seen(leader_epoch: int, phase: Phase) -> None:
     """With the same leader it is a second copy. With a later one it is a batch after those that the log has lost."""
     lane, _, fetch = idle()
     (produce,) = [each for each in step(lane, 1.0, chunk(fetch, data((6, 1, 3, 0)))) if isinstance(each, Produce)]
@@ -189,17 +189,30 @@ def found_open(regiven: int, *gone: tuple[int, int]) -> bool:
     return not settles(lane, CheckAnswer(1, 0, 2, 5, "unverifiable", gone=gone))
 
 
-def test_what_may_be_another_record_is_looked_for_in_the_source() -> None:
+def test_an_ordinal_that_may_belong_to_another_record_is_searched_for_in_the_source() -> None:
     assert found_open(4, (3, 6))
 
 
-def test_what_can_be_no_other_record_is_believed() -> None:
+def test_an_ordinal_that_cannot_belong_to_another_record_is_trusted() -> None:
     assert not found_open(-1, (3, 6))  # nothing else was sent under them
     assert not found_open(1, (3, 6))  # that was compared before
     assert not found_open(4, (2, 4))  # the record in question is there still, and equal
 
 
-def test_what_was_compared_in_this_round_is_not_doubted_again() -> None:
+@pytest.mark.parametrize(
+    ("earlier", "replaced", "is_open"),
+    [((), (4, 6), False), ((2, 4), (4, 6), False), ((5, 9), (4, 6), True), ((0, 9), (2, 4), False)],
+)
+def test_what_the_source_lost_in_an_election_is_believed_unless_the_batch_is_older_than_the_map(
+    earlier: tuple[int, int], replaced: tuple[int, int], *, is_open: bool
+) -> None:
+    lane, record, _ = idle()
+    record.regiven = 4
+    lane.log.earlier = (earlier,) if earlier else ()
+    assert settles(lane, CheckAnswer(1, 0, 2, 5, "unverifiable", replaced=(replaced,))) is not is_open
+
+
+def test_records_compared_in_this_round_are_not_doubted_again() -> None:
     """The ledger does not have the first comparison yet, and the source deletes the records before the second one."""
     lane, record, _ = idle()
     record.regiven, lane.comparison.later_pending = 2, True
@@ -239,7 +252,7 @@ def test_a_comparison_follows_where_other_records_may_have_been_sent(regiven: in
 
 
 @pytest.mark.parametrize("is_dirty", [False, True])
-def test_what_may_have_been_sent_as_another_record_is_recorded_with_the_run(is_dirty: bool) -> None:
+def test_ordinals_that_may_have_been_sent_with_another_record_are_recorded_with_the_run(is_dirty: bool) -> None:
     lane, _, fetch = idle()
     lane.comparison.later_pending = is_dirty
     appends = [each for each in step(lane, 1.0, chunk(fetch, data((7, 1, 3, 0)))) if isinstance(each, Append)]

@@ -96,7 +96,7 @@ def test_a_record_of_a_hole_that_was_never_acknowledged_is_copied() -> None:
 
 def test_a_run_that_is_recorded_again_keeps_its_acknowledgements() -> None:
     """STALE VALUE. The source has no record at offset 7, and another epoch from ordinal 8 on: the resume at ordinal 5
-    revokes that epoch. All lost records are copied again in the order of the source."""
+    revokes that epoch. All lost records are copied again in source order."""
     own = (OwnBatch(1, 5, 0, 0, 1),)
     play = lost(own, run=SourceRun(LANE, 1, (Run(0, 0), Run(7, 8)), (), ((0, 0), (8, 1))))
     assert offsets(play, 5, 10) == [5, 6, 8, 9, 10, 11]

@@ -1,4 +1,4 @@
-"""A compacted target loses the records of a plan, before the records of a hole in front of them were copied again."""
+"""A compacted target loses the records of a plan before the records of an earlier hole have been copied again."""
 
 import pytest
 

@@ -20,7 +20,7 @@ def test_a_clean_end() -> None:
     assert found("ghi", "efghijk", 109, at=104) == TopicEnd(109, "verified")
 
 
-def test_what_was_copied_after_its_saved_position_is_not_copied_again() -> None:
+def test_records_copied_after_the_saved_position_are_not_copied_again() -> None:
     assert found("abcde", "abcdefg", 3) == TopicEnd(5, "verified")
     assert found("de", "abcdefg", 1) == TopicEnd(5, "verified")
 
@@ -35,7 +35,7 @@ def test_a_target_that_lost_its_end() -> None:
     assert found("abc", "abcdefg", 5) == TopicEnd(3, "behind")
 
 
-def test_what_the_target_lacks_is_recorded() -> None:
+def test_records_that_the_target_lacks_are_recorded() -> None:
     assert found("abde", "abcdefg", 5) == TopicEnd(5, "verified", missing=((2, 3),))
     # A cleaner has removed records, so it is impossible to say.
     assert found("abde", "abcdefg", 5, whole=False) == TopicEnd(5, "verified")

@@ -157,7 +157,7 @@ def test_runs_that_are_recorded_again_are_those_that_the_lane_copies() -> None:
 
 
 def test_the_next_holder_continues_after_the_records_that_were_copied() -> None:
-    """LOSS. The next holder resumes after ordinal 10. Retention at the source has removed what it could compare."""
+    """LOSS. The next holder resumes after ordinal 10. Retention on the source has removed what it could compare."""
     play = copied_with_one_more()
     mark = progress_at(11, epoch=3)
     known = {"grant": play.record.grant, "rewinds": len(play.record.rewinds)}
@@ -301,7 +301,7 @@ def test_holes_that_touch_explain_a_gap_together() -> None:
 
 
 def test_displaced_ordinals_are_copied_again_if_the_topic_is_no_longer_compacted() -> None:
-    """LOSS. As in the test far below the end, but the topic's `cleanup.policy` is `delete` by now, and the log has no
+    """LOSS. As in the test far below the end, but the topic's `cleanup.policy` is now `delete`, and the log has no
     empty offsets."""
     play = opened(
         BEGUN[0],

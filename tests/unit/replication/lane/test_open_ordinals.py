@@ -62,7 +62,7 @@ def test_the_first_record_that_follows_records_its_epoch(play: Play, epoch: int)
     assert append.facts == (SourceRun(LANE, 2, (Run(10, 10),), (), ((10, epoch),)),)
 
 
-def test_what_stands_in_front_is_known_after_another_take_over(play: Play) -> None:
+def test_the_record_before_the_position_is_known_after_another_takeover(play: Play) -> None:
     resumed_at_its_end(play)
     assert recorded_before(play.record, play.record.epochs, 10) == 3
     assert recorded_before(play.record, play.record.epochs, 11) == UNKNOWN
@@ -94,7 +94,7 @@ def test_a_comparison_begins_where_batches_were_read(play: Play) -> None:
     assert (check.first, check.last, check.start, check.end) == (8, 10, 7, 11)
 
 
-def test_what_is_in_a_hole_is_found_in_the_source_again(play: Play) -> None:
+def test_the_records_of_a_hole_are_found_in_the_source_again(play: Play) -> None:
     """The log went back to the middle of a hole, and bytes of one of its records came late."""
     hole = HoleFound(LANE, 1, 4, 5, 8, 10)
     play.fold(hole, SourceRun(LANE, 1, (Run(8, 4), Run(10, 8)), (), ((8, 3),)))
@@ -122,7 +122,7 @@ def test_the_mending_of_a_rebuilt_map_is_no_hole_that_contains_batches(play: Pla
     assert walk(play.lane, (OwnBatch(0, 10, 0, 0),), 0).void == NEVER
 
 
-def test_what_a_log_lost_before_a_difference_is_found_too(play: Play) -> None:
+def test_records_lost_before_a_difference_are_found_as_well(play: Play) -> None:
     play.bind(play.differ())
     play.lane.log.end_epoch = 1
     play.tell(EndAnswer(play.lane.asked, 0, 2, 6))
@@ -148,7 +148,7 @@ def test_the_epochs_of_a_map_that_ends_as_it_began(play: Play) -> None:
     assert play.record.epochs == ((0, 3), (10, 3), (13, 4))
 
 
-def test_what_an_open_hole_names_is_not_copied_twice() -> None:
+def test_the_records_of_an_open_hole_are_not_copied_twice() -> None:
     # The ordinal of a hole is given again, and its record was to follow under later ones, too.
     play = Play.opened()
     play.fold(SourceRun(LANE, 1, (Run(0, 1), Run(1, 1))), HoleFound(LANE, 1, -1, -2, 0, 1))

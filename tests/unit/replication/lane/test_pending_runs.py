@@ -37,7 +37,7 @@ def test_the_first_acknowledgement_is_recorded_while_facts_wait(play: Play, *, w
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_what_is_read_is_recorded_while_facts_wait(play: Play, *, waits: bool) -> None:
+def test_fetched_records_are_recorded_while_facts_are_pending(play: Play, *, waits: bool) -> None:
     if waits:
         play.lane.notes.add(77)
     own = (OwnBatch(2, 4, 0, 0, 2), OwnBatch(6, 6, 4, 0, 2))

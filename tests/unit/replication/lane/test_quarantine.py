@@ -128,7 +128,7 @@ def test_batches_of_a_refused_codec_are_rebuilt_and_others_stay_raw() -> None:
     assert [each[1:] for each in copies] == [each[1:] for each in decode(batch(ORIGINALS), 0, 1 << 20)]
 
 
-def test_what_a_batch_is_compressed_with_instead() -> None:
+def test_the_codec_that_replaces_a_refused_one() -> None:
     data = batch(ORIGINALS, ZSTD)
     used: list[int] = []
     for refused_codecs in ({ZSTD}, {ZSTD, LZ4}, {ZSTD, LZ4, GZIP}, {LZ4}):
@@ -167,14 +167,14 @@ def test_by_policy_it_is_left_out_once_it_is_parked() -> None:
     assert (lane.phase, lane.halt.line, lane.refusal.parking) == (Phase.RESUMING, "", None)
 
 
-def test_what_cannot_be_parked_waits_and_is_reported_once_and_tried_again() -> None:
+def test_a_record_that_cannot_be_parked_waits_is_reported_once_and_retried() -> None:
     lane, effects = refused(ErrorCode.INVALID_TIMESTAMP, count=1, on_reject="skip")
     effects = step(lane, 1.0, ParkAnswer(asked_to_park(effects).question, -1, "it is full"))
     entry, halted = facts_in(effects)
     assert isinstance(entry, Quarantined)
     assert isinstance(halted, LaneHalted)
     assert (entry.skip, entry.letters) == (False, -1)
-    assert halted.line.endswith("it cannot be parked now, so it is not left out: it is full")
+    assert halted.line.endswith("it currently cannot be parked, so it is not skipped: it is full")
     pauses: list[float] = []
     for at in range(1, 8):
         (wake,) = [each for each in effects if isinstance(each, Wake)]
@@ -207,12 +207,12 @@ def test_the_failure_to_park_is_recorded_again_until_the_ledger_has_it() -> None
 
 
 @pytest.mark.parametrize("error", [ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT])
-def test_to_be_parked_a_batch_is_cut_to_its_records(error: ErrorCode) -> None:
+def test_a_batch_is_split_into_records_before_they_are_parked(error: ErrorCode) -> None:
     lane, effects = refused(error, on_reject="skip")
     assert (lane.refusal.split, lane.phase, facts_in(effects)) == (SplitLimit(0, 2, 1), Phase.RESUMING, [])
 
 
-def test_what_the_source_does_not_give_is_not_parked_so_it_waits() -> None:
+def test_a_record_that_the_source_does_not_return_is_not_parked_and_waits() -> None:
     lane, _ = copying()
     lane.on_reject = "skip"
     effects = step(lane, 0.0, Chunk(lane.asked, int(ErrorCode.CORRUPT_MESSAGE), 9, 9, 0, (), bytearray(), 0, 0))
@@ -220,7 +220,7 @@ def test_what_the_source_does_not_give_is_not_parked_so_it_waits() -> None:
     assert isinstance(entry, Quarantined)
     assert isinstance(halted, LaneHalted)
     assert not entry.skip
-    assert "nobody has what could be parked of this" in halted.line
+    assert "and these cannot be parked" in halted.line
 
 
 def test_by_policy_it_is_left_out_at_once_where_nothing_is_to_be_parked() -> None:
@@ -234,7 +234,7 @@ def test_by_policy_it_is_left_out_at_once_where_nothing_is_to_be_parked() -> Non
     assert not lane.halt.line
 
 
-def test_what_holds_no_bad_record_halts_as_ever() -> None:
+def test_a_refusal_that_concerns_no_single_record_halts_the_lane() -> None:
     lane, effects = refused(ErrorCode.INVALID_PRODUCER_EPOCH)
     assert lane.phase is Phase.HALTED
     assert [type(fact) for fact in facts_in(effects)] == [LaneHalted]
@@ -255,7 +255,7 @@ def plan(
     return rest.runs, rest.pieces, [(each.start, each.end) for each in rest.gone]
 
 
-def test_what_is_copied_again_moves_up_for_what_is_left_out() -> None:
+def test_skipped_records_shift_the_ordinals_of_a_plan() -> None:
     # Ordinals 50 to 54 belong to the offsets 10 to 14, 55 to 57 to 30 to 32, and 58 continues at 100.
     jumps = (Run(55, 30), Run(58, 100))
     lane = in_flight()[0]
@@ -286,7 +286,7 @@ def test_orders_about_what_waits() -> None:
     assert waiting(skipped or ()) is None
 
 
-def test_what_is_left_out_says_whether_it_is_parked() -> None:
+def test_the_fact_about_skipped_records_says_whether_they_are_parked() -> None:
     order = Order(verb="skip", name="orders-0", offset=5, until=7, by="ada@host", letters=2)
     fact = rule("skip", order, "orders-0", {LANE: WAITS}, ADA, ENDS).fact
     assert fact == QuarantineSkipped(LANE, 5, 7, ADA, 2)
@@ -296,7 +296,7 @@ def test_what_is_left_out_says_whether_it_is_parked() -> None:
         rule("skip", msgspec.structs.replace(order, letters=3), "orders-0", {LANE: WAITS}, ADA, ENDS)
 
 
-def test_what_a_policy_leaves_out_in_a_row_is_one_entry_and_their_number_is_bounded() -> None:
+def test_adjacent_records_skipped_by_policy_are_one_entry_and_the_number_of_entries_is_limited() -> None:
     quarantine: Quarantine = ()
     for at in (0, 1, 2, 7):
         quarantine = park(quarantine, Quarantined(LANE, 1, at, at + 1, 87, "no key", skip=True))
@@ -342,12 +342,12 @@ def test_which_entry_an_order_means() -> None:
     decided: Quarantine = (Parked(5, 6, 10, "refused", ADA),)
     assert rule("skip", order(5), "orders-0", {LANE: decided}, ADA, ENDS).fact is None
     assert "cannot be tried again" in refusal(5, decided, "replay")
-    assert refusal(7, WAITS) == "orders-0 does not wait at source offset 7: it waits at source offsets [5, 6)"
-    assert refusal(7, ()) == "orders-0 does not wait at source offset 7: it does not wait for a decision"
+    assert refusal(7, WAITS) == "orders-0 is not waiting at source offset 7: it is waiting at source offsets [5, 6)"
+    assert refusal(7, ()) == "orders-0 is not waiting at source offset 7: it is not waiting for a decision"
     allowed = "allowed: 6, where the entry of orders-0 ends"
     assert refusal(5, WAITS, until=5) == f"--until: found 5; {allowed}, to 9, where the source ends"
     assert refusal(5, WAITS, until=10) == f"--until: found 10; {allowed}, to 9, where the source ends"
-    for end, why in ((-1, "where the source ends is not known now"), (6, "the source ends there, too")):
+    for end, why in ((-1, "where the source ends is currently not known"), (6, "the source also ends there")):
         with pytest.raises(ConfigError) as raised:
             rule("skip", order(5, 7), "orders-0", {LANE: WAITS}, ADA, {LANE: end})
         assert str(raised.value) == f"--until: found 7; {allowed}; {why}"
@@ -359,11 +359,11 @@ def test_a_record_that_is_still_sent_again_waits_for_no_decision_yet() -> None:
         with pytest.raises(ConfigError) as raised:
             rule("skip", order, "orders-0", {}, ADA, ENDS, note)
         assert str(raised.value) == (
-            "orders-0 does not wait at source offset 5: it does not wait for a decision, "
-            f"it is still being retried{why}; try again in a few seconds"
+            "orders-0 is not waiting at source offset 5: it is not waiting for a decision, "
+            f"but is still being retried{why}; try again in a few seconds"
         )
     # If it waits for a decision elsewhere, that is what counts.
-    with pytest.raises(ConfigError, match=r"it waits at source offsets \[5, 6\)$"):
+    with pytest.raises(ConfigError, match=r"it is waiting at source offsets \[5, 6\)$"):
         rule("skip", Order(verb="skip", name="orders-0", offset=7, by="a@b"), "orders-0", {LANE: WAITS}, ADA, ENDS, "")
 
 

@@ -114,7 +114,7 @@ class Play:
         own = (OwnBatch(8, 2, 8, 0), OwnBatch(10, 3, 10, 0), OwnBatch(13, 3, 13, 0))
         (check,) = self.tell(ScanAnswer(self.lane.asked, 0, "resume", 9, 16, own))
         assert isinstance(check, AskCheck)
-        return self.tell(CheckAnswer(check.question, 0, 10, 15, "different", "ordinal 12 has another value"))
+        return self.tell(CheckAnswer(check.question, 0, 10, 15, "different", "ordinal 12 differs in its value"))
 
     def relocated(self, trouble: str = "") -> RebuildAnswer:
         """Ordinals 10 to 12 are offsets 10, 11, 14, then 14 to 16: 12 and 13 are missing, 14 is there twice."""
@@ -154,7 +154,7 @@ def test_the_map_is_corrected_and_what_is_missing_follows(play: Play) -> None:
             LANE,
             2,
             (Verdict(10, 14, "unexplained"), Verdict(14, 15, "doubled"), Verdict(15, 17, "unexplained")),
-            "ordinals 10 to 15 were written from another view of the source: 1 records stand twice, 2 follow",
+            "ordinals 10 to 15 were written from a different view of the source: 1 records are stored twice, 2 follow",
         ),
         MapRebuilt(LANE, 2, 10, 15, 18),
         LaneResumed(LANE, 2),
@@ -186,7 +186,7 @@ def test_a_map_rebuilt_without_records_in_the_target_names_no_range(play: Play) 
     assert given.note == "the target has no records from ordinal 10 on: 0 follow"
 
 
-def test_what_stands_nowhere_and_is_deleted_at_the_source_is_expired(play: Play) -> None:
+def test_records_in_neither_log_are_expired(play: Play) -> None:
     # Ordinals 13 and 14, for the map offsets 13 and 14, were jumped over; the source has deleted what precedes 14.
     play.bind(play.differ())
     play.sandwich(16)
@@ -199,7 +199,7 @@ def test_what_stands_nowhere_and_is_deleted_at_the_source_is_expired(play: Play)
     assert [each for each in given.verdicts if each.reason == "expired"] == [Verdict(13, 14, "expired")]
 
 
-def test_what_was_to_be_copied_again_and_is_deleted_at_the_source_is_expired(play: Play) -> None:
+def test_records_to_be_copied_again_that_the_source_deleted_are_expired(play: Play) -> None:
     # Offsets 2 and 3 were to follow as ordinals 16 and 17.
     play.fold(SourceRun(LANE, 1, (Run(16, 2), Run(18, 16))), HoleFound(LANE, 1, 2, 3, 16, 18))
     play.bind(play.differ())
@@ -213,7 +213,7 @@ def test_what_was_to_be_copied_again_and_is_deleted_at_the_source_is_expired(pla
     assert [each for each in given.verdicts if each.reason == "expired"] == [Verdict(2, 4, "expired")]
 
 
-def test_what_a_cleaner_may_have_removed_since_it_was_compared_keeps_the_lane_halted(play: Play) -> None:
+def test_records_that_a_cleaner_may_have_removed_since_the_comparison_keep_the_lane_halted(play: Play) -> None:
     """Copying it again could put it after newer records of its keys."""
     play.bind(play.differ())
     play.sandwich(16)
@@ -221,7 +221,7 @@ def test_what_a_cleaner_may_have_removed_since_it_was_compared_keeps_the_lane_ha
     effects = play.tell(RebuildAnswer(play.lane.asked, 0, (), located, compacts=True))
     assert play.lane.phase is Phase.HALTED
     (halted,) = [each for each in effects if isinstance(each, Halted)]
-    assert "ordinals 10 to 15 are gone since" in halted.line
+    assert "ordinals 10 to 15 have since been removed" in halted.line
 
 
 def test_the_epochs_of_reassigned_ordinals(play: Play) -> None:
@@ -254,7 +254,7 @@ def begun_again(play: Play) -> AskDivergence:
     return ask
 
 
-def test_what_the_source_has_lost_is_not_copied_again(play: Play) -> None:
+def test_records_that_the_source_has_lost_are_not_copied_again(play: Play) -> None:
     ask = begun_again(play)
     effects = play.tell(
         DivergenceAnswer(ask.question, 0, 3, 13)
@@ -289,7 +289,7 @@ def test_another_record_in_the_place_of_one_that_is_copied_again(play: Play) -> 
     assert any(isinstance(effect, Halted) for effect in effects)
 
 
-def test_what_never_comes_is_asked_about_again(play: Play) -> None:
+def test_the_source_is_asked_again_about_records_that_never_arrive(play: Play) -> None:
     ask = begun_again(play)
     (wake,) = [effect for effect in play.tell(DivergenceAnswer(ask.question, 0)) if isinstance(effect, Wake)]
     (ask,) = play.tell(Woken(wake.question))
@@ -297,7 +297,7 @@ def test_what_never_comes_is_asked_about_again(play: Play) -> None:
     assert any(isinstance(effect, Lost) for effect in play.tell(DivergenceAnswer(ask.question, 0, 3, 13)))
 
 
-def test_what_cannot_be_placed_keeps_the_lane_halted(play: Play) -> None:
+def test_records_that_cannot_be_placed_keep_the_lane_halted(play: Play) -> None:
     play.bind(play.differ())
     play.sandwich(16)
     effects = play.tell(play.relocated("the source no longer holds it"))
@@ -322,7 +322,7 @@ def test_a_difference_outlives_a_failed_append(play: Play) -> None:
     assert play.record.halted is not None
 
 
-def test_what_may_still_arrive_is_waited_for(play: Play) -> None:
+def test_the_lane_waits_for_records_that_may_still_arrive(play: Play) -> None:
     play.lane.late_writes.until = 0.0
     effects = play.differ()
     play.lane.late_writes.until = 20.0
@@ -346,7 +346,7 @@ def test_an_ordinal_that_stands_twice_is_not_guessed_about(play: Play) -> None:
     own = (OwnBatch(10, 3, 10, 0), OwnBatch(13, 3, 11, 0))
     play.tell(RebuildAnswer(answer.question, 0, own, answer.located))
     assert play.lane.phase is Phase.HALTED
-    assert "ordinal 11 stands a second time at target offset 13" in play.lane.halt.line
+    assert "ordinal 11 is in the target a second time, at offset 13" in play.lane.halt.line
 
 
 @pytest.mark.parametrize(("jumps", "equal_until", "last_epoch"), [(False, 13, 5), (True, 13, 3), (False, 12, 3)])

@@ -215,14 +215,14 @@ def differing_compacted() -> tuple[Faulty, Effects]:
     scan = one(play.ask_target(16), AskScan)
     own = (OwnBatch(8, 2, 8, 0, 1), OwnBatch(10, 3, 10, 0, 1), OwnBatch(13, 3, 13, 0, 1))
     check = one(play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, own, (), True)), AskCheck)
-    play.bind_all(play.tell(CheckAnswer(check.question, 0, 10, 15, "different", "ordinal 12 has another value")))
+    play.bind_all(play.tell(CheckAnswer(check.question, 0, 10, 15, "different", "ordinal 12 differs in its value")))
     shared = one(play.ask_target(16, epoch=2), AskShared)
     log = (OwnBatch(0, 5, 0, 0, 1), OwnBatch(10, 3, 10, 0, 2), OwnBatch(13, 3, 13, 0, 2))
     return play, play.read(play.tell(SharedAnswer(shared.question, 0, 1, 5)), log, ((5, 10),))
 
 
 @pytest.mark.parametrize(("again", "first"), [(((5, 9),), 5), (((7, 7),), 7), ((), 10)])
-def test_what_a_compacted_copy_lost_below_a_difference_belongs_to_it(
+def test_records_that_a_compacted_copy_lost_below_a_difference_belong_to_it(
     again: tuple[tuple[int, int], ...], first: int
 ) -> None:
     play, effects = differing_compacted()
@@ -233,7 +233,7 @@ def test_what_a_compacted_copy_lost_below_a_difference_belongs_to_it(
 
 
 @pytest.mark.parametrize(("again", "first"), [((), 8), (((2, 3),), 2)])
-def test_what_a_cleaner_removed_is_no_difference(again: tuple[tuple[int, int], ...], first: int) -> None:
+def test_records_that_a_cleaner_removed_are_not_a_difference(again: tuple[tuple[int, int], ...], first: int) -> None:
     """A late batch fills the hole 8, 9 in a log that went back; 2 and 3 are missing before it."""
     play = opened(*BEGUN, TargetRun(LANE, 1, 10, 8, 1))
     play.fold(HoleFound(LANE, 1, 8, 9, 16, 18), SourceRun(LANE, 1, (Run(16, 8), Run(18, 16))))

@@ -89,10 +89,10 @@ def test_a_lane_with_nothing_in_flight_continues_there() -> None:
     (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
     assert fetch.position == 7
     (line,) = [each.line for each in effects if isinstance(each, Lost)]
-    assert line.startswith("orders-0: source offsets [0, 7) are left out by ada@host at ")
+    assert line.startswith("orders-0: source offsets [0, 7) are skipped by ada@host at ")
 
 
-def test_what_is_in_flight_is_waited_for() -> None:
+def test_a_seek_waits_for_batches_in_flight() -> None:
     lane, produce = in_flight()
     assert give(lane, 4) == []
     assert lane.phase is Phase.SETTLING
@@ -111,7 +111,7 @@ def test_a_halted_lane_continues_by_the_command() -> None:
     assert lane.phase is Phase.RESUMING
 
 
-def test_what_the_source_has_not_written_yet_is_not_left_out() -> None:
+def test_offsets_that_the_source_has_not_written_yet_are_not_skipped() -> None:
     lane, _ = copying()
     lane.source_end = 4
     assert give(lane, 7) == []
@@ -119,7 +119,7 @@ def test_what_the_source_has_not_written_yet_is_not_left_out() -> None:
     assert [each.end for each in lane.seeks] == [7]
 
 
-def test_what_lies_in_front_is_copied_first() -> None:
+def test_records_before_the_seek_are_copied_first() -> None:
     lane, _ = copying()
     lane.source_end = 9
     assert give(lane, 7, start=2) == []
@@ -144,7 +144,7 @@ def test_while_a_former_holder_may_write_the_lane_waits() -> None:
     assert lane.phase is Phase.WAITING
 
 
-def test_what_a_lane_comes_to_again_is_left_out_again() -> None:
+def test_offsets_that_a_lane_reaches_again_are_skipped_again() -> None:
     record = Record()
     record.seeks = (Seek(3, 9, 0, ADA, done=True), Seek(9, 12, 0, ADA))
     record.quarantine = (Parked(1, 2, 10, "refused", ADA), Parked(20, 21, 10, "refused"))
@@ -152,7 +152,7 @@ def test_what_a_lane_comes_to_again_is_left_out_again() -> None:
     assert left_out(record, 9) == []
 
 
-def test_orders_that_stand() -> None:
+def test_pending_seeks() -> None:
     assert sought((), order(9)) == (Seek(0, 9, 0, ADA),)
     first = sought((), order(9)) or ()
     assert sought(first, order(9)) is None
@@ -181,7 +181,7 @@ def ledger(*facts: AnyFact) -> tuple[FlowState, Gaps]:
     return state, gaps
 
 
-def test_what_the_ledger_records_of_it() -> None:
+def test_the_facts_that_record_a_seek() -> None:
     skipped = Verdict(4, 9, "skipped")
     runs = SourceRun(LANE, 1, (Run(4, 9),), (skipped,))
     facts = (SourceRun(LANE, 1, (Run(0, 0),)), order(9), order(9), SeekDone(LANE, 1, 4, 9), runs)
@@ -212,7 +212,7 @@ def test_which_orders_can_be() -> None:
             rule("orders-0", LANE, at, to, 0, ADA)
 
 
-def test_what_a_daemon_decides() -> None:
+def test_how_a_daemon_decides_on_a_seek() -> None:
     name = TopicPartition("orders", 0)
     view = FlowView("eu-us", {name: LANE}, [TopicPartition("old", 0)], [], {}, (), Orders.of(()))
 
@@ -222,7 +222,7 @@ def test_what_a_daemon_decides() -> None:
 
     with pytest.raises(ConfigError, match="has not begun yet"):
         decided("orders-0", view)
-    with pytest.raises(ConfigError, match="is not copied now"):
+    with pytest.raises(ConfigError, match="is currently not copied"):
         decided("old-0", view)
     found = decided("orders-0", view._replace(standings={LANE: Standing(4)}))
     assert found.facts == (LaneSought(LANE, 4, 9, 2, ADA),)
@@ -277,8 +277,8 @@ def test_the_plan_comes_before_the_order(
     assert seek(conf, *options, "--dry-run") == 3
     planned = capsys.readouterr().out
     assert known.taken == []
-    assert f"[150, {to}) is skipped: {to - 150} offsets" in planned
-    assert "follows after target offset 160 of eu.orders-0" in planned
+    assert f"[150, {to}) will be skipped: {to - 150} offsets" in planned
+    assert "will follow after target offset 160 of eu.orders-0" in planned
     assert seek(conf, *options) == 0
     assert capsys.readouterr().out.startswith(planned)
     ((_, given, _),) = known.taken
@@ -306,7 +306,7 @@ def test_the_plan_for_programs(known: Daemons, conf: str, capsys: pytest.Capture
         (["--to", "200", "--reason", "two\nlines"], "--reason: one line"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(
+def test_an_impossible_seek_is_refused_in_one_line(
     known: Daemons, conf: str, options: list[str], refusal: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert seek(conf, *(["--to=-1"] if options == ["--to", "-1"] else options)) == 2
@@ -326,4 +326,4 @@ def test_without_a_daemon_nothing_is_changed(known: Daemons, conf: str, capsys: 
     assert seek(conf, "--to", "150") == 0
     assert "is already at source offset 150" in capsys.readouterr().out
     assert seek(conf, "--to", "200") == 1
-    assert "nothing is changed: no daemon runs these flows" in capsys.readouterr().err
+    assert "nothing was changed: no daemon is running these flows" in capsys.readouterr().err

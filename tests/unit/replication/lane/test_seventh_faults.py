@@ -81,7 +81,7 @@ def test_a_new_record_of_the_source_is_not_taken_for_the_acknowledged_one_of_its
 
 def test_nothing_is_left_out_of_a_topic_that_is_no_longer_compacted() -> None:
     """LOSS. The topic was compacted once, so that its log has an empty offset. All records that an election removed are
-    copied again (`keeps_all`). Before they are, yet another leader lacks epoch 3: the look-up must keep all again."""
+    copied again (`keeps_all`). Before they are, yet another leader lacks epoch 3: the lookup must keep all again."""
     play, _ = went_back_to_five(others=CLEANED, compacts=False)
     play.tell(TargetMoved(4))
     effects = read(play, play.ask_target(7, epoch=4), (1, 6), others=CLEANED, compacts=False)
@@ -124,7 +124,7 @@ def test_records_that_were_acknowledged_again_count_as_of_that_epoch_in_the_roun
     assert epochs[1][0] == epochs[0][0]
 
 
-def test_what_the_log_of_the_resume_position_held_is_not_taken_for_displaced_in_it() -> None:
+def test_ordinals_that_the_log_of_the_resume_position_held_are_not_mistaken_for_displaced_ones() -> None:
     """LOSS. Ordinals 0 to 9 were acknowledged in epoch 1. The leader of epoch 3 has 0 and 1, and then a late batch of
     ordinals 5 to 11 at offset 2. Others' record, from epoch 3, supersedes ordinals 2 to 4. The ledger has the new place
     of ordinal 5, but while the source cannot be read for the comparison, the resume position stays that of epoch 1.

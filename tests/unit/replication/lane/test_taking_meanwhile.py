@@ -40,7 +40,7 @@ def test_ordinals_that_were_reassigned_meanwhile() -> None:
 
 def test_a_difference_that_was_found_meanwhile() -> None:
     play, effects = taken(
-        TakeoverChecked(LANE, 1, 8, 9, "different", "ordinal 8 has another value"),
+        TakeoverChecked(LANE, 1, 8, 9, "different", "ordinal 8 differs in its value"),
         LaneHalted(LANE, 1, "unexplained", "orders-0: target and source differ", 8, 10),
     )
     assert play.lane.phase is Phase.REBUILDING

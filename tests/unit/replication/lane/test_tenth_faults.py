@@ -1,4 +1,4 @@
-"""Regressions of the ninth round of fixes: displaced ordinals below the first target run, look-ups without a loss, and
+"""Regressions of the ninth round of fixes: displaced ordinals below the first target run, lookups without a loss, and
 displaced ordinals that are none."""
 
 from mirrord.ledger.facts.core import Displaced, TargetRun
@@ -87,7 +87,7 @@ def test_ordinary_resumes_record_no_displaced_ordinals_for_what_the_cleaner_remo
     assert play.record.displaced == ()
 
 
-def test_what_the_cleaner_removed_does_not_push_displaced_ordinals_out_of_the_ledger() -> None:
+def test_cleaned_records_do_not_displace_displaced_ordinals_from_the_ledger() -> None:
     """LOSS. Ordinals 2 to 4 are displaced; the newer record of their keys, another writer's, is the last one in the
     log. The log has epoch 5 from offset 199000 on: a clean election that the former holder did not see. The cleaner has
     removed 140 single records there, because of the lane's last record. Nothing is lost, but the resume records the 140

@@ -123,7 +123,7 @@ def test_the_map_names_each_ordinal_that_the_broker_remembers() -> None:
     assert [play.record.target_runs.offset_of(ordinal) for ordinal in range(10, 15)] == [10, 11, 12, 13, 14]
 
 
-def test_what_an_older_hole_copies_again_follows_the_ordinals_of_a_rebuilt_map() -> None:
+def test_the_plan_of_an_older_hole_follows_the_ordinals_of_a_rebuilt_map() -> None:
     play = opened(*BEGUN)
     play.fold(HoleFound(LANE, 1, 0, 3, 7, 11), SourceRun(LANE, 1, (Run(7, 0), Run(11, 7))))
     play.fold(SourceRun(LANE, 1, (Run(7, 0), Run(11, 3), Run(12, 7), Run(19, 14))), MapRebuilt(LANE, 1, 7, 10, 19))
@@ -142,7 +142,7 @@ def differing() -> tuple[Faulty, Effects]:
     play.now = max(wake.at, 14.0)
     asked = one(play.tell(Woken(wake.question)), AskEnd)
     check = one(play.tell(EndAnswer(asked.question, 0, 1, 12)), AskCheck)
-    return play, play.tell(CheckAnswer(check.question, 0, 11, 11, "different", "ordinal 11 has another value"))
+    return play, play.tell(CheckAnswer(check.question, 0, 11, 11, "different", "ordinal 11 differs in its value"))
 
 
 def test_no_position_above_a_difference_is_saved_before_the_ledger_has_the_difference() -> None:

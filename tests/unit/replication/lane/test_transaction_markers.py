@@ -47,7 +47,7 @@ def control(start: int, end: int) -> Verdict:
     return Verdict(start, end, "control")
 
 
-def test_what_follows_a_marker_is_recorded_with_it() -> None:
+def test_the_record_after_a_marker_is_recorded_with_it() -> None:
     play = Play()
     (first,) = play.take((0, 2, TRANSACTIONAL), (2, 1, MARKER), end=3)
     assert (first.runs, first.verdicts) == ((Run(0, 0), Run(2, 3)), (control(2, 3),))
@@ -55,7 +55,7 @@ def test_what_follows_a_marker_is_recorded_with_it() -> None:
     assert runs_of(play.take((8, 1, 0), end=9)) == [], "it stands where it was told to"
 
 
-def test_what_is_ready_does_not_wait_for_what_may_follow() -> None:
+def test_ready_batches_do_not_wait_for_later_ones() -> None:
     play = Play()
     play.take((0, 2, TRANSACTIONAL), (2, 1, MARKER), end=3)
     found = data((3, 4, 0, TRANSACTIONAL), (7, 1, 0, MARKER))
@@ -63,7 +63,7 @@ def test_what_is_ready_does_not_wait_for_what_may_follow() -> None:
     assert [ordinal for _, ordinal in play.lane.intents] == [6], "ordinals 2 to 5 may be sent"
 
 
-def test_while_there_is_more_nothing_is_recorded_ahead() -> None:
+def test_nothing_is_recorded_ahead_while_more_records_follow() -> None:
     play = Play()
     (first,) = play.take((0, 2, TRANSACTIONAL), (2, 1, MARKER), end=50)
     assert first.runs == (Run(0, 0),)
@@ -87,7 +87,7 @@ def test_a_hole_after_a_marker_supersedes_what_was_recorded() -> None:
     assert play.lane.record.source_runs.offset_of(2) == 5
 
 
-def test_what_was_aborted_and_has_no_marker_yet_is_not_recorded_ahead() -> None:
+def test_aborted_records_without_a_marker_are_not_recorded_ahead() -> None:
     play = Play()
     play.take((0, 2, 0), end=2)
     found = data((2, 2, 0, TRANSACTIONAL))

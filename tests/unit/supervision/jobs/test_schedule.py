@@ -94,7 +94,7 @@ def test_never_two_at_once(ledger: SharedLedger, config: Config) -> None:
     ("raised", "outcome", "line"),
     [
         (EnvironmentFault("no Java\nat all"), "failed", "no Java"),
-        (KeyboardInterrupt(), "stopped", "it was asked to end"),
+        (KeyboardInterrupt(), "stopped", "it was asked to stop"),
     ],
 )
 def test_the_end_is_recorded_however_it_comes(
@@ -258,9 +258,9 @@ async def test_a_process_that_cannot_do_it_says_why(config: Config, monkeypatch:
             "[audit]\nspark.executor = [1]",
             "audit.spark: found a table; allowed: settings of Spark such as spark.master",
         ),
-        ('[audit]\nlevel = "ledger"\nsample = 0.5', "audit.sample: has no meaning beside level"),
+        ('[audit]\nlevel = "ledger"\nsample = 0.5', "audit.sample: has no effect with level"),
         ('[audit]\nevry = "1h"', 'audit.evry: unknown key; did you mean "every"?'),
-        ('[compact]\nevery = "1d"', "compact.path: missing beside every; allowed: a folder for the files"),
+        ('[compact]\nevery = "1d"', "compact.path: missing although every is set; allowed: a folder for the files"),
         ('[compact]\npath = "maps"\nleast = 0', "compact.least: found 0; allowed: a whole number from 1 to"),
     ],
 )

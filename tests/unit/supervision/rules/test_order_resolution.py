@@ -122,7 +122,7 @@ def test_a_name_of_several_things_has_to_be_chosen() -> None:
     with pytest.raises(ConfigError, match="topic orders-1 of eu-us, orders-1 of eu-us; choose"):
         find(given("pause", "orders-1"), [both])
     assert find(given("pause", "orders-1", kind="lane"), [both]).partition == 1
-    with pytest.raises(ConfigError, match="drain is not for a topic; it takes: replicator"):
+    with pytest.raises(ConfigError, match="drain does not apply to a topic; it applies to: replicator"):
         find(given("drain", "orders", kind="topic"), [both])
 
 
@@ -160,7 +160,7 @@ def test_a_paused_lane_may_be_moved_and_still_stands() -> None:
         ("orders-0", "replicator-2", view(), "accepts no lanes: it is starting"),
         ("orders-0", "replicator-1", view(room=False), "as many lanes as"),
         ("orders-0", "replicator-1", view(HostDrained(SECOND, ADA)), "is drained, by ada@host"),
-        ("payments-1", "replicator-1", view(), "has a replicator to itself"),
+        ("payments-1", "replicator-1", view(), "has a dedicated replicator"),
     ],
 )
 def test_a_move_that_cannot_be_is_refused(name: str, to: str, here: FlowView, why: str) -> None:
@@ -192,7 +192,7 @@ def test_orders_give_themselves_again() -> None:
 
 def test_an_operator_who_decides_on_a_record_learns_that_it_is_still_being_retried() -> None:
     here = view()._replace(retrying={TopicPartition("orders", 0): "RECORD_TOO_LARGE; it is sent again"})
-    with pytest.raises(ConfigError, match=r"it is still being retried \(RECORD_TOO_LARGE; it is sent again\); try"):
+    with pytest.raises(ConfigError, match=r"but is still being retried \(RECORD_TOO_LARGE; it is sent again\); try"):
         outcome(Order(verb="skip", name="orders-0", offset=5, by="ada@host"), here)
-    with pytest.raises(ConfigError, match=r"it does not wait for a decision$"):
+    with pytest.raises(ConfigError, match=r"it is not waiting for a decision$"):
         outcome(Order(verb="replay", name="orders-1", offset=5, by="ada@host"), here)

@@ -146,7 +146,7 @@ async def test_a_daemon_that_does_not_answer_is_waited_for_and_continues(
     taking = Succession(Predecessor(OLD, "0.0.9", "one"), mirror.config, SystemClock())
     taking.successor = Successor(NEW, program())
     new, new_engine = mirror.start(daemon="one", pid=2, succession=taking)
-    await eventually(lambda: "waits for the daemon at" in new.status().note)
+    await eventually(lambda: "waiting for the daemon at" in new.status().note)
     assert (old.status().state, new.status().state) == ("running", "standby")
     door.silent = False
     await eventually(lambda: hosted(new_engine, 2))
@@ -294,10 +294,10 @@ class Held:
 @pytest.mark.parametrize(
     ("holders", "terms", "error"),
     [
-        ([None], TERMS, "no daemon runs these flows"),
-        ([OLD, NEW], TERMS, "several run these flows: eu-us at http://127.0.0.1:8182; us-eu at"),
-        ([OLD], msgspec.structs.replace(TERMS, flows=("eu-us", "x")), "runs other flows (eu-us, x) than this"),
-        ([OLD], msgspec.structs.replace(TERMS, instance="b"), 'is the instance "b", this configuration "mirrord"'),
+        ([None], TERMS, "no daemon is running these flows"),
+        ([OLD, NEW], TERMS, "several are running these flows: eu-us at http://127.0.0.1:8182; us-eu at"),
+        ([OLD], msgspec.structs.replace(TERMS, flows=("eu-us", "x")), "is running different flows (eu-us, x)"),
+        ([OLD], msgspec.structs.replace(TERMS, instance="b"), 'is the instance "b", but'),
         ([OLD], msgspec.structs.replace(TERMS, lease_ttl_ms=3000), "runtime.lease_ttl is 3 s at"),
         ([OLD], None, "`mirrord stop` and `mirrord start` do the same with a pause"),
     ],

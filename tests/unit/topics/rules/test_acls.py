@@ -97,7 +97,7 @@ def test_only_what_mirrord_granted_is_removed_and_the_rest_is_reported() -> None
 
 
 def test_read_only_takes_back_what_only_exact_gives() -> None:
-    """Like MirrorMaker 2, it deletes no ACL for being gone at the source; but one that it never creates must go."""
+    """Like MirrorMaker 2, it deletes no ACL for being gone on the source; but one that it never creates must go."""
     kept = {rule("eu.orders"), rule("eu.gone"), rule("eu.orders", "WRITE", "DENY")}
     left = {
         rule("eu.orders", "WRITE"),

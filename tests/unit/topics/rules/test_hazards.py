@@ -62,7 +62,7 @@ def test_another_flow_that_writes_the_same_topic() -> None:
     targets = {"eu.a": "a", "eu.b": "b"}
     (found,) = other_writers(FLOW, targets, {"old": ["eu.b", "eu.x"], "fine": ["eu.y"]})
     assert (found.severity, found.where) == ("error", "us: topic eu.b")
-    assert "the flow old copies into it, too" in found.what
+    assert "the flow old also copies into it" in found.what
 
 
 def test_what_the_status_reports() -> None:
@@ -70,7 +70,7 @@ def test_what_the_status_reports() -> None:
     lines = list(status_hazards(FLOW, source, {"orders"}, {"eu.a-0": 7, "eu.a-1": 0}))
     assert lines == [
         "topic us.mine: not copied, because the name looks like a copy from us, which has no such topic",
-        "target partition eu.a-0: held something else before the first copied record",
+        "target partition eu.a-0: held other records before the first copied record",
     ]
     assert list(status_hazards(msgspec.structs.replace(FLOW, naming="identity"), source, {"orders"}, {})) == []
 
@@ -86,7 +86,7 @@ def test_the_steps_of_a_first_start_and_of_a_later_one() -> None:
     plan = plan_topics([topic("new", 1), topic("old", 3)], target, names.target_topic, {})
     steps = list(topic_steps(FLOW, plan, target))
     assert [(step.action, step.name, step.detail) for step in steps[:2]] == [
-        ("create", "eu.new", "for new: 1 partition, the brokers' default replication"),
+        ("create", "eu.new", "for new: 1 partition, the brokers' default replication factor"),
         ("grow", "eu.old", "from 1 to 3 partitions"),
     ]
     assert [step.name for step in steps[2:]] == ["mirrord.eu-us.ledger", "mirrord.eu-us.probe", "mirrord.eu-us.state"]

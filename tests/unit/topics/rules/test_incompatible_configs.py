@@ -40,7 +40,7 @@ def hazards_of(source: dict[str, str], target: dict[str, str], flow: FlowConfig 
         ("message.timestamp.after.max.ms", "9223372036854775807", "3600000", "warning", "3600000 ms ahead"),
         ("cleanup.policy", "delete", "compact", "warning", "a record without a key is refused"),
         ("cleanup.policy", "delete", "compact,delete", "warning", "a record without a key is refused"),
-        ("cleanup.policy", "compact", "delete", "note", "records of one key accumulate"),
+        ("cleanup.policy", "compact", "delete", "note", "records with the same key accumulate"),
         ("compression.type", "producer", "zstd", "note", "recompresses every batch"),
     ],
 )

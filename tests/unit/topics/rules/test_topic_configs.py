@@ -42,7 +42,7 @@ def default(value: str) -> Setting:
         pytest.param({"a": default("1")}, {"a": default("2")}, None, id="each cluster has its defaults"),
         pytest.param({"min.insync.replicas": own("1")}, {"min.insync.replicas": own("2")}, None, id="excluded"),
         pytest.param({"a": Setting("1", own=True, fixed=True)}, {"a": own("2")}, None, id="read-only"),
-        pytest.param({"a": own("1")}, {"a": Setting("2", own=True, fixed=True)}, None, id="read-only at the target"),
+        pytest.param({"a": own("1")}, {"a": Setting("2", own=True, fixed=True)}, None, id="read-only on the target"),
         pytest.param({"a": Setting(None, own=True, sensitive=True)}, {"a": own("2")}, None, id="secret"),
         pytest.param({}, {"a": own("2")}, None, id="only the target's brokers know it"),
     ],

@@ -115,7 +115,7 @@ def test_a_copy_that_somebody_deleted_is_created_again_or_left_to_people() -> No
 def test_a_topic_that_is_copied_under_another_name_now_names_the_former_copy() -> None:
     former = {(TopicId("id-orders"), "old.orders"): {TopicId("id-old.orders")}}
     there = {name: topic(name) for name in ("eu.orders", "old.orders")}
-    remark = "it was copied into old.orders before, which gets no more records: its target topic is eu.orders now"
+    remark = "it was copied into old.orders before, which gets no more records: its target topic is now eu.orders"
     assert plan_topics([topic("orders")], there, PREFIX, {}, former).remarks == {"orders": remark}
     del there["old.orders"]
     assert plan_topics([topic("orders")], there, PREFIX, {}, former).remarks == {}

@@ -6,7 +6,7 @@ from mirrord.kafka.client.receive_buffers import BufferPool, Frame
 from mirrord.replication.host.flow_control.memory_budget import BATCH_BYTES, MemoryBudget, Rate
 
 
-async def test_who_lost_interest_gives_its_place_away() -> None:
+async def test_a_waiter_that_gives_up_is_removed_from_the_queue() -> None:
     budget = MemoryBudget(10)
     asked: list[int] = []
     budget.on_room = lambda: asked.append(1)
@@ -52,7 +52,7 @@ async def test_a_rate_limit_resumes_by_itself() -> None:
     assert budget.promise(1, "a")
 
 
-def test_what_is_held_and_what_is_kept_for_later_are_no_more_than_the_limit_together() -> None:
+def test_held_and_pooled_bytes_together_stay_within_the_limit() -> None:
     pool, budget = BufferPool(4 << 20), MemoryBudget(4 << 20)
     small = [budget.hold(Frame(pool.acquire(1 << 20), 0, 1 << 20, pool)) for _ in range(4)]
     small.clear()
@@ -74,7 +74,7 @@ def test_a_buffer_goes_back_to_its_pool_when_nobody_needs_it() -> None:
     assert pool.idle_bytes == len(buffer)
 
 
-def test_what_the_batches_in_a_frame_take_is_held_as_long_as_the_frame() -> None:
+def test_the_memory_of_batches_is_held_while_their_frame_is_held() -> None:
     budget = MemoryBudget(1 << 20)
     held = budget.hold(Frame(bytearray(1_000), 0, 1_000))
     held.count(3)

@@ -84,7 +84,7 @@ def test_it_follows_a_broker_that_becomes_slow_and_fast_again() -> None:
     assert reached >= 0.9 * broker.rate
 
 
-def test_what_is_larger_than_the_window_goes_alone_and_what_is_small_says_nothing_of_the_broker() -> None:
+def test_a_request_larger_than_the_window_is_sent_alone_and_a_small_one_is_no_measurement() -> None:
     window = ByteWindow()
     for _ in range(100):
         window.answered(100, 0.0001, window.sent(100))

@@ -10,7 +10,7 @@ from tests.fixtures.fake_pipe import produced
 TOPIC = b"0123456789abcdef"
 
 
-def test_while_few_are_owed_each_answer_wakes() -> None:
+def test_while_few_answers_are_outstanding_each_one_wakes_the_reader() -> None:
     owed = Owed()
     for _ in range(4):
         owed.sent(1)

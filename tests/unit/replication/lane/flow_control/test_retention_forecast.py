@@ -52,7 +52,7 @@ def test_a_lane_that_is_overtaken() -> None:
     assert left_s((0, 0, 1_000), (100, 1_000, 1_000)) == 0
 
 
-def test_what_is_long_ago_does_not_count() -> None:
+def test_old_observations_do_not_count() -> None:
     # There was one jump of 500, more than an hour ago.
     later = ((WINDOW_S + at, 500, 1_000) for at in (100, 200, 4_000))
     assert left_s((0, 0, 1_000), (10, 500, 1_000), *later) is None
@@ -101,7 +101,7 @@ def test_records_that_grow_older_than_retention_allows() -> None:
     assert by_settings(week, (0, 10, 900, late), (100, 10, 900, late)) == 0
 
 
-def test_what_is_not_known_of_records_says_nothing() -> None:
+def test_unknown_record_data_gives_no_forecast() -> None:
     week, old = Retention(ms=WEEK_MS), NOW_MS - WEEK_MS
     assert by_settings(week, (0, 10, 900, old)) is None
     assert by_settings(week, (0, 10, 900, old), (100, 20, 900, -1)) is None
@@ -110,7 +110,7 @@ def test_what_is_not_known_of_records_says_nothing() -> None:
     assert by_settings(Retention(bytes=1), (0, 10, 900, old), (100, 10, 990, old)) is None
 
 
-def test_more_than_retention_allows_stands_behind() -> None:
+def test_more_than_retention_allows_follows() -> None:
     # Records of 100 bytes: 900 of them, and 10 more every 100 s.
     points = ((0.0, 0, 890, -1), (100.0, 0, 900, -1))
     size = {"copied_records": 50, "copied_bytes": 5_000}
@@ -128,7 +128,7 @@ def test_the_soonest_counts() -> None:
     assert headroom.left_s(LANE, Retention(ms=2 * WEEK_MS), NOW_MS) == 400
 
 
-def test_what_settings_delete() -> None:
+def test_retention_that_topic_configs_define() -> None:
     limits: dict[str, str | None] = {"retention.ms": "604800000", "retention.bytes": "-1"}
     assert retention_of({**limits, "cleanup.policy": "delete"}) == Retention(WEEK_MS)
     assert retention_of({**limits, "cleanup.policy": "compact,delete", "retention.bytes": "5"}) == Retention(WEEK_MS, 5)

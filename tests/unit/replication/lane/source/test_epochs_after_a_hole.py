@@ -1,9 +1,16 @@
 """The source epochs at a resume: after a hole, their order is that of source offsets, not that of ordinals."""
 
-from mirrord.ledger.facts.core import HoleFound, SourceRun
+import pytest
+
+from mirrord.ledger.facts.core import HoleFound, SourceRun, TargetRun, Verdict
 from mirrord.model.runs import Run
+from mirrord.replication.lane.signals import Chunk, Effects, FetchFrom, Lost
 from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.target.superseded_records import AskSuperseded
+from tests.unit.replication.lane.test_eighth_faults import judged, read
+from tests.unit.replication.lane.test_fourth_faults import retake
 from tests.unit.replication.lane.test_rebuilding import LANE, Play
+from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened
 
 
 def resumed(epochs: tuple[tuple[int, int], ...], runs: tuple[Run, ...], hole: HoleFound, ordinal: int, at: int) -> Play:
@@ -35,3 +42,48 @@ def test_an_epoch_of_which_nothing_was_copied_is_not_assumed() -> None:
     hole = HoleFound(LANE, 1, 11, 11, 12, 12)
     runs, epochs = (Run(0, 0), Run(12, 12)), ((0, 0), (12, 1))
     assert resumed(epochs, runs, hole, 12, 12).lane.epoch == 0
+
+
+@pytest.mark.parametrize(("start", "epoch"), [(13, 1), (9, 0)])
+def test_after_records_that_are_not_copied_again_the_epoch_in_the_gap_applies(start: int, epoch: int) -> None:
+    """FALSE TRUNCATION. Ordinals 6 to 8 are lost, and other writers have newer records of their keys. Ordinal 9 is
+    source offset 13, after a marker and records of an aborted transaction. The source's epoch 1 began at the marker, so
+    epoch 0 ends before offset 13. If there is no gap (`start` is 9), ordinal 9 may be a record that the source lost."""
+    play = opened(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 0),)), TargetRun(LANE, 1, 0, 1, 1))
+    verdicts = (Verdict(9, 10, "control"), Verdict(10, 13, "aborted")) if start == 13 else ()
+    play.fold(SourceRun(LANE, 1, (Run(9, start),), verdicts, ((9, 1),)))
+    retake(play, 9, 10, start, epoch=1)
+    asked = one(read(play, play.ask_target(11, epoch=3), (1, 7), own=(), others=((7, 11),)), AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 6, 8)]
+    effects = play.tell(judged(asked, dict.fromkeys((6, 7, 8), b"key"), (7, b"key", 3, -1)))
+    fetch = one(play.bind_all(effects), FetchFrom)
+    assert (fetch.position, fetch.last_epoch) == (start, epoch)
+
+
+def all_left_out() -> tuple[Faulty, Effects]:
+    """Ordinals 0 to 9 are lost, and other writers have newer records of their keys. The lane continues at offset 10."""
+    play = opened(*BEGUN)
+    retake(play, 10, 10, 10, epoch=1)
+    asked = one(read(play, play.ask_target(12, epoch=3), (1, 0), own=(), others=((0, 12),)), AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 0, 9)]
+    effects = play.tell(judged(asked, dict.fromkeys(range(10), b"key"), (11, b"key", 3, -1)))
+    return play, play.bind_all(effects)
+
+
+def test_records_that_replaced_all_lost_ones_are_copied() -> None:
+    """LOSS. After the look-up, the source loses its records from offset 3 on, and grows past offset 10 again. The lane
+    has not copied any record below offset 10 that the target still has, and fetched without an epoch."""
+    play, effects = all_left_out()
+    fetch = one(effects, FetchFrom)
+    assert (fetch.position, fetch.last_epoch) == (10, 0)
+    effects = play.tell(Chunk(fetch.question, 0, 20, 20, 0, (), bytearray(), 0, 0, None, 0, 3))
+    assert "[3, 10)" in one(effects, Lost).line
+    assert one(effects, FetchFrom).position == 3
+
+
+def test_the_next_holder_notices_that_all_lost_records_were_replaced() -> None:
+    play, _ = all_left_out()
+    play.take(None, cleanly=False)
+    effects = read(play, play.ask_target(12, epoch=3), (3, 12), own=(), others=((0, 12),))
+    fetch = one(effects, FetchFrom)
+    assert (fetch.position, fetch.last_epoch) == (10, 0)

@@ -36,20 +36,21 @@ def fetch_of(effects: Effects) -> FetchFrom:
     return fetch
 
 
-def compares(play: Play) -> AskCheck:
-    """Look up in a compacted target log, which has no record of the lane, that ordinals 0 to 6 are superseded. The
-    ledger has no epoch, and there is no resume position."""
+def compares(play: Play, epoch: int = -1) -> AskCheck:
+    """Look up in a compacted target log, which has no record of the lane, that ordinals 0 to 6 are superseded. In the
+    source, ordinal 6 has the given epoch. The ledger has no epoch, and there is no resume position."""
     play.sandwich(10)
     (asked,) = play.tell(ScanAnswer(play.lane.asked, 0, "resume", 0, 10, (), ((9, 10),), compacts=True))
     assert isinstance(asked, AskSuperseded)
-    (check,) = play.tell(SupersededAnswer(asked.question, 0, until=7))
+    (check,) = play.tell(SupersededAnswer(asked.question, 0, until=7, until_epoch=epoch))
     assert isinstance(check, AskCheck)
     return check
 
 
-def copies(play: Play) -> FetchFrom:
-    """Resume at ordinal 7. In the source, the record before offset 7 has epoch 4."""
-    check = compares(play)
+def copies(play: Play, epoch: int = -1) -> FetchFrom:
+    """Resume at ordinal 7. In the source, the record before offset 7 has epoch 4. It had the given epoch when it was
+    looked up."""
+    check = compares(play, epoch)
     effects = play.tell(CheckAnswer(check.question, 0, 0, 6, "equal", source_epoch=4))
     for each in effects:
         if isinstance(each, Append):
@@ -113,7 +114,7 @@ def test_a_resume_position_that_was_saved_before_that_does_not_replace_the_fact(
     assert recorded(play.tell(batch(fetch, 4))) == ((7, 4),)
 
 
-def test_what_the_source_has_lost_since_the_look_up_is_looked_up_again(play: Play) -> None:
+def test_records_that_the_source_has_lost_since_the_lookup_are_looked_up_again(play: Play) -> None:
     check = compares(play)
     effects = play.tell(CheckAnswer(check.question, 0, 0, 6, "equal", source_end=3))
     assert [type(effect) for effect in effects] == [StopFetch, Wake]
@@ -121,10 +122,27 @@ def test_what_the_source_has_lost_since_the_look_up_is_looked_up_again(play: Pla
 
 
 def test_a_position_above_the_source_end_is_not_looked_up_again_if_the_source_has_the_last_record(play: Play) -> None:
-    """Source offsets 7 to 15 were skipped. The source still has the records of ordinals 0 to 6, so another look-up
+    """Source offsets 7 to 15 were skipped. The source still has the records of ordinals 0 to 6, so another lookup
     would end at the same ordinal."""
     play.fold(SourceRun(LANE, 2, (Run(7, 16),)))
     check = compares(play)
     assert check.position == 16
     play.tell(CheckAnswer(check.question, 0, 0, 6, "equal", source_end=8))
     assert play.lane.phase is Phase.HALTED
+
+
+def test_what_has_replaced_the_records_since_the_look_up_is_copied(play: Play) -> None:
+    """LOSS. After the look-up, the source loses its records from offset 2 on, and grows past offset 7. The comparison
+    finds epoch 4 before offset 7. The fetch carries the epoch of the record that was looked up, so the source reports
+    the divergence."""
+    fetch = copies(play, epoch=3)
+    assert (fetch.position, fetch.last_epoch) == (7, 3)
+    effects = play.tell(Chunk(fetch.question, 0, 20, 20, 0, (), bytearray(), 0, 0, None, 3, 2))
+    assert fetch_of(effects).position == 2
+
+
+def test_in_a_gap_the_epoch_before_the_position_counts(play: Play) -> None:
+    """Source offsets 7 to 15 were skipped. They may be of a later epoch than the last record that was looked up."""
+    play.fold(SourceRun(LANE, 2, (Run(7, 16),)))
+    fetch = copies(play, epoch=3)
+    assert (fetch.position, fetch.last_epoch) == (16, 4)

@@ -37,7 +37,7 @@ def test_after_a_change_of_leaders_it_is_asked_again() -> None:
     assert origins.judge(header(5, 1, 0, leader=4)) is BatchOrigin.UNKNOWN
 
 
-def test_without_an_id_and_in_a_transaction_nothing_is_asked() -> None:
+def test_batches_without_a_producer_id_or_in_a_transaction_are_not_looked_up() -> None:
     fields = list(header(0, 1, 0))
     fields[5] = TRANSACTIONAL
     origins = Origins()
@@ -45,12 +45,12 @@ def test_without_an_id_and_in_a_transaction_nothing_is_asked() -> None:
     assert origins.judge(tuple(fields)) is BatchOrigin.NATIVE  # type: ignore[arg-type]
 
 
-def test_what_a_run_holds_is_a_copy() -> None:
+def test_a_batch_within_a_run_is_a_copy() -> None:
     origins = origins_of(writer(Run(0, 10), Run(5, 40), known_to=(9, 44, 3)))
     assert [origins.judge(header(*each)) for each in ((10, 3, 0), (13, 2, 3), (40, 4, 5))] == [BatchOrigin.COPY] * 3
 
 
-def test_what_continues_after_the_resume_position_is_a_copy_at_once() -> None:
+def test_a_batch_that_continues_after_the_resume_position_is_a_copy_at_once() -> None:
     origins = origins_of(writer(Run(0, 10), known_to=(9, 19, 3)))
     assert origins.judge(header(30, 2, 9)) is BatchOrigin.COPY
     assert origins.judge(header(32, 2, 11)) is BatchOrigin.COPY

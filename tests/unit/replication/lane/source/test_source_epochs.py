@@ -62,7 +62,7 @@ def test_before_everything_the_first_epoch_counts() -> None:
     assert seen((50, 60, 4)).before(20) == 4
 
 
-def test_what_was_leapt_over_is_not_known() -> None:
+def test_epochs_of_skipped_offsets_are_not_known() -> None:
     epochs = seen((0, 10, 1))
     assert epochs.go_to(40) == -1
     epochs.note(40, 2)
@@ -259,7 +259,7 @@ def test_after_a_truncation_the_epoch_is_of_what_was_copied_before_it() -> None:
     assert (fetch.position, fetch.last_epoch) == (6, 3)
 
 
-def test_what_was_copied_from_an_offset_on() -> None:
+def test_the_offsets_copied_from_an_offset_on() -> None:
     record = Record(source_runs=Runs((Run(0, 0), Run(4, 6), Run(8, 3), Run(10, 20))), truncations=((8, 3),))
     assert [copied_from(record, at, 11) for at in (0, 2, 3, 5, 6, 21, 22)] == [0, 2, 3, 20, 20, 21, None]
 

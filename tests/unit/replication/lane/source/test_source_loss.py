@@ -1,4 +1,4 @@
-"""Losses at the source among the copied records that no fetch from the position would show: the lane asks, or knows."""
+"""Losses on the source among the copied records that no fetch from the position would show: the lane asks, or knows."""
 
 import pytest
 
@@ -70,7 +70,7 @@ def is_taken(play: Play) -> bool:
 
 
 @pytest.mark.parametrize("error", [0, OUT_OF_RANGE])
-def test_what_the_source_still_has_is_no_reason_to_wait(leapt: Leapt, error: int) -> None:
+def test_the_lane_does_not_wait_if_the_source_still_has_the_records(leapt: Leapt, error: int) -> None:
     play, _ = leapt
     asked = fetched(*leapt)
     assert not is_taken(play)
@@ -79,7 +79,9 @@ def test_what_the_source_still_has_is_no_reason_to_wait(leapt: Leapt, error: int
 
 
 @pytest.mark.parametrize(("epoch", "end", "start"), [(4, 11, 11), (1, 10, 8), (1, 4, 4)])
-def test_what_the_source_has_lost_is_reported_and_copied_again(leapt: Leapt, epoch: int, end: int, start: int) -> None:
+def test_records_that_the_source_has_lost_are_reported_and_their_offsets_copied_again(
+    leapt: Leapt, epoch: int, end: int, start: int
+) -> None:
     """(1, 10): the source has records of epoch 1 instead of those of epoch 4 that were copied."""
     play, _ = leapt
     effects = play.tell(DivergenceAnswer(fetched(*leapt).question, 0, epoch, end))
@@ -148,8 +150,8 @@ def test_the_source_is_asked_for_all_that_was_read_with_the_epoch_that_it_had() 
     assert (asked.position, asked.epoch) == (8, 5)
 
 
-def test_what_was_read_and_left_out_counts_after_a_leap() -> None:
-    """Offsets 6 and 7 are markers. If the source has lost them, there may be records at these offsets by now."""
+def test_records_that_were_read_and_skipped_count_after_a_leap() -> None:
+    """Offsets 6 and 7 are markers. If the source has lost them, there may now be records at these offsets."""
     lane, _, fetch = idle()
     marker = CONTROL | TRANSACTIONAL
     effects = step(lane, 0.0, chunk(fetch, data((6, 1, 3, marker), (7, 1, 3, marker))))
@@ -177,7 +179,7 @@ def test_only_what_was_read_is_recorded_as_lost(leapt: Leapt) -> None:
     ]
 
 
-def test_a_lane_that_stands_still_holds_no_chunk(leapt: Leapt) -> None:
+def test_a_lane_that_does_not_advance_holds_no_chunk(leapt: Leapt) -> None:
     play, _ = leapt
     fetched(*leapt)
     assert play.lane.history.unconfirmed_chunk is not None
@@ -202,7 +204,7 @@ def test_an_answer_to_another_question_proves_nothing(leapt: Leapt) -> None:
     assert not is_taken(play)
 
 
-def test_what_was_certain_before_a_jump_is_asked_again_after_it() -> None:
+def test_a_confirmation_before_a_jump_does_not_count_after_it() -> None:
     lane, _, fetch = idle()
     effects = step(lane, 0.0, chunk(fetch, bytearray()))
     lane.plan.append(Run(8, 30))  # ordinals 6 and 7 are copied again, then the lane continues after a jump
@@ -212,7 +214,7 @@ def test_what_was_certain_before_a_jump_is_asked_again_after_it() -> None:
     assert (fetch.position, fetch.last_epoch, lane.history.source_confirmed) == (30, -1, False)
 
 
-def test_what_was_copied_between_holes_counts() -> None:
+def test_records_copied_between_holes_count() -> None:
     """Ordinals 0 to 12 are offsets 0 to 12. Those of ordinals 6 and 7 were copied again as 13 and 14."""
     lane, _ = copying()
     hole = HoleFound(LANE0, 1, 6, 7, 13, 15)

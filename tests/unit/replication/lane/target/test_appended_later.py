@@ -58,7 +58,7 @@ def own_from(epoch: int) -> tuple[OwnBatch, ...]:
     return (OwnBatch(0, 5, 0, 0, 1), OwnBatch(5, 1, 5, 0, epoch), OwnBatch(7, 1, 6, 0, epoch))
 
 
-def test_what_was_appended_after_an_unnoticed_change_of_the_epoch_is_newer_than_what_others_wrote_before() -> None:
+def test_records_appended_after_an_unnoticed_epoch_change_are_newer_than_earlier_foreign_ones() -> None:
     """LOSS. Epoch 2 began at 5. Others' record at 6 is of that epoch, and older than ordinal 7."""
     play = acknowledged()
     asked = lost_again(play, 3, own_from(2), (1, 5))
@@ -66,7 +66,7 @@ def test_what_was_appended_after_an_unnoticed_change_of_the_epoch_is_newer_than_
     assert again(judged(asked, {7: b"key"}, (6, b"key", 2, -1))) == {7, 8, 9}
 
 
-def test_what_others_wrote_in_a_later_epoch_is_newer() -> None:
+def test_foreign_records_of_a_later_epoch_are_newer() -> None:
     """Epoch 2 began at 8, and nothing was acknowledged in it."""
     play = acknowledged()
     asked = lost_again(play, 2, own_from(1), (1, 8))
@@ -75,7 +75,7 @@ def test_what_others_wrote_in_a_later_epoch_is_newer() -> None:
 
 
 @pytest.mark.parametrize("is_recorded", [True, False])
-def test_that_is_still_known_after_a_further_election(*, is_recorded: bool) -> None:
+def test_the_later_epoch_is_still_known_after_a_further_election(*, is_recorded: bool) -> None:
     """The further leader lacks ordinal 6 as well, and so all records of the lane from epoch 2."""
     play = acknowledged()
     asked = lost_again(play, 3, own_from(2), (1, 5))
@@ -91,7 +91,7 @@ def test_that_is_still_known_after_a_further_election(*, is_recorded: bool) -> N
 
 
 def interrupted(play: Faulty) -> Effects:
-    """The look-up fails, because the leader changes."""
+    """The lookup fails, because the leader changes."""
     wake = one(play.tell(SupersededAnswer(play.lane.asked, 6)), Wake)
     play.now = wake.at
     play.tell(Woken(wake.question))

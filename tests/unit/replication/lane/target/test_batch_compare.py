@@ -1,4 +1,4 @@
-"""What counts as a difference between a lane's batch at the target and its source, and what does not."""
+"""What counts as a difference between a lane's batch on the target and its source, and what does not."""
 
 import pytest
 
@@ -80,7 +80,7 @@ def test_records_that_agree() -> None:
     ],
 )
 def test_a_difference_names_the_ordinal(other: DecodedRecord, what: str) -> None:
-    assert compare(other, RECORD) == BatchFinding("different", f"ordinal 41 (source offset 503) has another {what}")
+    assert compare(other, RECORD) == BatchFinding("different", f"ordinal 41 (source offset 503) differs in its {what}")
 
 
 def test_times_do_not_count_where_the_target_sets_its_own() -> None:
@@ -88,15 +88,25 @@ def test_times_do_not_count_where_the_target_sets_its_own() -> None:
 
 
 @pytest.mark.parametrize(("copy", "original"), [(None, RECORD), (RECORD, None), (None, None)])
-def test_what_is_gone_on_one_side_is_no_difference(copy: DecodedRecord | None, original: DecodedRecord | None) -> None:
+def test_a_record_that_is_missing_on_one_side_is_not_a_difference(
+    copy: DecodedRecord | None, original: DecodedRecord | None
+) -> None:
     finding = compare(copy, original)
     assert finding.outcome == "unverifiable"
     assert finding.gone == (((41, 42),) if copy is not None else ())
 
 
-def test_what_the_source_never_had_is_not_gone() -> None:
+def test_a_record_that_the_source_never_had_is_not_gone() -> None:
     finding = same_records(PAIRS, {40: RECORD, 41: RECORD}, {500: RECORD}, timed=True, source_end=503)
-    assert (finding.outcome, finding.gone) == ("unverifiable", ())
+    assert (finding.outcome, finding.gone, finding.replaced) == ("unverifiable", (), ((41, 42),))
+
+
+def test_another_record_at_a_reused_offset_is_no_difference() -> None:
+    originals = {500: RECORD, 503: RECORD._replace(key=None)}
+    finding = same_records(PAIRS, {40: RECORD, 41: RECORD}, originals, timed=True, reused={40, 41})
+    assert (finding.outcome, finding.gone, finding.replaced) == ("unverifiable", (), ((41, 42),))
+    assert finding.equal_until == 41
+    assert together([EQUAL, finding]).replaced == ((41, 42),)
 
 
 def test_a_record_that_a_cleaner_removed_is_not_compared() -> None:

@@ -38,11 +38,11 @@ def found(target: str, text: str, *, first: int = 0, covered: int = 0) -> Locate
     return locate(standing, source(text), below, covered - 1, Range(0, len(text)))
 
 
-def test_what_stands_where_it_should() -> None:
+def test_records_at_their_mapped_offsets_are_found() -> None:
     assert found("abc d", "abcd") == Located((Run(0, 0),), (), (), 4, 0, 4)
 
 
-def test_a_removed_record_has_the_only_place_that_there_is() -> None:
+def test_a_removed_record_gets_the_only_free_offset() -> None:
     # The other view did not have offset 2: the ledger says that ordinal 2 is d.
     assert found("ab cd", "ab.d").runs == (Run(0, 0),)
     assert found("ab c d", "ab.d").runs == (Run(0, 0),)
@@ -53,7 +53,7 @@ def test_a_batch_of_the_other_view() -> None:
     assert found("ab de", "ab.de").runs == (Run(0, 0), Run(2, 3))
 
 
-def test_what_one_view_leapt_over_is_missing() -> None:
+def test_records_that_one_view_skipped_are_missing() -> None:
     # The first holder wrote three, the next one counted the removed record as unwritten and continued one too far.
     located = found("abc ef", "ab.def", first=0)
     assert located.missing == ((3, 4),)
@@ -61,36 +61,36 @@ def test_what_one_view_leapt_over_is_missing() -> None:
     assert located.next_offset == 6
 
 
-def test_what_both_wrote_stands_twice() -> None:
+def test_records_that_both_holders_wrote_are_doubled() -> None:
     located = found("d de", "ab.de", first=2, covered=2)
     assert located.doubled == ((3, 4),)
     assert located.runs == (Run(2, 3), Run(3, 3))
     assert (located.missing, located.next_offset) == ((), 5)
 
 
-def test_what_stands_below_counts_too() -> None:
+def test_records_below_the_range_count_as_well() -> None:
     assert found("bc", "abcd", first=2, covered=2).doubled == ((1, 2),)
 
 
-def test_a_target_that_holds_nothing_lacks_everything_behind() -> None:
+def test_an_empty_target_lacks_all_later_records() -> None:
     assert found("", "abcd", covered=2) == Located((), (), (), 2, 2, 2)
 
 
-def test_what_is_not_copied_is_no_place_for_a_removed_record() -> None:
+def test_a_removed_record_is_not_placed_at_an_offset_that_is_not_copied() -> None:
     assert found("ab cd", "ab#.d").runs == (Run(0, 0), Run(2, 3))
 
 
 @pytest.mark.parametrize(
     ("target", "text", "why"),
     [
-        ("ab c", "ab..e", "ordinals 2 to 2, and it is open"),
-        ("ab x de", "abde", "ordinals 2 to 2, and it is open"),
+        ("ab c", "ab..e", "ordinals 2 to 2, and it is not known"),
+        ("ab x de", "abde", "ordinals 2 to 2, and it is not known"),
         ("aa", "aaa", "more than once"),
-        ("ba", "ab", "another order"),
-        ("ac", "abc", "another order"),
+        ("ba", "ab", "a different order"),
+        ("ac", "abc", "a different order"),
     ],
 )
-def test_what_cannot_be_placed_is_said(target: str, text: str, why: str) -> None:
+def test_records_that_cannot_be_placed_are_reported(target: str, text: str, why: str) -> None:
     with pytest.raises(Unplaced, match=why):
         found(target, text)
 
@@ -109,7 +109,7 @@ def test_the_same_record_twice_in_the_source_is_placed_by_its_neighbours() -> No
     assert found("bxc xd", "abxcxd", covered=1, first=1).runs == (Run(1, 1),)
 
 
-def test_what_other_records_may_have_been_sent_as_is_left_open() -> None:
+def test_ordinals_under_which_other_records_may_have_been_sent_stay_open() -> None:
     standing = [TargetBatch(0, "ab"), TargetBatch(2, "x"), TargetBatch(3, "de")]
     assert locate(standing, source("ab.de"), [], -1, Range(0, 5)).open == ()
     located = locate(standing, source("ab.de"), [], -1, Range(0, 5), lambda ordinal: ordinal >= 2)
@@ -117,7 +117,7 @@ def test_what_other_records_may_have_been_sent_as_is_left_open() -> None:
     assert (located.missing, located.next_offset) == ((), 5)
 
 
-def test_what_neither_log_holds_any_more_is_left_open() -> None:
+def test_records_that_neither_log_holds_stay_open() -> None:
     """The target's cleaner has removed ordinal 1, and the source deleted offsets 0 to 2."""
     standing, left = [TargetBatch(0, ("a", None, "c"))], source("de", 3)
     located = locate(standing, left, [], -1, Range(3, 5), lambda _: True, lambda ordinal: ordinal)
@@ -139,33 +139,33 @@ def cleaned(target: str, text: str) -> Located:
     return locate(standing, source(text), [], -1, Range(0, len(text)))
 
 
-def test_what_the_cleaner_removed_is_placed_where_no_offset_is_free() -> None:
+def test_a_cleaned_record_is_assigned_the_only_possible_offset() -> None:
     assert cleaned("__c _e", "abcde") == Located((Run(0, 0),), (), (), 5, 0, 5)
     assert cleaned("a_c", "abc").runs == (Run(0, 0),)
     assert cleaned("_xc", "a.c").runs == (Run(0, 0),)
     assert cleaned("bc _b", "abcd").runs == (Run(0, 1), Run(2, 0))
 
 
-def test_what_the_cleaner_removed_does_not_stand_twice() -> None:
+def test_a_cleaned_record_is_not_found_twice() -> None:
     assert cleaned("__c _e a", "abcde").doubled == ()
     assert cleaned("__c _e c", "abcde").doubled == ((2, 3),)
 
 
 @pytest.mark.parametrize(("target", "text"), [("_c", "a.c"), ("ab_", "abc"), ("_xd", "a..d"), ("_c", "#.c")])
-def test_what_the_cleaner_removed_is_not_guessed(target: str, text: str) -> None:
+def test_the_offset_of_a_cleaned_record_is_not_guessed(target: str, text: str) -> None:
     """Another record may have been there, or the source may have lost what followed the batch's last record."""
     with pytest.raises(Unplaced, match="the target no longer holds all records"):
         cleaned(target, text)
 
 
-def test_what_the_source_does_not_have_yet_is_still_to_be_copied() -> None:
+def test_records_that_the_source_does_not_have_yet_are_still_to_be_copied() -> None:
     """The map names offset 3 for ordinal 2, but the source was read only up to offset 3."""
     standing = [TargetBatch(0, "xby")]
     located = locate(standing, source(".b."), [], -1, Range(0, 3), lambda _: True, lambda ordinal: ordinal + 1)
     assert (located.open, located.next_offset) == (((0, 1), (2, 3)), 3)
 
 
-def test_what_may_be_open() -> None:
+def test_which_ordinals_may_be_open() -> None:
     hole = HoleFound(LaneId("a.0.b"), 1, 5, 6, 7, 7)
     assert [at for at in range(10) if is_open(Record(holes=(hole,)), at)] == [5, 6]
     assert [at for at in range(10) if is_open(Record(regiven=8), at)] == [8, 9]

@@ -70,7 +70,7 @@ def test_the_ledger_records_what_was_displaced_and_when_the_log_last_held_it() -
     ("keys", "left", "holes"),
     [({}, [], [(2, 4)]), ({3: b"key"}, [(3, 3)], [(2, 2), (4, 4)]), ({4: b"key"}, [(4, 4)], [(2, 3)])],
 )
-def test_what_is_copied_again_is_not_displaced(
+def test_ordinals_that_are_copied_again_are_not_displaced(
     keys: dict[int, bytes], left: list[tuple[int, int]], holes: list[tuple[int, int]]
 ) -> None:
     play = opened(BEGUN[0], TargetRun(BEGUN[0].lane, 1, 0, 1, 1))
@@ -103,7 +103,7 @@ def test_a_newer_value_that_the_log_still_has_is_not_followed_by_an_older_one() 
 
 
 @pytest.mark.parametrize(("log_start", "missing"), [(4, [(2, 4)]), (5, [])])
-def test_what_the_target_would_have_deleted_since_is_not_missing(
+def test_records_that_retention_would_have_deleted_are_not_missing(
     log_start: int, missing: list[tuple[int, int]]
 ) -> None:
     play = copying((11, b"key", 3, -1))

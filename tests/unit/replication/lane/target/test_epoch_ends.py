@@ -1,13 +1,19 @@
 """A new leader that does not know the leader epoch of the resume position: earlier epochs show what is the same."""
 
+import msgspec
 import pytest
 
+from mirrord.ledger.facts.core import Progress, Rewound, SourceRun
+from mirrord.model.runs import Run
+from mirrord.replication.lane.lane_report import progress_record
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import AskScan, Effects, OwnBatch, ScanAnswer, TargetMoved
+from mirrord.replication.lane.target import epoch_ends
 from mirrord.replication.lane.target.superseded_records import AskShared, AskSuperseded, SharedAnswer
 from tests.unit.replication.lane.test_eighth_faults import judged, read
 from tests.unit.replication.lane.test_fourth_faults import retake
-from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened
+from tests.unit.replication.lane.test_rebuilding import LANE
+from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened, progress_at
 
 
 @pytest.fixture
@@ -52,7 +58,7 @@ def test_an_epoch_that_only_others_used_does_not_hide_the_earlier_one(play: Faul
     assert (play.lane.phase, play.lane.next_ordinal, play.lane.position) == (Phase.COPYING, 8, 10)
 
 
-def test_what_the_log_proved_to_have_is_known_at_the_next_election(play: Faulty) -> None:
+def test_an_epoch_end_that_a_log_confirmed_is_known_at_the_next_election(play: Faulty) -> None:
     """The log of epoch 6 has none of the lane's batches, and the next leader does not know epoch 6."""
     play.bind_all(cleaned(play, 9, {1: 8}))
     play.tell(TargetMoved(7))
@@ -63,7 +69,7 @@ def test_what_the_log_proved_to_have_is_known_at_the_next_election(play: Faulty)
     assert (play.lane.phase, play.lane.next_ordinal, play.lane.position) == (Phase.COPYING, 8, 10)
 
 
-def test_what_follows_the_end_of_the_epoch_is_lost(play: Faulty) -> None:
+def test_records_after_the_end_of_the_epoch_are_lost(play: Faulty) -> None:
     asked = one(cleaned(play, 9, {1: 4}), AskSuperseded)
     assert [(each.kind, each.first, each.last, each.above) for each in asked.missing] == [("lost", 4, 7, 4)]
 
@@ -71,3 +77,91 @@ def test_what_follows_the_end_of_the_epoch_is_lost(play: Faulty) -> None:
 def test_a_log_without_any_known_epoch_shows_nothing(play: Faulty) -> None:
     asked = one(cleaned(play, 9, {}), AskSuperseded)
     assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 0, 7)]
+
+
+# --- another holder ---------------------------------------------------------------------------------------------------
+
+
+def saved_without_a_record_of_its_epoch() -> tuple[Faulty, Progress]:
+    """Ordinals 0 to 9 were copied in epoch 1. The lane resumed in epoch 2, in which nothing was appended, and saved its
+    resume position."""
+    play = opened(*BEGUN)
+    retake(play, 10, 10, 10, epoch=1)
+    play.bind_all(read(play, play.ask_target(10, epoch=2), (1, 10), own=(OwnBatch(0, 10, 0, 0, 1),), others=()))
+    assert (play.lane.phase, play.lane.next_ordinal) == (Phase.COPYING, 10)
+    saved = progress_record(play.lane, 1, 1)
+    assert saved is not None
+    assert (saved.ordinal, saved.leader_epoch) == (10, 2)
+    return play, saved
+
+
+def all_cleaned(play: Faulty, ends: tuple[int, int]) -> AskSuperseded:
+    """The leader of epoch 3 has only others' records from 20 on: its cleaner has removed the lane's. It does not know
+    epoch 2. `ends` is the epoch that it knows instead, and where it ends. Return the lookup."""
+    return one(read(play, play.ask_target(23, epoch=3), ends, own=(), others=((20, 23),)), AskSuperseded)
+
+
+def test_the_next_holder_knows_the_epoch_of_the_last_batch() -> None:
+    """STALE VALUE. The former holder appended ordinals 10 to 19 in epoch 3, and then others wrote newer records of all
+    keys. Ordinals 0 to 9 counted as lost, so ordinals 10 to 19 were not looked up, and were copied over the newer
+    records."""
+    play, saved = saved_without_a_record_of_its_epoch()
+    play.take(saved, cleanly=False)
+    asked = all_cleaned(play, (1, 10))
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("last", 10, 19)]
+
+
+def test_the_next_holder_finds_what_is_lost_by_the_epoch_of_the_last_batch() -> None:
+    play, saved = saved_without_a_record_of_its_epoch()
+    play.take(saved, cleanly=False)
+    asked = all_cleaned(play, (1, 4))
+    assert [(each.kind, each.first, each.last, each.above) for each in asked.missing] == [("lost", 4, 9, 4)]
+
+
+def test_a_progress_record_of_an_earlier_version_shows_no_other_epoch() -> None:
+    play, saved = saved_without_a_record_of_its_epoch()
+    play.take(msgspec.structs.replace(saved, epoch_ends=()), cleanly=False)
+    asked = all_cleaned(play, (1, 10))
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 0, 9)]
+
+
+def test_what_a_progress_record_shows_is_saved_again() -> None:
+    """The next holder saves a position before it has read the log."""
+    play, saved = saved_without_a_record_of_its_epoch()
+    assert saved.epoch_ends == ((1, 10),)
+    play.take(saved, cleanly=False)
+    again = progress_record(play.lane, 1, 1)
+    assert again is not None
+    assert again.epoch_ends == saved.epoch_ends
+
+
+def test_only_the_newest_earlier_epochs_are_saved() -> None:
+    play, _ = saved_without_a_record_of_its_epoch()
+    play.lane.log.epoch_ends = tuple((30, epoch, 10 * epoch) for epoch in (12, *range(1, 12), 30, 31))
+    assert epoch_ends.earlier(play.lane, 30) == tuple((epoch, 10 * epoch) for epoch in range(5, 13))
+    assert epoch_ends.earlier(play.lane, 29) == ()
+
+
+def test_a_position_that_revokes_a_saved_one_comes_with_its_epochs() -> None:
+    """The lane resumes at ordinal 6 in epoch 2, because epoch 1 ends there, and dies before it saves a position. The
+    leader of epoch 3 does not know epoch 2."""
+    play = opened(*BEGUN)
+    retake(play, 10, 10, 10, epoch=1)
+    log = (OwnBatch(0, 6, 0, 0, 1),)
+    asked = one(read(play, play.ask_target(8, epoch=2), (1, 6), own=log, others=((6, 8),)), AskSuperseded)
+    play.bind_all(play.tell(judged(asked, dict.fromkeys(range(6, 10), b"key"), (7, b"key", 2, -1))))
+    ((_, rewound),) = play.record.rewinds
+    assert rewound == Rewound(6, 6, 8, 2, ((1, 6),))
+    play.take(msgspec.structs.replace(progress_at(10, state="copying"), target_offset=10), cleanly=False)
+    assert play.lane.resume_position.ordinal == 6
+    effects = read(play, play.ask_target(9, epoch=3), (1, 6), own=(), others=((6, 9),))
+    assert [each for each in effects if isinstance(each, AskSuperseded)] == []
+
+
+def test_the_epochs_of_other_positions_do_not_count() -> None:
+    play, saved = saved_without_a_record_of_its_epoch()
+    revoked = SourceRun(LANE, 2, (Run(8, 20),), rewound=Rewound(8, 8, 8, 7, ((4, 8),)))
+    play.fold(revoked, SourceRun(LANE, 2, (Run(12, 30),), rewound=Rewound(12, 12, 30, 9, ((8, 20),))))
+    play.take(saved, cleanly=False)
+    assert play.lane.resume_position.leader_epoch == 7
+    assert play.lane.log.epoch_ends == ((7, 4, 8),)

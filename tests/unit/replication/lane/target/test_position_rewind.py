@@ -61,7 +61,7 @@ def test_an_older_resume_position_does_not_count_for_what_was_never_copied(play:
     effects = play.tell(SupersededAnswer(asked.question, 0))
     (append,) = [effect for effect in effects if isinstance(effect, Append)]
     (run,) = [fact for fact in append.facts if isinstance(fact, SourceRun)]
-    assert (run.runs, run.rewound) == ((Run(6, 10),), Rewound(6, 6, 10, 3))
+    assert (run.runs, run.rewound) == ((Run(6, 10),), Rewound(6, 6, 10, 3, ((1, 6),)))
     play.bind(effects)
     play.begin("third")
     assert play.lane.resume_position == ResumePosition(6, 10, 3)
@@ -85,14 +85,14 @@ def test_which_resume_position_counts(play: Play, progress: Progress, position: 
     assert position_rewind.valid_position(progress, play.record) == (position, reached)
 
 
-def test_of_several_the_lowest_counts(play: Play) -> None:
+def test_the_lowest_of_several_rewinds_counts(play: Play) -> None:
     play.fold(SourceRun(LANE, 2, (Run(6, 10),), rewound=ANEW))
     play.fold(SourceRun(LANE, 2, (Run(8, 20),), rewound=Rewound(8, 7, 12, 4)))
     assert position_rewind.valid_position(progress_of(2, 10, 0), play.record) == (ResumePosition(6, 6, 3), 6)
     assert position_rewind.valid_position(progress_of(2, 10, 1), play.record) == (ResumePosition(7, 12, 4), 8)
 
 
-def test_what_keeps_its_meaning_is_still_known(play: Play) -> None:
+def test_ordinals_that_keep_their_records_are_still_known(play: Play) -> None:
     """Ordinals 6 to 9 are recorded once more as they were, and 10 differently."""
     runs = (Run(6, 6),)
     assert position_rewind.rewound_by(play.lane, runs, ResumePosition(6, 6, 3)) is None
@@ -109,7 +109,7 @@ def test_a_run_that_is_no_longer_recorded_changes_the_meaning_too(play: Play) ->
     assert position_rewind.rewound_by(play.lane, (Run(6, 6),), ResumePosition(6, 6, 3)) == Rewound(9, 6, 6, 3)
 
 
-def test_what_a_first_holder_records_concerns_no_resume_position() -> None:
+def test_the_facts_of_a_first_holder_revoke_no_resume_position() -> None:
     lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
     assert position_rewind.rewound_by(lane, (Run(0, 0),), ResumePosition(0, 0)) is None
 
@@ -157,7 +157,7 @@ def test_a_snapshot_of_the_ledger_holds_the_reassigned_ordinals(play: Play) -> N
     assert restore(StateTopicContents(rows)).lanes[LANE].rewinds == ((2, ANEW),)
 
 
-def test_what_is_left_out_of_what_is_copied_again_moves_the_rest(play: Play) -> None:
+def test_skipping_a_record_of_a_plan_moves_the_later_ones(play: Play) -> None:
     """The log went back to ordinal 8. Offset 4 was to be copied again as that, and an operator decided to skip it."""
     play.fold(HoleFound(LANE, 2, 4, 5, 8, 10), SourceRun(LANE, 2, (Run(8, 4), Run(10, 8))))
     lane = play.lane
@@ -173,8 +173,8 @@ def test_what_is_left_out_of_what_is_copied_again_moves_the_rest(play: Play) -> 
 
 
 @pytest.mark.parametrize(("state", "ordinal"), [("copying", 1_000), ("drained", 1_000), ("resuming", 6)])
-def test_a_program_from_before_may_have_copied_since(play: Play, state: str, ordinal: int) -> None:
-    """It knew nothing of the new runs. It has read the target log since, which has deleted everything by now:
+def test_an_older_program_may_have_copied_since(play: Play, state: str, ordinal: int) -> None:
+    """The older program did not know the new runs. It has since read the target log, which has deleted everything:
     everything after its resume position would be copied a second time."""
     play.fold(SourceRun(LANE, 2, (Run(6, 10),), rewound=ANEW), LaneTaken(LANE, 3, "older"))
     progress = replace(progress_of(3, 1_000, 0), state=state)
@@ -188,7 +188,7 @@ def test_a_program_from_before_may_have_copied_since(play: Play, state: str, ord
     assert play.lane.phase is (Phase.COPYING if ordinal == 1_000 else Phase.RESUMING)
 
 
-def test_what_is_left_out_of_a_plan_is_not_planned_any_more(play: Play) -> None:
+def test_a_skipped_record_is_no_longer_planned(play: Play) -> None:
     """Of what an earlier loss left to copy again as ordinals 8 and 9, offset 4 is skipped: ordinal 9 is the record
     after all that was acknowledged, and was never sent."""
     play.fold(HoleFound(LANE, 2, 7, 6, 8, 10), SourceRun(LANE, 2, (Run(8, 4), Run(10, 12))))

@@ -39,7 +39,7 @@ def taken_again(play: Play, append: Append) -> None:
     play.bind(play.tell(Woken(wake.question)))
 
 
-def test_what_the_ledger_did_not_take_is_looked_up_again(play: Play) -> None:
+def test_records_are_looked_up_again_if_the_fact_took_no_effect(play: Play) -> None:
     """Otherwise the lost records would be appended after the newer ones."""
     taken_again(play, planned(play))
     assert (play.lane.resume_position, known_until(play.lane)) == (ResumePosition(10, 10, 1), 10)
@@ -47,7 +47,7 @@ def test_what_the_ledger_did_not_take_is_looked_up_again(play: Play) -> None:
     assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 6, 9)]
 
 
-def test_what_the_ledger_did_take_counts(play: Play) -> None:
+def test_a_fact_that_took_effect_counts(play: Play) -> None:
     append = planned(play)
     play.fold(*append.facts)
     taken_again(play, append)

@@ -86,7 +86,7 @@ def test_a_later_ordinal_is_newer() -> None:
     assert judge.answer().again == ()
 
 
-def test_what_others_wrote_before_an_own_batch_is_not_newer_than_what_was_lost_after_it(play: Play) -> None:
+def test_foreign_records_before_an_own_batch_are_not_newer_than_records_lost_after_it(play: Play) -> None:
     """The resume position was saved before ordinals 10 to 13 were acknowledged. Others wrote at offset 10, ordinals 10
     and 11 follow at 11, and the end of the log is lost."""
     play.lane.acked, play.lane.acknowledged = 14, ((14, 1),)
@@ -149,7 +149,7 @@ def test_an_empty_log_does_not_stand_for_what_was_acknowledged(play: Play) -> No
 
 
 @pytest.mark.parametrize(("first", "wanted"), [(0, []), (2, [("last", 0, 1)]), (8, [("last", 0, 4)])])
-def test_what_may_have_been_appended_ends_before_a_hole(
+def test_records_that_may_have_been_appended_end_before_a_hole(
     play: Play, first: int, wanted: list[tuple[str, int, int]]
 ) -> None:
     """It is unknown what was sent, and the broker has forgotten the producer. The ledger names a hole whose records are
@@ -166,7 +166,7 @@ def test_what_may_have_been_appended_ends_before_a_hole(
     assert [(each.kind, each.first, each.last) for look_up in asked for each in look_up.missing] == wanted
 
 
-def test_what_may_have_been_appended_does_not_end_before_an_open_hole(play: Play) -> None:
+def test_records_that_may_have_been_appended_do_not_end_before_an_open_hole(play: Play) -> None:
     """STALE VALUE. Ordinal 0 is an open hole: it was appended, and nothing shows which record it is. The former holder
     saved no resume position, and the cleaner has removed all of the lane's records because of newer ones."""
     play.fold(HoleFound(LANE, 2, 0, 0, 1, 1))
@@ -211,7 +211,7 @@ def follows(play: Play, first: int) -> int | None:
     return play.record.source_runs.offset_of(ordinal) if left is None else left.runs[0].offset
 
 
-def test_what_a_hole_still_had_to_copy_is_lost_with_what_precedes_it(play: Play) -> None:
+def test_the_pending_records_of_a_hole_are_lost_with_the_records_before_them(play: Play) -> None:
     """Ordinals 0 and 1 were jumped over, and their records follow as 2 and 3."""
     play.fold(SourceRun(LANE, 2, (Run(2, 0), Run(4, 2))), HoleFound(LANE, 2, 0, 1, 2, 4))
     play.lane.resume_position, play.lane.acked, play.lane.record = ResumePosition(0, 0, 1), 0, play.record
@@ -226,7 +226,7 @@ def test_what_a_hole_still_had_to_copy_is_lost_with_what_precedes_it(play: Play)
     assert follows(play, 0) == 2
 
 
-def test_what_a_hole_still_has_to_copy_stays_planned_where_the_log_went_back_after_it(play: Play) -> None:
+def test_the_pending_records_of_a_hole_stay_planned_if_the_log_went_back_to_a_point_after_it(play: Play) -> None:
     play.fold(SourceRun(LANE, 2, (Run(6, 2), Run(8, 6))), HoleFound(LANE, 2, 2, 3, 6, 8))
     play.lane.resume_position, play.lane.acked, play.lane.record = ResumePosition(0, 0, 1), 0, play.record
     play.lane.acknowledged = ((7, 1),)
@@ -234,7 +234,7 @@ def test_what_a_hole_still_has_to_copy_stays_planned_where_the_log_went_back_aft
     assert follows(play, 5) == 3
 
 
-def test_what_was_lost_after_what_the_broker_remembers_is_looked_up(play: Play) -> None:
+def test_records_lost_after_the_last_ordinal_that_the_broker_remembers_are_looked_up(play: Play) -> None:
     """The new leader has the lane up to ordinal 7, and knows that; others wrote where 8 and 9 were."""
     play.tell(EndAnswer(play.lane.asked, 0, 3, 10))
     play.lane.resume_position, play.lane.acknowledged = ResumePosition(8, 8, 1), ((10, 1),)
@@ -267,7 +267,7 @@ def test_a_resume_position_that_was_held_back_does_not_show_how_far_the_former_h
     assert [(each.kind, each.first, each.last) for each in asked] == kinds
 
 
-def test_what_was_still_to_be_copied_again_is_looked_up_with_what_is_lost_now(play: Play) -> None:
+def test_records_of_an_earlier_loss_are_looked_up_with_those_lost_now(play: Play) -> None:
     """Ordinals 10 to 12 were lost. Offset 11 was superseded, and 10 and 12 follow as ordinals 10 and 11. The first of
     them was acknowledged when the log lost its end again, and others have written the key of the second one since."""
     runs = (Run(10, 10), Run(11, 12), Run(12, 13))
@@ -282,7 +282,7 @@ def test_what_was_still_to_be_copied_again_is_looked_up_with_what_is_lost_now(pl
     assert (recorded, left) == ([(Run(10, 10), Run(11, 13))], [(Verdict(12, 13, "compacted"),)])
 
 
-def test_what_follows_the_end_at_a_loss_is_newer_than_what_was_still_to_be_copied_again(play: Play) -> None:
+def test_records_after_the_log_end_at_a_loss_are_newer_than_those_still_to_be_copied_again(play: Play) -> None:
     """The log was lost down to offset 1, and ordinals 0 and 1 were to be copied again from there. Others wrote first,
     then another leader took over. The former place of ordinal 0 in the lost log does not count."""
     play.fold(TargetRun(LANE, 2, 0, 3, 1))

@@ -18,7 +18,7 @@ SAVED = Progress(LANE, 1, 1, 12, 12, 5, 12, 20, 1, 1, False, "copying", epochs_t
 
 
 def resumed(play: Faulty, until: int = -1) -> Effects:
-    """A holder without a resume position finds a log of 12 offsets without a record. According to the look-up, ordinals
+    """A holder without a resume position finds a log of 12 offsets without a record. According to the lookup, ordinals
     below `until` were appended."""
     asked = one(read(play, play.ask_target(12, epoch=5), (5, 12), own=(), others=()), AskSuperseded)
     assert [(each.kind, each.first, each.last) for each in asked.missing] == [("last", 0, 11)]
@@ -78,7 +78,7 @@ def test_a_position_is_revoked_although_the_first_append_failed(play: Faulty) ->
 
 
 def test_the_runs_of_the_former_holder_still_apply() -> None:
-    """The source has no records at offsets 5 and 6. If the ledger lost the run behind them, later ordinals would belong
+    """The source has no records at offsets 5 and 6. If the ledger lost the run after them, later ordinals would belong
     to other records for the next holder."""
     play = opened(*BEGUN, SourceRun(LANE, 1, (Run(5, 7),)))
     play.take(None, cleanly=False)

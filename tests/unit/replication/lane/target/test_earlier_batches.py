@@ -1,0 +1,95 @@
+"""Batches that were appended before the log was read for a resume position. That log did not show them: an election
+brings back a log that has them."""
+
+import pytest
+
+from mirrord.ledger.facts.core import Rewound, SourceRun, Verdict
+from mirrord.model.runs import Run
+from mirrord.replication.lane.phases import Phase
+from mirrord.replication.lane.signals import (
+    AskCheck,
+    CheckAnswer,
+    Chunk,
+    Effects,
+    FetchFrom,
+    OwnBatch,
+    TargetMoved,
+)
+from mirrord.replication.lane.state import ResumePosition
+from mirrord.replication.lane.target.evidence import note_earlier
+from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
+from tests.unit.replication.lane.test_eighth_faults import read
+from tests.unit.replication.lane.test_rebuilding import LANE
+from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened
+
+OTHERS = ((10, 13),)
+# Ordinals 7 to 9, appended by the first holder in epoch 1.
+CAME_BACK = (OwnBatch(7, 3, 7, 0, 1),)
+
+
+def compared(play: Faulty, effects: Effects) -> AskCheck:
+    """The leader of epoch 3 has ordinals 7 to 9. Its cleaner has removed the others."""
+    asked = one(read(play, effects, (1, 10), own=CAME_BACK, others=OTHERS), AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("between", 0, 6)]
+    return one(play.tell(SupersededAnswer(asked.question, 0)), AskCheck)
+
+
+@pytest.fixture
+def play() -> Faulty:
+    """The leader of epoch 2 has none of the lane's records, and the source has deleted those that were copied. The lane
+    resumes at ordinal 0, and assigns it to source offset 11. Nothing is produced."""
+    play = opened(*BEGUN)
+    play.take(None, cleanly=False)
+    asked = one(read(play, play.ask_target(13, epoch=2), (1, 10), own=(), others=OTHERS), AskSuperseded)
+    effects = play.tell(SupersededAnswer(asked.question, 0))
+    play.bind_all(effects)
+    play.bind_all(play.tell(Chunk(one(effects, FetchFrom).question, 1, 17, 17, 11, (), bytearray(), 0, 0)))
+    assert (play.lane.phase, play.lane.next_ordinal, play.lane.position) == (Phase.COPYING, 0, 11)
+    return play
+
+
+def test_a_batch_that_is_older_than_the_map_is_not_taken_for_the_records_in_the_map(play: Faulty) -> None:
+    """LOSS. According to the map, the batch has source offsets 18 to 20. The source has records of a later epoch there,
+    so the comparison could not show a difference. Offsets 11 to 17 were never copied."""
+    play.tell(TargetMoved(3))
+    check = compared(play, play.ask_target(13, epoch=3))
+    play.tell(CheckAnswer(check.question, 0, check.first, check.last, "unverifiable", replaced=((7, 10),)))
+    assert play.lane.phase is Phase.REBUILDING
+
+
+def test_the_next_holder_does_not_take_it_for_them_either(play: Faulty) -> None:
+    play.take(None, cleanly=False)
+    check = compared(play, play.ask_target(13, epoch=3))
+    play.tell(CheckAnswer(check.question, 0, check.first, check.last, "unverifiable", replaced=((7, 10),)))
+    assert play.lane.phase is Phase.REBUILDING
+
+
+def test_it_is_believed_if_its_records_are_the_ones_in_the_map(play: Faulty) -> None:
+    play.tell(TargetMoved(3))
+    check = compared(play, play.ask_target(13, epoch=3))
+    play.tell(CheckAnswer(check.question, 0, check.first, check.last, "equal", equal_until=10))
+    assert play.lane.phase is not Phase.REBUILDING
+
+
+def earlier(position: ResumePosition, *own: OwnBatch, rewound: Rewound | None = None) -> tuple[tuple[int, int], ...]:
+    play = opened(*BEGUN)
+    if rewound is not None:
+        play.fold(SourceRun(LANE, 1, (Run(8, 9),), (Verdict(8, 9, "expired"),), rewound=rewound))
+    play.take(None)
+    play.lane.resume_position = position
+    note_earlier(play.lane, own)
+    return play.lane.log.earlier
+
+
+def test_a_batch_at_or_above_the_position_is_earlier_if_its_epoch_is() -> None:
+    position = ResumePosition(5, 5, 3)
+    assert earlier(position, OwnBatch(0, 5, 0, 0, 1), OwnBatch(5, 2, 5, 0, 3), OwnBatch(7, 1, 7, 0, 4)) == ()
+    assert earlier(position, OwnBatch(0, 9, 0, 0, 2), OwnBatch(9, 1, 9, 0, 3)) == ((5, 9),)
+    assert earlier(position, OwnBatch(0, 9, 0, 0, -1)) == ()
+    assert earlier(ResumePosition(0, 0), OwnBatch(0, 9, 0, 0, 1)) == ()
+
+
+def test_a_position_that_revoked_another_one_counts_too() -> None:
+    rewound = Rewound(8, 8, 20, 6)
+    assert earlier(ResumePosition(0, 0), OwnBatch(0, 9, 0, 0, 5), rewound=rewound) == ((8, 9),)
+    assert earlier(ResumePosition(0, 0), OwnBatch(0, 9, 0, 0, 6), rewound=rewound) == ()
