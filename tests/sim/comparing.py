@@ -207,14 +207,16 @@ def asked_about(world: "World", record: Any, question: AskSuperseded) -> dict[in
         for each in question.missing
         for ordinal in range(each.first, each.last + 1)
     }
-    there = ((offset, number) for batch in world.source.log for offset, number in batch.records)
+    there = [(offset, number) for batch in world.source.log for offset, number in batch.records]
+    there += [(world.source.offset_of[number], number) for number in world.source.expired - world.source.cut]
     return {number: replace(asked[offset][1], first=asked[offset][0]) for offset, number in there if offset in asked}
 
 
 def presumed(world: "World", asked: dict[int, Missing], answer: SupersededAnswer) -> set[int]:
     """Return the records that a lookup rightly took for appended and then removed: nothing shows whether they were. The
     target has records of their keys with timestamps that are not earlier (decision 94). If the log has no room for
-    missing records, and no election removed any, they were never in it."""
+    missing records, and no election removed any, they were never in it. Of what the source has deleted, the lane knows
+    neither key nor timestamp."""
     newest: dict[int, int] = {}
     for stored in world.target.read(0, world.target.high_watermark):
         newest.update((world.target.key(number), stored.newest_ms) for number in stored.numbers if number)
@@ -227,4 +229,4 @@ def presumed(world: "World", asked: dict[int, Missing], answer: SupersededAnswer
         if (each.kind == "last" and each.first < answer.until)
         or (each.kind == "between" and (each.has_room or world.target.lost))
     }
-    return {number for number in unknown if newest.get(world.target.key(number), -1) >= time_ms[number]}
+    return {number for number in unknown if newest.get(world.target.key(number), -1) >= time_ms.get(number, 0)}

@@ -1,14 +1,15 @@
 """What the simulation counts as stale in a compacted target."""
 
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Literal
 
 import pytest
 
 from mirrord.ledger.facts.core import Entry, LaneOpened, LaneTaken, Verdict, VerdictGiven
 from mirrord.replication.lane.target.scan_result import Missing
-from mirrord.replication.lane.target.superseded_records import SupersededAnswer
-from tests.sim.comparing import presumed
+from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
+from tests.sim.comparing import asked_about, presumed
 from tests.sim.host import LANE
 from tests.sim.newer_records import has_newer
 from tests.sim.partition import false_verdicts
@@ -180,6 +181,20 @@ def test_a_lookup_takes_a_record_for_cleaned_if_a_later_one_of_its_key_follows(
     number = min(world.source.offset_of)
     asked = {number: Missing(kind, 0, 0, 0, has_room=True)}
     assert presumed(world, asked, SupersededAnswer(1, 0, again, 1)) == ({number} if is_presumed else set())
+
+
+def test_a_lookup_takes_a_deleted_record_for_cleaned_together_with_those_after_it() -> None:
+    world = World(1, shape_named("compacted copy, beside others"))
+    world.target.keys = 1
+    world.source.append(1, 5)
+    world.source.append(1, 5)
+    world.source.expire(1)
+    world.target.foreign(1, 5)
+    world.target.high_watermark = 1
+    runs = SimpleNamespace(source_runs=SimpleNamespace(offset_of=lambda ordinal: ordinal))
+    question = AskSuperseded(1, (Missing("last", 0, 1, 0, has_room=True),), 1)
+    asked = asked_about(world, runs, question)
+    assert presumed(world, asked, SupersededAnswer(1, 0, (), 2)) == set(world.source.offset_of)
 
 
 def test_the_verdict_that_a_record_was_cleaned_is_false_without_a_newer_one() -> None:
