@@ -5,6 +5,7 @@ MB and, if a topic asks for it, transactions of which some are aborted. All reco
 """
 
 import multiprocessing
+import os
 import random
 import time
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ from typing import Any, Literal, Self
 from confluent_kafka import KafkaException, Producer
 
 from mirrord.model.errors import EnvironmentFault
+from mirrord.runtime.leash import tie_to
 
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -115,7 +117,9 @@ Counters = tuple["Synchronized[int]", "Synchronized[int]"]
 
 
 def _write(bootstrap: str, topic: Topic, load: Load, writer: int, counters: Counters, end: Event) -> None:
-    """Run in each process."""
+    """Run in each process, which the kernel ends with the parent. Records never expire, so a writer whose brokers are
+    gone would not exit by itself."""
+    tie_to(os.getppid())
     records = Records(load, writer, topic.partitions)
     try:
         if topic.transactional:

@@ -42,7 +42,7 @@ class Copying:
         self.play.take(progress_at(0))
         self.log: dict[int, int] = {}
         self.twice: set[int] = set()
-        """Ordinals whose records a rebuilt map found in the target a second time."""
+        """Ordinals whose records the target also has under lower ordinals, as a rebuilt map found."""
         self.skipped: set[int] = set()
         self.gone: set[int] = set()
         """Ordinals whose records the source has lost."""
@@ -74,10 +74,15 @@ class Copying:
         if not self.plan and self.position >= self.end:
             self.skipped.update(range(self.position, self.position + count))
 
+    def is_held_below(self, ordinal: int) -> bool:
+        """Return whether a lower ordinal in the log has the same record."""
+        return any(offset == self.log[ordinal] for at, offset in self.log.items() if at < ordinal)
+
     def mend(self, first: int, last: int, ordinal: int) -> None:
         """The log lacks the ordinals first..last. The lane resumes at an ordinal after them, and copies them again."""
         for at in range(first, last + 1):
             del self.log[at]
+        self.twice = {at for at in self.twice & self.log.keys() if self.is_held_below(at)}
         lane, record = self.play.lane, self.play.record
         lane.record, lane.resume_ordinal, lane.log.holes = record, ordinal, [(first, last)]
         lane.position = continues_at(record, ordinal) or 0
@@ -230,6 +235,8 @@ class Copying:
         ("lose", 1, 1),
     ]
 )
+@example([*[("copy", 1, 1)] * 4, ("rebuild", 2, 1), ("back_with_hole", 1, 1)])  # the log loses one of two copies
+@example([("copy", 5, 1), ("lose", 1, 1), ("copy", 3, 1), ("back_with_hole", 3, 1), ("supersede", 1, 3)])
 def test_each_record_is_copied_once(operations: list[tuple[str, int, int]]) -> None:
     copying = Copying()
     for name, count, more in operations:

@@ -1,8 +1,12 @@
 """What the holder of the lane can know about the records in a compacted target."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from mirrord.ledger.facts.core import Progress
+from mirrord.ledger.state import LaneState
+from mirrord.replication.lane.source.source_epochs import mended_until
+from mirrord.replication.lane.target import position_rewind
 from tests.sim import toy
 from tests.sim.host import Host, Request
 from tests.sim.target import Stored
@@ -45,6 +49,9 @@ class Known:
         """Holder → the plan with which it began."""
         self.looked_up: dict[int, list[Lookup]] = {}
         """Number of a record → its lookups."""
+        self.left_out: dict[int, int] = {}
+        """Number of a record that a plan left out, and that was not appended since → number of other writers' records
+        that the lookup could see."""
         self.appended: dict[int, int] = {}
         """Number → number of other writers' records in the target when it was appended last."""
         self.late: set[int] = set()
@@ -55,16 +62,31 @@ class Known:
         """The same when it was appended for the first time."""
         self.presumed: set[int] = set()
         """Numbers of records that a lookup rightly took for appended and then removed (`comparing.presumed`)."""
+        self.ordinals: dict[int, int] = {}
+        """Number → the ordinal under which it was appended last."""
         self.limits: dict[int, int] = {}
         """Number → the same for the holder that appended it last."""
 
-    def begin(self, holder: str, reached: int, planned_until: int) -> None:
+    def take_over(self, holder: str, begun: Progress | None, lane: LaneState | None) -> None:
+        """Another holder begins with this progress record."""
+        reached = position_rewind.valid_position(begun, lane)[1] if begun is not None else 0
+        planned_until = mended_until(lane, reached) if lane is not None else -1
+        self.begin(holder, reached, planned_until, _lacking(lane) if lane is not None else ())
+
+    def begin(self, holder: str, reached: int, planned_until: int, lacking: Sequence[tuple[int, int]] = ()) -> None:
         """Another holder begins with a resume position, and with what is still to be copied again up to an ordinal.
+        `lacking` are ordinals (first, last) that the target lacks according to the ledger.
 
         If the former holder could not know a record below this position, the position covers only the last append of
-        the record. That append may have been found in the log, without an acknowledgement (`took`)."""
+        the record. That append may have been found in the log, without an acknowledgement (`took`). If the target lacks
+        the ordinal of that append as well, nothing shows that it ever had the record."""
         former = next(reversed(self.below_position), "")
         below = {number for number, (_, ordinal) in self.takers.items() if ordinal < reached}
+        lost = {number for number in below if _is_within(lacking, self.takers[number][1])}
+        for number in lost:
+            again = self.ordinals.get(number, NEVER)
+            if not self.knows(former, number) and (again >= reached or _is_within(lacking, again)):
+                below.remove(number)
         for number in below & self.unknowing.keys():
             if not self.knows(former, number):
                 self.taken[number] = self.unknowing[number]
@@ -85,10 +107,17 @@ class Known:
         for number in asked:
             self.looked_up.setdefault(number, []).append(lookup)
 
+    def leave_out(self, numbers: Iterable[int | None]) -> None:
+        """A plan leaves these records out, because the last lookup found newer ones."""
+        for number in numbers:
+            if number is not None and number in self.looked_up:
+                self.left_out[number] = self.looked_up[number][-1].foreign
+
     def arrived(self, request: Request, foreign: int, lost: Mapping[int, int]) -> None:
         """A batch was appended, or had been before. `lost`: what elections have removed (`FakeTarget.lost`)."""
-        for _, number in toy.records(request.data):
-            self.appended[number] = foreign
+        for at, (_, number) in enumerate(toy.records(request.data)):
+            self.appended[number], self.ordinals[number] = foreign, request.batch.first + at
+            self.left_out.pop(number, None)
             self.late.discard(number)
             self.first_appended.setdefault(number, foreign)
             holder, lookup = self._judged_by(request, number, lost.get(number, 0))
@@ -120,6 +149,7 @@ class Known:
             self.appended[number], self.limits[number] = foreign, 0
             self.late.add(number)
             self.first_appended.setdefault(number, foreign)
+            self.left_out.pop(number, None)
         return numbers
 
     def is_over(self, number: int, theirs: Iterable[int]) -> bool:
@@ -158,3 +188,13 @@ class Known:
                     self.takers[number] = (request.host.name, request.batch.first + at)
                 # Acknowledged again, it follows whatever no lookup could see when it was appended.
                 self.taken[number] = max(self.taken[number], self.appended.get(number, 0))
+
+
+def _lacking(lane: LaneState) -> list[tuple[int, int]]:
+    """Return the ordinals of holes whose records are to be copied again, and displaced ordinals."""
+    holes = (each for each in lane.holes if not each.is_open)
+    return [(each.first, each.last) for each in (*holes, *lane.displaced)]
+
+
+def _is_within(ranges: Iterable[tuple[int, int]], ordinal: int) -> bool:
+    return any(first <= ordinal <= last for first, last in ranges)

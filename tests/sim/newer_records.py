@@ -41,7 +41,9 @@ def has_newer(world: World, number: int) -> bool:
 
 
 def was_theirs(world: World, number: int) -> bool:
-    """A foreign record superseded this one and was the newest of its key when an election lost it."""
-    key = world.target.key(number)
-    lost = [-each for each in world.target.lost if each < 0 and world.target.key(each) == key]
-    return number in taken_by_target(world) and max(lost, default=0) > world.known.appended.get(number, 0)
+    """A foreign record superseded this one and was the newest of its key when an election lost it. Either the target's
+    cleaner had removed this one before, or a plan had left it out because of the foreign record (decision 95)."""
+    key, appended = world.target.key(number), world.known.appended.get(number, 0)
+    lost = [-each for each in world.target.lost if each < 0 and world.target.key(each) == key and -each > appended]
+    is_left_out = any(each <= world.known.left_out.get(number, 0) for each in lost)
+    return is_left_out or (bool(lost) and number in taken_by_target(world))

@@ -5,11 +5,14 @@ from typing import cast
 
 import pytest
 
+from mirrord.ledger.facts.core import Displaced, HoleFound, TargetRun
 from mirrord.replication.lane.state import Lane
 from tests.sim import toy
 from tests.sim.host import Request
 from tests.sim.known import Known, Lookup
 from tests.sim.target import Stored
+from tests.unit.replication.lane.test_rebuilding import LANE
+from tests.unit.replication.lane.test_second_faults import BEGUN, opened, progress_at
 
 FOREIGN = 1
 """The number of the only record of another writer."""
@@ -195,3 +198,43 @@ def test_a_record_that_is_not_acknowledged_again_is_judged_by_its_first_acknowle
     known.look_up("r1", [5], THEIRS, 3)
     known.arrived(request("r1", 8, 5), FOREIGN, {5: 3})
     assert known.is_over(5, [FOREIGN])
+
+
+LACKING = ((8, 8),)
+"""The target lacks ordinal 8: it is in a hole, or displaced."""
+
+
+@pytest.mark.parametrize(("reached", "could_know"), [(5, False), (9, True)])
+def test_a_position_does_not_cover_a_record_that_the_target_lacks(
+    known: Known, reached: int, *, could_know: bool
+) -> None:
+    """r2 found that record 5 was missing. If the position with which r2 began was below the record, nothing
+    showed r2 that the target had had it, and nothing in the ledger shows this to r3 either."""
+    known.begin("r2", reached, -1)
+    known.begin("r3", 12, 13, LACKING)
+    known.look_up("r3", [5], THEIRS, 2)
+    known.arrived(request("r3", 12, 5), FOREIGN, LOST)
+    assert known.is_over(5, [FOREIGN]) is could_know
+
+
+def test_a_position_covers_a_record_that_the_target_lacked_until_it_was_copied_again(known: Known) -> None:
+    known.begin("r2", 5, -1)
+    known.arrived(request("r2", 12, 5), FOREIGN, LOST)
+    known.begin("r3", 13, 13, LACKING)
+    known.looked_up[5] = [Lookup("r3", FOREIGN + 1, 2)]
+    known.arrived(request("r3", 13, 5), FOREIGN + 1, LOST)
+    assert not known.is_over(5, [FOREIGN])
+    assert known.is_over(5, [FOREIGN + 1])
+
+
+def test_the_target_lacks_the_ordinals_of_holes_and_displaced_ones() -> None:
+    play = opened(
+        *BEGUN,
+        TargetRun(LANE, 1, 5, 3, 1, (Displaced(2, 4, 3, 1),)),
+        HoleFound(LANE, 1, 6, 6, 9, 10),
+        HoleFound(LANE, 1, 7, 7, 8, 8),
+    )
+    known = Known()
+    known.takers.update((ordinal, ("r1", ordinal)) for ordinal in range(9))
+    known.take_over("r2", progress_at(9), play.record)
+    assert known.below_position["r2"] == {0, 1, 5, 7, 8}

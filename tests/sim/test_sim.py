@@ -110,6 +110,9 @@ ONCE_FAILED = (
     (447722557689, "compacted copy, unclean, beside others + sought, unclean"),
     (43298873106, "compacted copy, unclean, beside others + sought, unclean"),
     (521770178543, "compacted copy, unclean, beside others + handed over, unclean"),
+    (80441445037, "compacted copy, unclean + unclean, beside others, handed over"),
+    (212302946547, "compacted copy, unclean, beside others + handed over, unclean"),
+    (758030489033, "compacted copy, unclean, beside others + handed over, unclean"),
     (341650529887, "compacted copy, unclean, beside others + handed over, unclean"),
     (161920635200, "compacted copy, unclean, beside others + retention of old records"),
 )
@@ -123,6 +126,7 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (918054170265, "compacted copy, unclean, beside others", "at-least-once", False),
     (738846466023, "handed over, unclean + compacted copy, old records", "sequence", True),
     (1068987679232, "compacted copy, unclean, beside others", "sequence", True),
+    (740173755852, "compacted copy, unclean, beside others + handed over, unclean", "sequence", True),
     (599630539382, "compacted copy, unclean, beside others + retention of old records", "at-least-once", False),
     (326109343414, "compacted copy, unclean, beside others + retention of old records", "at-least-once", False),
 )

@@ -11,7 +11,8 @@ from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
 from tests.sim.comparing import asked_about, presumed
 from tests.sim.host import LANE
-from tests.sim.newer_records import has_newer
+from tests.sim.known import Lookup
+from tests.sim.newer_records import has_newer, was_theirs
 from tests.sim.partition import false_verdicts
 from tests.sim.scheduler import shape_named
 from tests.sim.target import FakeTarget, Stored
@@ -210,6 +211,24 @@ def test_the_verdict_that_a_record_was_cleaned_is_false_without_a_newer_one() ->
     assert false_verdicts(world), "the foreign record was there before"
     world.known.first_appended[number] = 0
     assert not false_verdicts(world)
+
+
+@pytest.mark.parametrize(
+    ("seen", "lost", "may_be_missing"),
+    [(1, {-1}, True), (0, {-1}, False), (1, set(), False)],
+    ids=["lost", "not seen by the lookup", "not lost"],
+)
+def test_a_key_may_be_missing_if_a_foreign_record_because_of_which_a_plan_left_it_out_was_lost(
+    seen: int, lost: set[int], *, may_be_missing: bool
+) -> None:
+    """An election removed the copied record, a foreign one of its key was written, and the next election removed it."""
+    world = overwritten()
+    number = min(world.source.offset_of)
+    world.target.lost = dict.fromkeys(lost | {number}, 2)
+    assert not was_theirs(world, number)
+    world.known.looked_up[number] = [Lookup("r1", seen, 2)]
+    world.known.leave_out([number])
+    assert was_theirs(world, number) is may_be_missing
 
 
 @pytest.mark.parametrize(

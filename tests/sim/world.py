@@ -67,9 +67,7 @@ from mirrord.replication.lane.signals import (
     Writer,
 )
 from mirrord.replication.lane.source.loop_detection import Origins
-from mirrord.replication.lane.source.source_epochs import mended_until
 from mirrord.replication.lane.state import Lane
-from mirrord.replication.lane.target import position_rewind
 from tests.fixtures.attic import no_room
 from tests.sim import toy
 from tests.sim.comparing import compared, looked_up, relocated, scanned
@@ -160,6 +158,8 @@ class World:
                 self.gaps.take(fact, 0)
             if binds and isinstance(fact, VerdictGiven):
                 self.named.update(*(range(each.start, each.end) for each in fact.verdicts if each.reason == "doubled"))
+                left_out = [each for each in fact.verdicts if each.reason == "compacted"]
+                self.known.leave_out(self.source.at(at) for each in left_out for at in range(each.start, each.end))
             if binds and isinstance(fact, SourceRun):
                 for reason, offsets in (("expired", self.lost), ("rejected", self.rejected)):
                     offsets.update(*(range(each.start, each.end) for each in fact.verdicts if each.reason == reason))
@@ -201,10 +201,7 @@ class World:
         self.left_cleanly = False
         barrier = 0.0 if left else (REQUEST_S if former_dead else TTL_S + REQUEST_S)
         word = word if left and is_last(word, record) else None
-        begun = word or self.progress
-        truth = self.truth.lanes.get(LANE)
-        reached = position_rewind.valid_position(begun, truth)[1] if begun is not None else 0
-        self.known.begin(name, reached, mended_until(truth, reached) if truth is not None else -1)
+        self.known.take_over(name, word or self.progress, self.truth.lanes.get(LANE))
         host.take(Start(record, self.progress, name, barrier, left, word))
         self.by_word += host.lane.takeover.fast_handoff is not None
         return host

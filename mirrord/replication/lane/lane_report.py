@@ -87,8 +87,13 @@ def progress_record(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None
 
 
 def _is_settled(lane: Lane, known: ResumePosition) -> bool:
+    """Return whether the lane has finished with every source record before its position (`Progress.settled`).
+
+    A lane that was drained before it resumed has not read the target log. It knows how much was sent only if its former
+    holder reported it.
+    """
     if lane.phase is Phase.DRAINED:
-        return lane.clean and known.ordinal >= lane.sent_below
+        return lane.clean and lane.takeover.knows_sent and known.ordinal >= lane.sent_below
     held = lane.in_flight or lane.ready or lane.intents or lane.plan or (lane.has_policies and lane.skipped)
     return lane.phase is Phase.COPYING and not held and known.ordinal == lane.next_ordinal
 

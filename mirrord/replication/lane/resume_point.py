@@ -183,6 +183,8 @@ def _bind_holes(lane: Lane) -> Effects:
         # Other records were sent under the ordinals that follow, so batches acknowledged under these are compared.
         lane.comparison.first_ack_pending = lane.comparison.later_pending = True
         lane.log.holes, lane.log.copied_again = [], None
+        if lane.log.cleaned:
+            lane.log.looked_up_to = lane.log.end
         missing_ordinals.other_records_from(lane, lane.resume_ordinal)
         effect = append(lane, facts)
         if (known := lane.log.went_back) is not None:

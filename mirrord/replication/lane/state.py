@@ -192,6 +192,9 @@ class TargetLog:
     """The lost ordinals that are copied again, or None if all of them are copied again. For the others, the target has
     a newer record with the same key."""
     copied_again_until: int = 0
+    looked_up_to: int = -1
+    """End of the target log when the records that are still to be copied again were looked up, before a plan was made
+    for them. -1 if this attempt to host the lane has made no plan."""
     lost_below: LostBelow | None = None
     """The lost records of a plan that omits some of them. None if there is no such plan."""
     last_by_look_up: bool = False

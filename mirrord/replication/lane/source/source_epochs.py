@@ -6,7 +6,7 @@ record of a new epoch is produced, a `SourceRun` records the ordinal at which th
 contains the truncations, which show the ordinals whose records the source has lost.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from mirrord.model.intervals import uncovered
@@ -125,8 +125,9 @@ def furthest(lane: Lane) -> tuple[int, int] | None:
     return (offset + 1, epoch) if offset >= lane.position and epoch >= 0 else None
 
 
-def continues_at(record: LaneRecord, ordinal: int) -> int | None:
-    """Return the source offset at which a lane continues if it resumes at this ordinal.
+def continues_at(record: LaneRecord, ordinal: int, looked_up: Sequence[tuple[int, int]] = ()) -> int | None:
+    """Return the source offset at which a lane continues if it resumes at this ordinal. The records of the ordinals
+    (first, last) in `looked_up` are omitted, as in `rest`.
 
     If both source and target have lost the record of this ordinal, this is the offset at which the source's log
     diverges from the copied records.
@@ -134,7 +135,7 @@ def continues_at(record: LaneRecord, ordinal: int) -> int | None:
     offset = record.source_runs.offset_of(ordinal)
     if offset is None:
         return None
-    if (found := rest(record, ordinal)) is not None:
+    if (found := rest(record, ordinal, looked_up)) is not None:
         return found.runs[0].offset
     return min((start for first, start in record.truncations if ordinal < first and start < offset), default=offset)
 

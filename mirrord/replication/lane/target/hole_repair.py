@@ -41,7 +41,7 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
         runs += [Run(run.ordinal + moved, run.offset) for run in older.runs]
         pieces += [(at + moved, former, length) for at, former, length in older.pieces]
     else:
-        after = source_epochs.continues_at(record, goes_on)
+        after = source_epochs.continues_at(record, goes_on, looked_up)
         runs.append(Run(ordinal, lane.position if after is None else after))
         pieces.append((ordinal, _epoch_source(record, goes_on), 1))
     holes = [HoleFound(lane.id, lane.grant, *each, runs[-1].ordinal) for each in begins]

@@ -173,11 +173,17 @@ def _planned_apart(first: int, last: int, known: int) -> list[tuple[int, int]]:
 def _newer_from(lane: Lane, found: Reading, ordinal: int) -> int:
     """Return the lowest target offset at which a record with the same key counts as newer than the lost records. The
     first lost record has the ordinal `ordinal`."""
-    runs = lane.record.target_runs if lane.record is not None else None
-    known = runs.offset_of(ordinal) if runs is not None else None
-    if lane.resume_position.leader_epoch >= 0 and ordinal >= known_until(lane):
-        known = lane.resume_position.target_offset  # the log lost it; it was to be appended again here
-    above = lane.log.shared if lane.log.shared >= 0 else found.behind if known is None else known
+    shared, looked_up_to = lane.log.shared, lane.log.looked_up_to
+    if lane.resume_position.leader_epoch < 0 or ordinal < known_until(lane):
+        known = lane.record.target_runs.offset_of(ordinal) if lane.record is not None else None
+        # The resume position may be held back. Records of the same epoch before the lost record's place are older.
+        above = max(shared, known or 0) if shared >= 0 else found.behind if known is None else known
+    elif looked_up_to < 0:
+        # The log lost the record; it was to be appended again at the resume position.
+        above = shared if shared >= 0 else lane.resume_position.target_offset
+    else:
+        # Everything that was written after the last lookup is newer, even if other planned records follow it.
+        return min(looked_up_to, shared) if shared >= 0 else looked_up_to
     # The lost records were after the last own batch. If another client has written a record before that batch since the
     # loss, the record has a later epoch.
     return max(above, found.behind) if lane.resume_position.leader_epoch >= 0 else above

@@ -8,11 +8,17 @@ from mirrord.model.runs import Run
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     AskCheck,
+    AskEnd,
+    AskScan,
     CheckAnswer,
     Effects,
+    EndAnswer,
     FetchFrom,
     Halted,
     OwnBatch,
+    Produce,
+    ProduceAnswer,
+    ScanAnswer,
     TargetMoved,
 )
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
@@ -118,6 +124,48 @@ def test_a_lost_record_that_the_source_has_cleaned_is_left_out_of_the_plan() -> 
     told(play, play.tell(SupersededAnswer(asked.question, 0, ((5, 5), (7, 8)))))
     assert play.lane.phase is Phase.COPYING
     assert offsets(play, 5, 8) == [5, 8, 9, 10]
+
+
+def first_of_plan_copied() -> Faulty:
+    """Ordinals 5 to 9 are lost, and the target has a newer record of the key of 7, at target offset 6: source offsets
+    5, 6, 8 and 9 are to be copied again as ordinals 5 to 8. Another client writes a record at target offset 7. Then
+    ordinal 5 is acknowledged at target offset 8."""
+    own = (OwnBatch(1, 5, 0, 0, 1),)
+    play = opened(BEGUN[0], TargetRun(LANE, 1, 0, 1, 1))
+    retake(play, 10, 11, 10, epoch=1)
+    asked = one(read(play, play.ask_target(7, epoch=3), (1, 6), own=own, others=(*OTHERS, (6, 7))), AskSuperseded)
+    effects = told(play, play.tell(SupersededAnswer(asked.question, 0, ((5, 6), (8, 9)))))
+    effects = play.tell(chunk(one(effects, FetchFrom).question, (5, 5, 0)))
+    scan = one(play.tell(EndAnswer(one(effects, AskEnd).question, 0, 3, 8)), AskScan)
+    answer = ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, (), ((7, 8),), compacts=True)
+    produced = one(play.tell(answer), Produce)
+    told(play, play.tell(ProduceAnswer(produced.round, produced.batches[0], 0, 8)))
+    return play
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_what_others_write_while_a_plan_is_carried_out_is_newer_than_the_rest_of_the_plan(*, is_lost: bool) -> None:
+    """STALE VALUE. The record at target offset 7 has the key of source offset 8. Another leader is elected, whose log
+    may have lost ordinal 5."""
+    play = first_of_plan_copied()
+    own, end = (OwnBatch(1, 5, 0, 0, 1), OwnBatch(8, 1, 5, 0, 3)), 8 if is_lost else 9
+    play.tell(TargetMoved(4))
+    effects = read(
+        play, play.ask_target(end, epoch=4), (3, end), own=own[: 1 if is_lost else 2], others=((0, 1), (6, 8))
+    )
+    answer = judged(one(effects, AskSuperseded), {7: b"key"}, (7, b"key", 3, -1))
+    told(play, play.tell(answer))
+    assert offsets(play, 5, 8) == [5, 6, 9, 10]
+
+
+def test_what_others_wrote_before_a_lost_record_is_older_although_the_resume_position_is_held_back() -> None:
+    """STALE VALUE. The record at target offset 7 has the key of source offset 5. The log of the next leader has lost
+    ordinal 5, which followed. No resume position above ordinal 5 was saved, because a comparison was pending."""
+    play = first_of_plan_copied()
+    play.tell(TargetMoved(4))
+    effects = read(play, play.ask_target(8, epoch=4), (3, 8), own=(OwnBatch(1, 5, 0, 0, 1),), others=((0, 1), (6, 8)))
+    told(play, play.tell(judged(one(effects, AskSuperseded), {5: b"key"}, (7, b"key", 3, -1))))
+    assert offsets(play, 5, 8) == [5, 6, 8, 9]
 
 
 @pytest.mark.parametrize("refused", [5, 3])
