@@ -41,6 +41,7 @@ from mirrord.replication.lane.target.superseded_records import AskSuperseded, Su
 from mirrord.replication.lane.target.target_scan import but_not_void
 
 if TYPE_CHECKING:
+    from tests.sim.host import Host
     from tests.sim.world import World
 
 
@@ -187,3 +188,45 @@ def superseded(world: "World", record: Any, question: AskSuperseded) -> Supersed
             ):
                 judge.see_appended(world.target.key(number), start + at)
     return judge.answer()
+
+
+def looked_up(world: "World", host: "Host", question: AskSuperseded) -> SupersededAnswer:
+    """Look up what is missing, and note what the holder can know from that."""
+    target, record = world.target, host.record()
+    asked = asked_about(world, record, question)
+    world.known.look_up(host.name, asked, target.read(0, target.high_watermark), target.epoch)
+    answer = superseded(world, record, question)
+    world.known.presumed |= presumed(world, asked, answer)
+    return answer
+
+
+def asked_about(world: "World", record: Any, question: AskSuperseded) -> dict[int, Missing]:
+    """Return the numbers of the records that a lookup is about, each with the range that it is part of."""
+    asked = {
+        record.source_runs.offset_of(ordinal): (ordinal, each)
+        for each in question.missing
+        for ordinal in range(each.first, each.last + 1)
+    }
+    there = [(offset, number) for batch in world.source.log for offset, number in batch.records]
+    there += [(world.source.offset_of[number], number) for number in world.source.expired - world.source.cut]
+    return {number: replace(asked[offset][1], first=asked[offset][0]) for offset, number in there if offset in asked}
+
+
+def presumed(world: "World", asked: dict[int, Missing], answer: SupersededAnswer) -> set[int]:
+    """Return the records that a lookup rightly took for appended and then removed: nothing shows whether they were. The
+    target has records of their keys with timestamps that are not earlier (decision 94). If the log has no room for
+    missing records, and no election removed any, they were never in it. Of what the source has deleted, the lane knows
+    neither key nor timestamp."""
+    newest: dict[int, int] = {}
+    for stored in world.target.read(0, world.target.high_watermark):
+        newest.update((world.target.key(number), stored.newest_ms) for number in stored.numbers if number)
+    time_ms = {number: batch.newest_ms for batch in world.source.log for _, number in batch.records}
+    again = {at for first, last in answer.again for at in range(first, last + 1)}
+    unknown = {
+        number
+        for number, each in asked.items()
+        if each.first not in again
+        if (each.kind == "last" and each.first < answer.until)
+        or (each.kind == "between" and (each.has_room or world.target.lost))
+    }
+    return {number for number in unknown if newest.get(world.target.key(number), -1) >= time_ms.get(number, 0)}

@@ -175,7 +175,10 @@ class Host:
             # The lane writes into the buffer; a repeated input is as it was.
             fresh = isinstance(signal, Chunk)
             self.heard.append(replace(signal, buffer=bytearray(signal.buffer)) if fresh else signal)
+        resumed_at = self.lane.resumed_at
         effects = flow_lane.step(self.lane, self.world.now, signal)
+        if self.lane.resumed_at is not resumed_at:
+            self.world.known.resumed(self)
         for effect in effects:
             self.perform(effect)
 

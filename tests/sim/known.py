@@ -1,16 +1,36 @@
 """What the holder of the lane can know about the records in a compacted target."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.state import LaneState
 from mirrord.replication.lane.source.source_epochs import mended_until
 from mirrord.replication.lane.target import position_rewind
 from tests.sim import toy
-from tests.sim.host import Request
+from tests.sim.host import Host, Request
 from tests.sim.target import Stored
 
 NEVER = 1 << 62
+
+
+class Lookup(NamedTuple):
+    """What a holder saw when it looked a record up."""
+
+    holder: str
+    foreign: int
+    """Number of other writers' records that were there."""
+    epoch: int
+    """The target's leader epoch at that time."""
+
+
+class Plan(NamedTuple):
+    """What a holder found in the ledger when it began: records that are still to be copied again."""
+
+    until: int
+    """The end, as an ordinal."""
+    lookups: dict[int, Lookup]
+    """Number of a record → the last lookup of it before the holder began."""
 
 
 class Known:
@@ -25,17 +45,23 @@ class Known:
         """Number of a record that was last appended by a holder that could not know it → the same count then."""
         self.below_position: dict[str, set[int]] = {}
         """Holder → the records below the resume position with which it began."""
-        self.planned_until = -1
-        """The end (an ordinal) of what the last holder found to be copied again: it was looked up before."""
-        self.planner = ""
-        """The last holder that looked records up."""
-        self.looked_up: dict[str, int] = {}
-        """Holder → number of other writers' records there at its last lookup."""
+        self.plans: dict[str, Plan] = {}
+        """Holder → the plan with which it began."""
+        self.looked_up: dict[int, list[Lookup]] = {}
+        """Number of a record → its lookups."""
         self.left_out: dict[int, int] = {}
         """Number of a record that a plan left out, and that was not appended since → number of other writers' records
         that the lookup could see."""
         self.appended: dict[int, int] = {}
         """Number → number of other writers' records in the target when it was appended last."""
+        self.late: set[int] = set()
+        """Numbers of records that were appended last by bytes that everyone had given up."""
+        self.is_hidden = False
+        """Whether late bytes followed the lane's last batch, so that the log does not show where the lane was."""
+        self.first_appended: dict[int, int] = {}
+        """The same when it was appended for the first time."""
+        self.presumed: set[int] = set()
+        """Numbers of records that a lookup rightly took for appended and then removed (`comparing.presumed`)."""
         self.ordinals: dict[int, int] = {}
         """Number → the ordinal under which it was appended last."""
         self.limits: dict[int, int] = {}
@@ -64,7 +90,7 @@ class Known:
         for number in below & self.unknowing.keys():
             if not self.knows(former, number):
                 self.taken[number] = self.unknowing[number]
-        self.planned_until = planned_until
+        self.plans[holder] = Plan(planned_until, {number: each[-1] for number, each in self.looked_up.items()})
         self.below_position[holder] = below
 
     def knows(self, holder: str, number: int) -> bool:
@@ -74,41 +100,55 @@ class Known:
         taker = self.takers.get(number, ("", 0))[0]
         return taker == holder or number in self.below_position.get(holder, ())
 
-    def look_up(self, holder: str, committed: Iterable[Stored]) -> None:
-        """A holder asks which records in the target are newer. It reads up to the high watermark."""
-        self.planner = holder
+    def look_up(self, holder: str, asked: Iterable[int], committed: Iterable[Stored], epoch: int) -> None:
+        """A holder asks whether the target has newer records than these. It reads up to the high watermark."""
         numbers = (-number for stored in committed for number in stored.numbers if number < 0)
-        self.looked_up[holder] = max(numbers, default=0)
+        lookup = Lookup(holder, max(numbers, default=0), epoch)
+        for number in asked:
+            self.looked_up.setdefault(number, []).append(lookup)
 
     def leave_out(self, numbers: Iterable[int | None]) -> None:
         """A plan leaves these records out, because the last lookup found newer ones."""
         for number in numbers:
-            if number is not None:
-                self.left_out[number] = self.looked_up.get(self.planner, 0)
+            if number is not None and number in self.looked_up:
+                self.left_out[number] = self.looked_up[number][-1].foreign
 
-    def arrived(self, request: Request, foreign: int, *, is_cut: bool) -> None:
-        """A batch was appended, or had been before. `is_cut`: to a log that an election has truncated."""
-        is_planned = request.batch.first < self.planned_until
-        former = max(self.looked_up.values(), default=NEVER) if is_planned else NEVER
-        # What a former holder has planned is appended without another lookup, so what that holder knew counts.
-        by_plan = is_planned and request.host.name not in self.looked_up
-        holder = self.planner if by_plan else request.host.name
+    def arrived(self, request: Request, foreign: int, lost: Mapping[int, int]) -> None:
+        """A batch was appended, or had been before. `lost`: what elections have removed (`FakeTarget.lost`)."""
         for at, (_, number) in enumerate(toy.records(request.data)):
             self.appended[number], self.ordinals[number] = foreign, request.batch.first + at
             self.left_out.pop(number, None)
+            self.late.discard(number)
+            self.first_appended.setdefault(number, foreign)
+            holder, lookup = self._judged_by(request, number, lost.get(number, 0))
             # Between the lookup and the append others may write, and brokers have no conditional append.
-            self.limits[number] = self.looked_up.get(request.host.name, former)
-            if not is_cut:
+            self.limits[number] = NEVER if lookup is None else lookup.foreign
+            if not lost and not self.is_hidden:
                 continue
             self.unknowing.pop(number, None)
             if not self.knows(holder, number):
                 self.unknowing[number] = foreign
+
+    def _judged_by(self, request: Request, number: int, lost_in: int) -> tuple[str, Lookup | None]:
+        """Return the holder whose knowledge counts for a record, and its lookup. `lost_in` is the leader epoch that
+        began without the record.
+
+        What a former holder has planned is appended without another lookup, so what that holder knew counts. A lookup
+        from before the loss shows nothing about the record: it was in the log then."""
+        name, plan = request.host.name, self.plans.get(request.host.name)
+        planned = plan.lookups.get(number) if plan is not None and request.batch.first < plan.until else None
+        lookup = next((each for each in reversed(self.looked_up.get(number, ())) if each.holder == name), planned)
+        if lookup is None or lookup.epoch < lost_in:
+            return name, None
+        return lookup.holder, lookup
 
     def came_late(self, data: bytes, foreign: int) -> set[int]:
         """Bytes that everyone had given up were appended: no lookup could keep these records out. Returns them."""
         numbers = {number for _, number in toy.records(data)}
         for number in numbers:
             self.appended[number], self.limits[number] = foreign, 0
+            self.late.add(number)
+            self.first_appended.setdefault(number, foreign)
             self.left_out.pop(number, None)
         return numbers
 
@@ -116,6 +156,25 @@ class Known:
         """One of these foreign records was known to be newer, and could be seen, when this record was appended."""
         known = max(self.taken[number], self.unknowing.get(number, 0))
         return any(known < each <= self.limits.get(number, NEVER) for each in theirs)
+
+    def resumed(self, host: Host) -> None:
+        """A holder has found out where the target log ends, and continues there."""
+        target, end = host.world.target, host.lane.log.end
+        if host.lane.log.end_epoch != target.epoch:
+            return
+        leader = target.brokers[target.leader]
+        read = [stored for stored in leader.log if stored.end <= end]
+        own = [(stored.sequence + at, each) for stored in read for at, each in enumerate(stored.numbers) if each > 0]
+        foreign = (-each for stored in leader.whole if stored.end <= end for each in stored.numbers if each < 0)
+        below = (each for each in own if each[0] < host.lane.acked)
+        self.found(host.name, below, max(foreign, default=0))
+
+    def found(self, holder: str, standing: Iterable[tuple[int, int]], foreign: int) -> None:
+        """A holder has read the log, and continues after these records (ordinal, number). `foreign`: as in `taken`."""
+        for ordinal, number in standing:
+            if not self.knows(holder, number):
+                self.taken[number] = max(foreign, self.unknowing.get(number, 0))
+                self.takers[number] = (holder, ordinal)
 
     def took(self, requests: list[Request], foreign: int) -> None:
         """Batches were acknowledged, and the lane counts them."""
@@ -127,6 +186,8 @@ class Known:
                 if not self.knows(request.host.name, number):
                     self.taken[number] = foreign
                     self.takers[number] = (request.host.name, request.batch.first + at)
+                # Acknowledged again, it follows whatever no lookup could see when it was appended.
+                self.taken[number] = max(self.taken[number], self.appended.get(number, 0))
 
 
 def _lacking(lane: LaneState) -> list[tuple[int, int]]:

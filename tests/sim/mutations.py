@@ -45,6 +45,8 @@ from mirrord.replication.lane.target import in_doubt, look_back, missing_ordinal
 from mirrord.replication.lane.target.evidence import next_by_entry, went_back
 from mirrord.replication.lane.target.superseded_records import SupersededAnswer, SupersededJudge
 from mirrord.replication.lane.transitions import Resume
+from tests.sim.host import Shape
+from tests.sim.scheduler import shape_named
 
 
 class Mutation(NamedTuple):
@@ -53,7 +55,12 @@ class Mutation(NamedTuple):
     rule: str
     switch_off: Callable[[pytest.MonkeyPatch], None]
     theme: str
-    """The kind of world (`scheduler.THEMES`) in which the rule matters most; empty: worlds of every kind."""
+    """The kind of world (`scheduler.THEMES`) in which the rule matters most, or two at once; empty: worlds of every
+    kind."""
+
+    @property
+    def shape(self) -> Shape | None:
+        return shape_named(self.theme) if self.theme else None
 
 
 def _blind_to_base_offset(patch: pytest.MonkeyPatch) -> None:
@@ -339,6 +346,15 @@ def _whatever_was_lost_follows(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(missing_ordinals, "lost_ordinals", lambda *_: ())
 
 
+def _an_older_record_counts_as_newer(patch: pytest.MonkeyPatch) -> None:
+    true = SupersededJudge.see
+
+    def see(judge: SupersededJudge, offset: int, key: Any, time_ms: int, leader_epoch: int, sequence: int = -1) -> None:
+        true(judge, NEVER if sequence < 0 else offset, key, time_ms, leader_epoch, sequence)
+
+    patch.setattr(SupersededJudge, "see", see)
+
+
 MUTATIONS = (
     Mutation("1 two witnesses: the base offset", _blind_to_base_offset, "foreign writers"),
     Mutation(
@@ -400,5 +416,10 @@ MUTATIONS = (
         "a lost record is not put over a newer one",
         _whatever_was_lost_follows,
         "compacted copy, unclean, beside others",
+    ),
+    Mutation(
+        "a record that was there before a lost one is older",
+        _an_older_record_counts_as_newer,
+        "compacted copy, unclean, beside others + compacted copy, unclean",
     ),
 )

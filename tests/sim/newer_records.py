@@ -1,5 +1,6 @@
 """Which records in a compacted target are newer than others of their key."""
 
+from tests.sim.known import NEVER
 from tests.sim.world import World
 
 
@@ -14,6 +15,12 @@ def standing(world: World) -> list[int]:
     return [number for stored in log for number in stored.numbers if number]
 
 
+def places(world: World) -> list[tuple[int, tuple[int, int]]]:
+    """The records of the present leader's log, each with the base offset and the leader epoch of its batch."""
+    log = world.target.brokers[world.target.leader].log
+    return [(number, (stored.base, stored.leader_epoch)) for stored in log for number in stored.numbers if number]
+
+
 def is_superseded(world: World, offset: int) -> bool:
     """The compacted target has a newer record with the key of the one at this source offset."""
     number = world.source.at(offset)
@@ -26,7 +33,11 @@ def has_newer(world: World, number: int) -> bool:
         return False
     newest = {world.target.key(each): each for each in standing(world)}
     there = newest.get(world.target.key(number))
-    return there is not None and (there < 0 or world.source.offset_of[there] > world.source.offset_of[number])
+    if there is None:
+        return False
+    if there < 0:
+        return -there > world.known.first_appended.get(number, NEVER) or number in world.known.presumed
+    return world.source.offset_of[there] > world.source.offset_of[number]
 
 
 def was_theirs(world: World, number: int) -> bool:

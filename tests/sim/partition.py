@@ -5,6 +5,7 @@ from collections import Counter
 from mirrord.ledger.facts.core import Reason
 from mirrord.replication.lane.state import Lane
 from tests.sim.host import LANE
+from tests.sim.known import NEVER
 from tests.sim.operator import orders
 from tests.sim.world import World
 
@@ -37,6 +38,29 @@ def unaccounted(world: World, numbers: list[int]) -> str:
     if not source.cut and +counts != +Counter(record.verdicts.counts):
         return f"the ledger counts {record.verdicts.counts}, and holds {dict(+counts)}"
     return ""
+
+
+def false_verdicts(world: World) -> str:
+    """What is wrong with the verdicts in a compacted target, or empty. There, a record also counts as cleaned if the
+    target had a newer one of its key."""
+    once = min(world.source.parts, default=world.source.end)
+    false = [
+        (offset, reason)
+        for offset, reason in sorted(_explained(world).items())
+        if offset < once and reason not in {"unexplained", "doubled"}
+        if not _is_true(world, offset, reason) and not _was_superseded(world, offset, reason)
+    ]
+    return f"verdicts that are not true: {false}" if false else ""
+
+
+def _was_superseded(world: World, offset: int, reason: Reason) -> bool:
+    number = world.source.at(offset)
+    if reason != "compacted" or number is None:
+        return False
+    key, known = world.target.key(number), world.known
+    theirs = range(known.first_appended.get(number, NEVER) + 1, world.target.foreign_numbers + 1)
+    ours = (each for each in known.appended if world.source.offset_of[each] > offset)
+    return number in known.presumed or any(world.target.key(each) == key for each in (*theirs, *ours))
 
 
 def _explained(world: World) -> dict[int, Reason]:

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.sim.mutations import MUTATIONS
-from tests.sim.scheduler import STEPS, THEMES, Story
+from tests.sim.scheduler import STEPS, Story
 
 
 def failing(limit: int, wanted: str, count: int = 3) -> dict[str, dict[int, str]]:
@@ -22,7 +22,7 @@ def failing(limit: int, wanted: str, count: int = 3) -> dict[str, dict[int, str]
             mutation.switch_off(patch)
             for seed in range(limit):
                 try:
-                    Story(seed, THEMES.get(mutation.theme)).run(STEPS)
+                    Story(seed, mutation.shape).run(STEPS)
                 except AssertionError as violation:
                     seeds[seed] = str(violation)[:90]
                     if len(seeds) == count:

@@ -47,6 +47,8 @@ class FakeSource:
         """Number → offset, of every record that was ever written."""
         self.unwanted: set[int] = set()
         """Numbers of aborted records and of records that compaction removed."""
+        self.cleaned: set[int] = set()
+        """Numbers of records that compaction removed."""
         self.number = 1000
         self.epochs: list[tuple[int, int]] = [(0, 0)]
         """(leader epoch, offset at which it began), ascending."""
@@ -126,7 +128,9 @@ class FakeSource:
 
     def remove(self, batch: SourceBatch, at: int) -> None:
         """The cleaner removes one record of a batch; the batch keeps its span."""
-        self.unwanted.add(batch.records.pop(at)[1])
+        _, number = batch.records.pop(at)
+        self.cleaned.add(number)
+        self.unwanted.add(number)
 
     def expire(self, batches: int) -> None:
         """Retention removes the first batches, but never one above the last stable offset."""

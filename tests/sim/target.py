@@ -126,12 +126,15 @@ class FakeTarget:
         self.keys = 0
         """How many keys the records have; 0: the topic is not compacted."""
         self.foreign_numbers = 0
-        self.lost: set[int] = set()
-        """Numbers of records that an election removed."""
+        self.lost: dict[int, int] = {}
+        """Number of a record that an election removed → the leader epoch that began without it, the last one."""
         self.cleaned: set[int] = set()
         """Numbers of records that a replica's cleaner removed."""
-        self.hid: set[int] = set()
-        """Numbers of records that were appended to a log that hid them (`hidden`)."""
+        self.unseen: dict[tuple[int, int], set[int]] = {}
+        """Base offset and leader epoch of a batch → numbers of records that the cleaner had removed from this log when
+        the batch was appended to it. Kept once an election has removed records."""
+        self.hid: dict[tuple[int, int], set[int]] = {}
+        """The same, for those records that the log hid (`hidden`)."""
         self.leapt = False
         """Having forgotten the producer, a broker accepted a batch that does not follow the producer's last one."""
 
@@ -171,12 +174,17 @@ class FakeTarget:
             after = before[-1].sequence + before[-1].count if before else 0
             self.leapt = self.leapt or sequence > after
         numbers = tuple(number for _, number in toy.records(batch))
-        self.hid.update(self.hidden(at).intersection(numbers))
         stored = Stored(broker.end, count, producer, epoch, sequence, header[8], numbers, broker.epoch)
+        self._note_hidden(at, stored)
         broker.append(stored)
         _remember(broker, stored)
         self.advance()
         return 0, stored.base
+
+    def _note_hidden(self, at: int, stored: Stored) -> None:
+        if self.lost and self.keys:
+            self.unseen[stored.base, stored.leader_epoch] = _cleaned_from(self.brokers[at])
+            self.hid[stored.base, stored.leader_epoch] = self.hidden(at)
 
     def _dislikes(self, batch: bytes) -> int:
         if len(batch) > self.largest:
@@ -269,9 +277,9 @@ class FakeTarget:
         self.brokers[old].watermark = self.high_watermark
         kept = {each for stored in self.brokers[new].whole for each in stored.numbers}
         held = {each for stored in self.brokers[old].whole for each in stored.numbers}
-        self.lost.update(each for each in held - kept if each)
         self.leader = new
         self.epoch += 1
+        self.lost.update((each, self.epoch) for each in held - kept if each)
         broker = self.brokers[new]
         broker.leads, broker.epoch, broker.began = True, self.epoch, broker.end
         self.high_watermark = min(self.high_watermark, broker.end)
@@ -299,12 +307,12 @@ class FakeTarget:
             return set()
         broker = self.brokers[at]
         newest = {self.key(number): stored.base for stored in broker.log for number in stored.numbers if number}
-        there = {number for stored in broker.log for number in stored.numbers}
+        gone = _cleaned_from(broker)
         return {
             number
             for stored in broker.whole
-            for number in stored.numbers
-            if number and number not in there and newest.get(self.key(number), -1) < stored.base
+            for number in gone.intersection(stored.numbers)
+            if newest.get(self.key(number), -1) < stored.base
         }
 
     def clean(self, at: int, below: int) -> None:
@@ -374,6 +382,12 @@ class FakeTarget:
             del memory[producer]
         self.forgot = self.forgot or bool(old)
         return bool(old)
+
+
+def _cleaned_from(broker: Broker) -> set[int]:
+    """Numbers of records that this replica's cleaner removed from its log."""
+    there = {number for stored in broker.log for number in stored.numbers}
+    return {number for stored in broker.whole for number in stored.numbers} - there - {0}
 
 
 def _shared(follower: Broker, leader: Broker) -> int:

@@ -6,15 +6,19 @@ from typing import cast
 import pytest
 
 from mirrord.ledger.facts.core import Displaced, HoleFound, TargetRun
+from mirrord.replication.lane.state import Lane
 from tests.sim import toy
 from tests.sim.host import Request
-from tests.sim.known import Known
+from tests.sim.known import Known, Lookup
 from tests.sim.target import Stored
 from tests.unit.replication.lane.test_rebuilding import LANE
 from tests.unit.replication.lane.test_second_faults import BEGUN, opened, progress_at
 
 FOREIGN = 1
 """The number of the only record of another writer."""
+THEIRS = [Stored(0, 1, -1, -1, -1, 0, (-FOREIGN,), 1)]
+LOST = {5: 2}
+"""An election removed record 5. The leader epoch 2 began without it."""
 
 
 def request(holder: str, ordinal: int, number: int) -> Request:
@@ -29,14 +33,14 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Known:
     monkeypatch.setattr(toy, "records", lambda number: [(0, number)])
     known = Known()
     known.taken[5], known.takers[5] = 0, ("r1", 8)
-    known.looked_up["r2"] = FOREIGN
+    known.looked_up[5] = [Lookup("r2", FOREIGN, 2)]
     return known
 
 
 def appends(known: Known) -> bool:
     """Let a batch of r2 with record 5 arrive at a log that an election has cut. Return whether r2 could know that the
     foreign record is newer."""
-    known.arrived(request("r2", 12, 5), FOREIGN, is_cut=True)
+    known.arrived(request("r2", 12, 5), FOREIGN, LOST)
     return known.is_over(5, [FOREIGN])
 
 
@@ -56,10 +60,10 @@ def test_a_holder_knows_a_record_only_from_the_append_that_its_position_covers(k
     """An election removed the record before r2 could know it. What r2 appended was not acknowledged, but read in the
     log, and the position that r2 saved covers only that append. It followed the foreign record."""
     known.begin("r2", 5, -1)
-    known.arrived(request("r2", 8, 5), FOREIGN, is_cut=True)
+    known.arrived(request("r2", 8, 5), FOREIGN, LOST)
     known.begin("r3", 9, -1)
-    known.looked_up["r3"] = FOREIGN + 1
-    known.arrived(request("r3", 8, 5), FOREIGN + 1, is_cut=True)
+    known.looked_up[5] = [Lookup("r3", FOREIGN + 1, 2)]
+    known.arrived(request("r3", 8, 5), FOREIGN + 1, LOST)
     assert not known.is_over(5, [FOREIGN])
     assert known.is_over(5, [FOREIGN + 1])
 
@@ -68,10 +72,10 @@ def test_a_late_batch_of_a_holder_that_could_not_know_a_record_hides_nothing_fro
     """The position of r3 covers the first append, and so does that of r4, although r2 appended the record again."""
     known.begin("r2", 5, -1)
     known.begin("r3", 9, -1)
-    known.arrived(request("r2", 8, 5), FOREIGN, is_cut=True)
+    known.arrived(request("r2", 8, 5), FOREIGN, LOST)
     known.begin("r4", 9, -1)
-    known.looked_up["r4"] = FOREIGN
-    known.arrived(request("r4", 8, 5), FOREIGN, is_cut=True)
+    known.looked_up[5] = [Lookup("r4", FOREIGN, 2)]
+    known.arrived(request("r4", 8, 5), FOREIGN, LOST)
     assert known.is_over(5, [FOREIGN])
 
 
@@ -80,17 +84,119 @@ def test_a_planned_record_is_judged_by_what_the_planner_knew(known: Known, reach
     """r2 plans to copy record 5 again as ordinal 12, and ends. Then r3 appends it according to the plan. The resume
     position with which r3 begins is from after r2's plan."""
     known.begin("r2", reached, -1)
-    known.look_up("r2", [Stored(0, 1, -1, -1, -1, 0, (-FOREIGN,), 1)])
+    known.look_up("r2", [5], THEIRS, 2)
     known.begin("r3", 12, 13)
-    known.arrived(request("r3", 12, 5), FOREIGN, is_cut=True)
+    known.arrived(request("r3", 12, 5), FOREIGN, LOST)
     assert known.is_over(5, [FOREIGN]) is could_know
 
 
 def test_a_planned_record_is_judged_by_what_its_sender_knew_if_the_sender_has_looked_it_up(known: Known) -> None:
     known.begin("r2", 5, -1)
     known.begin("r3", 12, 13)
-    known.look_up("r3", [Stored(0, 1, -1, -1, -1, 0, (-FOREIGN,), 1)])
-    known.arrived(request("r3", 12, 5), FOREIGN, is_cut=True)
+    known.look_up("r3", [5], THEIRS, 2)
+    known.arrived(request("r3", 12, 5), FOREIGN, LOST)
+    assert known.is_over(5, [FOREIGN])
+
+
+def test_a_lookup_from_before_the_loss_excuses_nothing(known: Known) -> None:
+    """r2 looked records up, and its record 5 was lost after that. It appends record 5 again without another lookup."""
+    known.takers[5] = ("r2", 8)
+    known.begin("r2", 5, -1)
+    known.look_up("r2", [5], [], 1)
+    known.arrived(request("r2", 8, 5), FOREIGN, LOST)
+    assert known.is_over(5, [FOREIGN])
+
+
+def test_a_plan_from_before_the_loss_excuses_nothing(known: Known) -> None:
+    """r2 planned to copy other records again. After that, record 5 was lost, of which r3 knows. Without a lookup, r3
+    appends record 5 again, below the end of the plan."""
+    known.begin("r2", 5, -1)
+    known.look_up("r2", [5], [], 1)
+    known.begin("r3", 12, 13)
+    known.arrived(request("r3", 8, 5), FOREIGN, LOST)
+    assert known.is_over(5, [FOREIGN])
+
+
+def test_a_plan_without_any_lookup_excuses_nothing(known: Known) -> None:
+    known.looked_up.clear()
+    known.begin("r3", 12, 13)
+    known.arrived(request("r3", 12, 5), FOREIGN, LOST)
+    assert known.is_over(5, [FOREIGN])
+
+
+def test_a_lookup_of_a_later_holder_excuses_nothing_of_an_earlier_one(known: Known) -> None:
+    """r4 began after r3, and looked records up. A batch of r3 arrives after that."""
+    known.looked_up.clear()
+    known.begin("r3", 12, 13)
+    known.begin("r4", 5, 13)
+    known.look_up("r4", [5], [], 2)
+    known.arrived(request("r3", 12, 5), FOREIGN, LOST)
+    assert known.is_over(5, [FOREIGN])
+
+
+def test_a_record_that_was_found_in_the_log_is_known_like_an_acknowledged_one(known: Known) -> None:
+    """r2 has read record 6 in the log. An election removed it, and r2 appends it again without a lookup."""
+    known.begin("r2", 5, -1)
+    known.found("r2", [(9, 6)], 0)
+    known.arrived(request("r2", 9, 6), FOREIGN, {6: 2})
+    assert known.is_over(6, [FOREIGN])
+
+
+def test_a_foreign_record_that_was_there_when_a_record_was_found_is_not_newer(known: Known) -> None:
+    known.begin("r2", 5, -1)
+    known.found("r2", [(9, 6)], FOREIGN)
+    known.arrived(request("r2", 9, 6), FOREIGN, {6: 2})
+    assert not known.is_over(6, [FOREIGN])
+
+
+def test_a_lookup_of_other_records_excuses_nothing(known: Known) -> None:
+    """r2 looks up record 7 alone, and copies record 5 again, too."""
+    known.looked_up.clear()
+    known.takers[5] = ("r2", 8)
+    known.begin("r2", 5, -1)
+    known.look_up("r2", [7], [], 2)
+    known.arrived(request("r2", 8, 5), FOREIGN, LOST)
+    assert known.is_over(5, [FOREIGN])
+
+
+def test_a_planned_record_is_judged_by_the_plan_if_its_sender_has_looked_up_others(known: Known) -> None:
+    known.looked_up.clear()
+    known.begin("r2", 9, -1)
+    known.look_up("r2", [5], [], 2)
+    known.begin("r3", 12, 13)
+    known.look_up("r3", [7], THEIRS, 2)
+    known.arrived(request("r3", 12, 5), FOREIGN, LOST)
+    assert not known.is_over(5, [FOREIGN])
+
+
+def test_a_record_that_came_late_and_is_appended_again_no_longer_counts_as_late(known: Known) -> None:
+    known.came_late(cast("bytes", 5), FOREIGN)
+    assert known.late == {5}
+    known.arrived(request("r2", 8, 5), FOREIGN, LOST)
+    assert not known.late
+
+
+def test_a_record_that_is_acknowledged_again_follows_what_was_written_after_its_lookup(known: Known) -> None:
+    """r1 looked record 5 up, the foreign record was written, and r1 appended record 5 after it. It was acknowledged,
+    and lost again."""
+    known.begin("r1", 5, -1)
+    known.look_up("r1", [5], [], 2)
+    again = request("r1", 8, 5)
+    again.host.lane = cast("Lane", SimpleNamespace(acked=9))
+    known.arrived(again, FOREIGN, LOST)
+    assert not known.is_over(5, [FOREIGN])
+    known.took([again], FOREIGN)
+    known.look_up("r1", [5], THEIRS, 3)
+    known.arrived(again, FOREIGN + 1, {5: 3})
+    assert not known.is_over(5, [FOREIGN])
+
+
+def test_a_record_that_is_not_acknowledged_again_is_judged_by_its_first_acknowledgement(known: Known) -> None:
+    known.begin("r1", 5, -1)
+    known.look_up("r1", [5], [], 2)
+    known.arrived(request("r1", 8, 5), FOREIGN, LOST)
+    known.look_up("r1", [5], THEIRS, 3)
+    known.arrived(request("r1", 8, 5), FOREIGN, {5: 3})
     assert known.is_over(5, [FOREIGN])
 
 
@@ -106,17 +212,17 @@ def test_a_position_does_not_cover_a_record_that_the_target_lacks(
     showed r2 that the target had had it, and nothing in the ledger shows this to r3 either."""
     known.begin("r2", reached, -1)
     known.begin("r3", 12, 13, LACKING)
-    known.look_up("r3", [Stored(0, 1, -1, -1, -1, 0, (-FOREIGN,), 1)])
-    known.arrived(request("r3", 12, 5), FOREIGN, is_cut=True)
+    known.look_up("r3", [5], THEIRS, 2)
+    known.arrived(request("r3", 12, 5), FOREIGN, LOST)
     assert known.is_over(5, [FOREIGN]) is could_know
 
 
 def test_a_position_covers_a_record_that_the_target_lacked_until_it_was_copied_again(known: Known) -> None:
     known.begin("r2", 5, -1)
-    known.arrived(request("r2", 12, 5), FOREIGN, is_cut=True)
+    known.arrived(request("r2", 12, 5), FOREIGN, LOST)
     known.begin("r3", 13, 13, LACKING)
-    known.looked_up["r3"] = FOREIGN + 1
-    known.arrived(request("r3", 13, 5), FOREIGN + 1, is_cut=True)
+    known.looked_up[5] = [Lookup("r3", FOREIGN + 1, 2)]
+    known.arrived(request("r3", 13, 5), FOREIGN + 1, LOST)
     assert not known.is_over(5, [FOREIGN])
     assert known.is_over(5, [FOREIGN + 1])
 

@@ -1,16 +1,23 @@
 """What the simulation counts as stale in a compacted target."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import cast
+from typing import Literal, cast
 
 import pytest
 
-from mirrord.ledger.facts.core import Verdict, VerdictGiven
+from mirrord.ledger.facts.core import Entry, LaneOpened, LaneTaken, Verdict, VerdictGiven
+from mirrord.replication.lane.target.scan_result import Missing
+from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
+from tests.sim.comparing import asked_about, presumed
 from tests.sim.host import LANE, Host
-from tests.sim.newer_records import was_theirs
+from tests.sim.known import Lookup
+from tests.sim.newer_records import has_newer, was_theirs
+from tests.sim.partition import false_verdicts
 from tests.sim.scheduler import shape_named
 from tests.sim.target import FakeTarget, Stored
-from tests.sim.truth import Violation, check_order_of_keys, left_no_trace
+from tests.sim.truth import Violation, check_order_of_keys
+from tests.sim.unknown_records import is_hidden_copy, left_no_trace
 from tests.sim.world import World
 
 
@@ -41,7 +48,7 @@ def test_a_record_of_the_source_may_follow_late_bytes_that_a_foreign_record_did_
     record, and then nothing shows that it was there."""
     world = overwritten(-1, 1, 2)
     late = min(world.source.offset_of)
-    world.late.add(late)
+    world.known.late.add(late)
     world.known.limits[late] = 0
     check_order_of_keys(world)
 
@@ -49,7 +56,7 @@ def test_a_record_of_the_source_may_follow_late_bytes_that_a_foreign_record_did_
 def test_a_foreign_record_after_late_bytes_counts() -> None:
     world = overwritten(-1, 1, -2, 2)
     late = min(world.source.offset_of)
-    world.late.add(late)
+    world.known.late.add(late)
     world.known.limits[late] = 0
     with pytest.raises(Violation, match="source offset 1 was put over a newer record"):
         check_order_of_keys(world)
@@ -78,7 +85,7 @@ def test_a_record_may_follow_a_newer_one_that_the_former_leader_hid() -> None:
     world = overwritten(2, 1, 2)
     with pytest.raises(Violation, match="source offset 0 stands after 1"):
         check_order_of_keys(world)
-    world.target.hid.add(min(world.source.offset_of) + 1)
+    world.target.hid[1, 1] = {min(world.source.offset_of) + 1}
     check_order_of_keys(world)
 
 
@@ -101,6 +108,131 @@ def test_only_a_record_that_both_logs_removed_left_no_trace(
     assert left_no_trace(world, number) is (deleted and cleaned and recorded and holder == "r2")
 
 
+def test_a_record_may_not_follow_a_newer_one_that_was_hidden_only_from_another_batch() -> None:
+    world = overwritten(2, 1, 2)
+    world.target.hid[2, 1] = {min(world.source.offset_of) + 1}
+    with pytest.raises(Violation, match="source offset 0 stands after 1"):
+        check_order_of_keys(world)
+
+
+def test_a_record_may_not_follow_a_newer_one_that_only_the_other_replica_had_cleaned() -> None:
+    world = overwritten(2, 1)
+    second = min(world.source.offset_of) + 1
+    world.target.cleaned.add(second)
+    del world.known.taken[second]
+    with pytest.raises(Violation, match="source offset 0 stands after 1"):
+        check_order_of_keys(world)
+    world.target.unseen[1, 1] = {second}
+    check_order_of_keys(world)
+
+
+@pytest.mark.parametrize("hidden_from", [0, 1, None])
+def test_a_second_copy_is_excused_only_if_its_log_hid_the_first_one(hidden_from: int | None) -> None:
+    world = overwritten(1, 1)
+    if hidden_from is not None:
+        world.target.hid[hidden_from, 1] = {min(world.source.offset_of)}
+    assert is_hidden_copy(world, min(world.source.offset_of)) == (hidden_from == 1)
+
+
+def test_a_hidden_copy_without_another_one_is_not_doubled() -> None:
+    world = overwritten(1)
+    world.target.hid[0, 1] = {min(world.source.offset_of)}
+    assert not is_hidden_copy(world, min(world.source.offset_of))
+
+
+def test_late_bytes_excuse_nothing_of_other_keys() -> None:
+    """Record 1 came late, and has another key than record 2 and the foreign record."""
+    world = overwritten(-2, 1, 2)
+    world.target.keys = 2
+    first = min(world.source.offset_of)
+    world.excused.add(first)
+    world.known.late.add(first)
+    with pytest.raises(Violation, match="source offset 1 was put over a newer record"):
+        check_order_of_keys(world)
+
+
+@pytest.mark.parametrize(("lost", "is_excused"), [(-2, True), (-1, False), (-3, False)])
+def test_a_skipped_record_is_unknown_only_if_a_newer_record_of_its_key_is_lost(lost: int, *, is_excused: bool) -> None:
+    """Record 2 was acknowledged after foreign record 1, and was skipped because of foreign record 2 or 4. Foreign
+    record 3 has another key."""
+    world = overwritten(-4, 2)
+    world.target.keys = 2
+    second = min(world.source.offset_of) + 1
+    world.known.taken[second] = 1
+    world.target.lost[lost] = 2
+    world.ledger.append(Entry(1, 0, (VerdictGiven(LANE, 1, (Verdict(1, 2, "compacted"),)),)))
+    with nullcontext() if is_excused else pytest.raises(Violation, match="put over a newer record"):
+        check_order_of_keys(world)
+
+
+def test_a_foreign_record_is_newer_than_a_record_that_was_in_the_target_before_it() -> None:
+    world = overwritten(-2)
+    number = min(world.source.offset_of)
+    assert not has_newer(world, number), "never appended"
+    world.known.first_appended[number] = 2
+    assert not has_newer(world, number), "appended after the foreign record"
+    world.known.first_appended[number] = 1
+    assert has_newer(world, number)
+
+
+def test_a_record_that_a_lookup_took_for_cleaned_need_not_arrive() -> None:
+    world = overwritten(-2)
+    world.known.presumed.add(min(world.source.offset_of))
+    assert has_newer(world, min(world.source.offset_of))
+
+
+@pytest.mark.parametrize(
+    ("kind", "source_ms", "again", "is_presumed"),
+    [
+        ("last", 5, (), True),
+        ("between", 5, (), True),
+        ("between", 6, (), False),
+        ("between", 5, ((0, 0),), False),
+        ("lost", 5, (), False),
+    ],
+)
+def test_a_lookup_takes_a_record_for_cleaned_if_a_later_one_of_its_key_follows(
+    kind: Literal["last", "between", "lost"], source_ms: int, again: tuple[tuple[int, int], ...], *, is_presumed: bool
+) -> None:
+    world = World(1, shape_named("compacted copy, beside others"))
+    world.target.keys = 1
+    world.source.append(1, source_ms)
+    world.target.foreign(1, 5)
+    world.target.high_watermark = 1
+    number = min(world.source.offset_of)
+    asked = {number: Missing(kind, 0, 0, 0, has_room=True)}
+    assert presumed(world, asked, SupersededAnswer(1, 0, again, 1)) == ({number} if is_presumed else set())
+
+
+def test_a_lookup_takes_a_deleted_record_for_cleaned_together_with_those_after_it() -> None:
+    world = World(1, shape_named("compacted copy, beside others"))
+    world.target.keys = 1
+    world.source.append(1, 5)
+    world.source.append(1, 5)
+    world.source.expire(1)
+    world.target.foreign(1, 5)
+    world.target.high_watermark = 1
+    runs = SimpleNamespace(source_runs=SimpleNamespace(offset_of=lambda ordinal: ordinal))
+    question = AskSuperseded(1, (Missing("last", 0, 1, 0, has_room=True),), 1)
+    asked = asked_about(world, runs, question)
+    assert presumed(world, asked, SupersededAnswer(1, 0, (), 2)) == set(world.source.offset_of)
+
+
+def test_the_verdict_that_a_record_was_cleaned_is_false_without_a_newer_one() -> None:
+    world = overwritten(-1)
+    number = min(world.source.offset_of)
+    world.write((LaneOpened(LANE, "orders", "eu.orders", 0, 7, 0, "p"),), 1)
+    world.write((LaneTaken(LANE, 1, "r1", (0, 0)),), 1)
+    world.write((VerdictGiven(LANE, 1, (Verdict(0, 1, "compacted"),)),), 1)
+    world.start_host(former_dead=True)
+    assert false_verdicts(world) == "verdicts that are not true: [(0, 'compacted')]"
+    world.target.foreign_numbers = 1
+    world.known.first_appended[number] = 1
+    assert false_verdicts(world), "the foreign record was there before"
+    world.known.first_appended[number] = 0
+    assert not false_verdicts(world)
+
+
 @pytest.mark.parametrize(
     ("seen", "lost", "may_be_missing"),
     [(1, {-1}, True), (0, {-1}, False), (1, set(), False)],
@@ -112,9 +244,9 @@ def test_a_key_may_be_missing_if_a_foreign_record_because_of_which_a_plan_left_i
     """An election removed the copied record, a foreign one of its key was written, and the next election removed it."""
     world = overwritten()
     number = min(world.source.offset_of)
-    world.target.lost = lost | {number}
+    world.target.lost = dict.fromkeys(lost | {number}, 2)
     assert not was_theirs(world, number)
-    world.known.planner, world.known.looked_up["r1"] = "r1", seen
+    world.known.looked_up[number] = [Lookup("r1", seen, 2)]
     world.known.leave_out([number])
     assert was_theirs(world, number) is may_be_missing
 
@@ -128,7 +260,7 @@ def test_a_log_hides_cleaned_records_of_which_it_has_lost_the_newer_ones(
     standing: tuple[int, ...], lost: set[int], hidden: set[int]
 ) -> None:
     target = FakeTarget()
-    target.keys, target.lost = 1, lost
+    target.keys, target.lost = 1, dict.fromkeys(lost, 1)
     target.brokers[0].append(Stored(0, 1, 7, 0, 0, 0, (1,), 1))
     target.brokers[0].log.clear()
     for number in standing:

@@ -1,15 +1,16 @@
 """What must always be true, checked against fakes that know everything."""
 
-from mirrord.ledger.facts.core import Reason, SourceRun, VerdictGiven
+from mirrord.ledger.facts.core import SourceRun, VerdictGiven
 from mirrord.ledger.facts.seeks import SeekDone
 from mirrord.ledger.offset_map import CopiedPosition, LaneMap
 from mirrord.ledger.seeks import pending
 from mirrord.ledger.state import LaneState
 from mirrord.replication.lane.source.source_epochs import is_truncated
 from tests.sim.host import LANE
-from tests.sim.newer_records import has_newer, is_superseded, standing, taken_by_target, was_theirs
+from tests.sim.newer_records import has_newer, is_superseded, places, standing, taken_by_target, was_theirs
 from tests.sim.operator import orders
-from tests.sim.partition import unaccounted
+from tests.sim.partition import false_verdicts, unaccounted
+from tests.sim.unknown_records import is_hidden_copy, is_known, left_no_trace, recorded_as, was_hidden
 from tests.sim.world import World
 
 
@@ -151,7 +152,7 @@ def _picture(world: World) -> tuple[int, ...]:
 def _order(world: World, numbers: list[int], holes: list[tuple[int, int, int]], *, excused: bool) -> None:
     if len(set(numbers)) != len(numbers):
         twice = sorted(number for number in set(numbers) if numbers.count(number) > 1)
-        if excused or all(number in world.excused or _was_hidden(world, number) for number in twice):
+        if excused or all(number in world.excused or is_hidden_copy(world, number) for number in twice):
             return
         if {world.source.offset_of[number] for number in twice} <= world.named:
             return
@@ -272,11 +273,6 @@ def _skipped(world: World) -> set[int]:
     return {offset for gap in gaps if gap.reason == "skipped" for offset in range(gap.start, gap.end)}
 
 
-def _recorded(world: World, reason: Reason) -> set[int]:
-    """Source offsets for which this is the ledger's last verdict."""
-    return {offset for gap in world.gaps if gap.reason == reason for offset in range(gap.start, gap.end)}
-
-
 def _passed_over(world: World) -> set[int]:
     """Source offsets that a filter has skipped after the last copied record, so that they need not be recorded yet.
 
@@ -293,7 +289,7 @@ def _unseen(world: World, arrived: set[int]) -> set[int]:
     """Source offsets that may be in the target twice although the ledger does not know."""
     # Bytes that come after the last possible moment are found with the next batch, and a policy may skip that.
     unseen = {number for number in world.excused if world.shape.policies}
-    unseen |= {number for number in arrived if world.shape.cleans and _was_hidden(world, number)}
+    unseen |= {number for number in arrived if world.shape.cleans and is_hidden_copy(world, number)}
     return {world.source.offset_of[number] for number in unseen}
 
 
@@ -301,8 +297,8 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     """At the end, with all faults over: everything has arrived, or the lane says why it stopped."""
     record = world.truth.lanes.get(LANE)
     if record is not None and record.halted is not None:
-        unclean = world.shape.unclean and not world.shape.cleans
-        if world.shape.compaction or unclean or world.excused or _came_back(world):
+        unclean = world.shape.unclean and bool(world.target.lost) and not world.shape.cleans
+        if world.source.cleaned or unclean or world.excused or _came_back(world):
             return
         if _named_anew(world) and record.halted.reason == "unexplained":
             return
@@ -326,11 +322,11 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     unseen = _unseen(world, arrived)
     if world.named - unseen != twice - unseen and not world.target.leapt:
         raise Violation(f"doubled are source offsets {sorted(twice)}, the ledger says {sorted(world.named)}")
+    if record is not None and world.shape.cleans:
+        _keys(world)
     if record is not None and not world.excused:
         _target_map(world)
-        if world.shape.cleans:
-            _keys(world)
-        elif numbers:
+        if numbers and not world.shape.cleans:
             _translations(world)
     missing = [offset for offset in missing if not is_superseded(world, offset)]
     missing = [offset for offset in missing if offset not in _taken_by_late_bytes(world)]
@@ -341,15 +337,14 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     _sought(world, skipped)
     # What was skipped before it was deleted is none of these, and what nothing explains is a loss as well.
     recorded = world.lost | skipped | filtered | world.rejected
-    recorded |= _recorded(world, "unexplained") | _recorded(world, "expired")
+    recorded |= recorded_as(world, "unexplained") | recorded_as(world, "expired")
     untaken = {number for number in world.source.expired - arrived - taken if not has_newer(world, number)}
     unknown = _not_looked_for(world)
     if unrecorded := sorted({offset_of[number] for number in untaken} - recorded - set(unknown.values())):
         raise Violation(f"deleted before they were copied, and the ledger does not say so: source offsets {unrecorded}")
     _check_expired(world, arrived - unknown.keys())
     _truncated(world, arrived)
-    accounts = record is not None and not world.shape.cleans and not unknown
-    if accounts and (wrong := unaccounted(world, numbers)):
+    if record is not None and not unknown and (wrong := _wrong_verdicts(world, numbers)):
         raise Violation(wrong)
     for host in world.hosts:
         if host.alive and host.state.next_offset == len(world.ledger) and host.state != world.truth:
@@ -361,8 +356,15 @@ def _check_expired(world: World, arrived: set[int]) -> None:
     as the one that the ledger names: no one can see a difference."""
     copied = (world.source.expired & arrived) - _left_open(world) - world.excused
     traced = {world.source.offset_of[number] for number in copied if not left_no_trace(world, number)}
-    if falsely := sorted(traced & _recorded(world, "expired")):
+    if falsely := sorted(traced & recorded_as(world, "expired")):
         raise Violation(f"copied, and the ledger says that they were deleted before: source offsets {falsely}")
+
+
+def _wrong_verdicts(world: World, numbers: list[int]) -> str:
+    """What is wrong with the verdicts, or empty."""
+    if world.shape.cleans:
+        return "" if world.excused else false_verdicts(world)
+    return unaccounted(world, numbers)
 
 
 def _keys(world: World) -> None:
@@ -373,7 +375,11 @@ def _keys(world: World) -> None:
     stands: dict[int, list[int]] = {}
     for number in standing(world):
         stands.setdefault(world.target.key(number), []).append(number)
+    # Bytes that came after the last possible moment follow all others.
+    late = {world.target.key(number) for number in world.excused}
     for key, number in newest.items():
+        if key in late:
+            continue
         last = stands.get(key, [None])[-1]
         if last is None and was_theirs(world, number):
             continue
@@ -387,43 +393,6 @@ def _keys(world: World) -> None:
             raise Violation(f"key {key} is stale: it has the value of source offset {stale}, not of {wanted}")
 
 
-def _is_known(world: World, number: int) -> bool:
-    """The holder of the lane can know that this record was in the target. What an election removes without a trace, or
-    what superseded it, before any resume position mentions it, may as well never have been there."""
-    if number not in world.known.taken or _was_superseded(world, number):
-        return False
-    return not world.target.lost or world.known.knows(world.hosts[-1].name, number)
-
-
-def _was_superseded(world: World, number: int) -> bool:
-    """Return whether a copied record was lost and then skipped because the target had newer ones, which an election
-    removed later. It is copied again without another lookup (decision 95)."""
-    facts = (fact for entry in world.ledger for fact in entry.facts if isinstance(fact, VerdictGiven))
-    compacted = (each for fact in facts for each in fact.verdicts if each.reason == "compacted")
-    offset = world.source.offset_of[number]
-    return any(lost < 0 for lost in world.target.lost) and any(each.start <= offset < each.end for each in compacted)
-
-
-def _was_hidden(world: World, number: int) -> bool:
-    """Whether the holder could not find a copied record: the log of the leader that was asked had it cleaned, and an
-    election removed what had superseded it. The holder copies it again, because the key would have no value otherwise.
-    Until the newer records follow, another replica may show the older value after it, and that replica may still have
-    the first copy (decision 95)."""
-    could_be_known = _is_known(world, number) and number not in world.known.unknowing
-    return (number in world.target.cleaned and not could_be_known) or number in world.target.hid
-
-
-def left_no_trace(world: World, number: int) -> bool:
-    """Whether a holder could not find out that a record had been copied: it could not know the record, the target's
-    cleaner had removed it, and the source had deleted it, so that its key could not be looked up. The ledger says that
-    the record was deleted before it was copied, and gives its ordinal to a later record. If a replica leads that still
-    has the record, the target holds it nevertheless."""
-    if number not in world.source.expired or number not in world.target.cleaned:
-        return False
-    knew = all(world.known.knows(host.name, number) for host in world.hosts)
-    return not knew and world.source.offset_of[number] in _recorded(world, "expired")
-
-
 def check_order_of_keys(world: World) -> None:
     """No record comes after a newer one of its key: a later one of the source, or a foreign one that was written after
     the lane knew that the first one was there. What the source lost (its offsets have been used again), and late bytes
@@ -433,21 +402,20 @@ def check_order_of_keys(world: World) -> None:
     own: dict[int, int] = {}
     number_at: dict[int, int] = {}
     theirs: dict[int, list[int]] = {}
-    for number in standing(world):
+    for number, batch in places(world):
         key = world.target.key(number)
         if number < 0:
             theirs.setdefault(key, []).append(-number)
             continue
+        # Bytes that came late follow all others, which the cleaner removes for them.
+        if number in world.known.late:
+            theirs.pop(key, None)
         if number in world.source.cut or number in world.excused:
             continue
-        if number in world.late:
-            theirs.pop(key, None)
         offset = world.source.offset_of[number]
-        if own.get(key, -1) >= offset and not _was_hidden(world, number_at[key]):
+        if own.get(key, -1) >= offset and not was_hidden(world, number_at[key], batch):
             raise Violation(f"key {key} is stale: source offset {offset} stands after {own[key]}")
-        # Bytes that came late follow all others, which the cleaner removes for them.
-        is_known = not world.excused and _is_known(world, number)
-        before = theirs.pop(key, []) if is_known else []
+        before = theirs.pop(key, []) if is_known(world, number) else []
         if before and world.known.is_over(number, before):
             raise Violation(f"key {key}: source offset {offset} was put over a newer record")
         own[key], number_at[key] = offset, number

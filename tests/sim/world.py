@@ -70,7 +70,7 @@ from mirrord.replication.lane.source.loop_detection import Origins
 from mirrord.replication.lane.state import Lane
 from tests.fixtures.attic import no_room
 from tests.sim import toy
-from tests.sim.comparing import compared, relocated, scanned, superseded
+from tests.sim.comparing import compared, looked_up, relocated, scanned
 from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request, Shape, word_for_the_next
 from tests.sim.known import Known
 from tests.sim.letters import FakeLetters
@@ -295,7 +295,7 @@ class World:
             self.target.forget(request.broker, self.wall_ms)
         self.note(f"{request.host.name} arrive {request.batch} at b{request.broker}: {error} {base}")
         if not error:
-            self.known.arrived(request, self.target.foreign_numbers, is_cut=bool(self.target.lost))
+            self.known.arrived(request, self.target.foreign_numbers, self.target.lost)
         if self.shape.twice and self.rng.random() < 0.3:
             self.limbo.append(request)
         if request.connection == request.host.connection and request.host.alive:
@@ -324,6 +324,7 @@ class World:
         self.note(f"{request.host.name} late {request.batch}: {error} {base}")
         if self.target.brokers[request.broker].end > end:
             arrived = self.late if found else self.excused
+            self.known.is_hidden |= not found
             arrived.update(self.known.came_late(request.data, self.target.foreign_numbers))
 
     def _reads_again(self, host: Host, request: Request) -> bool:
@@ -450,8 +451,7 @@ class World:
             case AskShared():
                 return SharedAnswer(question.question, *target.shared(broker, epoch, question.epoch))
             case AskSuperseded():
-                self.known.look_up(host.name, target.read(0, target.high_watermark))
-                return superseded(self, host.record(), question)
+                return looked_up(self, host, question)
             case AskRebuild():
                 return relocated(self, host.record(), question)
             case AskOrigins():

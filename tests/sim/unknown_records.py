@@ -1,0 +1,55 @@
+"""Which copied records a holder of the lane could not know about, and what the ledger records instead."""
+
+from mirrord.ledger.facts.core import Reason, VerdictGiven
+from tests.sim.newer_records import places
+from tests.sim.world import World
+
+
+def recorded_as(world: World, reason: Reason) -> set[int]:
+    """Source offsets for which this is the ledger's last verdict."""
+    return {offset for gap in world.gaps if gap.reason == reason for offset in range(gap.start, gap.end)}
+
+
+def is_known(world: World, number: int) -> bool:
+    """The holder of the lane can know that this record was in the target. What an election removes without a trace, or
+    what superseded it, before any resume position mentions it, may as well never have been there."""
+    return number in world.known.taken and not was_superseded(world, number)
+
+
+def was_superseded(world: World, number: int) -> bool:
+    """Return whether a copied record was lost and then skipped because the target had newer ones, which an election
+    removed later. It is copied again without another lookup (decision 95)."""
+    facts = (fact for entry in world.ledger for fact in entry.facts if isinstance(fact, VerdictGiven))
+    compacted = (each for fact in facts for each in fact.verdicts if each.reason == "compacted")
+    offset, key, taken = world.source.offset_of[number], world.target.key(number), world.known.taken[number]
+    lost = any(-each > taken and world.target.key(each) == key for each in world.target.lost)
+    return lost and any(each.start <= offset < each.end for each in compacted)
+
+
+def was_hidden(world: World, number: int, batch: tuple[int, int]) -> bool:
+    """Whether the holder could not find a copied record when it appended a batch: the log of the leader that was asked
+    had it cleaned, and an election removed what had superseded it. The holder copies it again, because the key would
+    have no value otherwise. Until the newer records follow, another replica may show the older value after it, and that
+    replica may still have the first copy (decision 95)."""
+    if number in world.target.hid.get(batch, ()):
+        return True
+    if number not in world.target.unseen.get(batch, ()):
+        return False
+    return number in world.known.unknowing or not is_known(world, number)
+
+
+def is_hidden_copy(world: World, number: int) -> bool:
+    """Whether the log has further copies of a record, all of which were appended to logs that had hidden it."""
+    _, *others = [batch for each, batch in places(world) if each == number]
+    return bool(others) and all(was_hidden(world, number, batch) for batch in others)
+
+
+def left_no_trace(world: World, number: int) -> bool:
+    """Whether a holder could not find out that a record had been copied: it could not know the record, the target's
+    cleaner had removed it, and the source had deleted it, so that its key could not be looked up. The ledger says that
+    the record was deleted before it was copied, and gives its ordinal to a later record. If a replica leads that still
+    has the record, the target holds it nevertheless."""
+    if number not in world.source.expired or number not in world.target.cleaned:
+        return False
+    knew = all(world.known.knows(host.name, number) for host in world.hosts)
+    return not knew and world.source.offset_of[number] in recorded_as(world, "expired")

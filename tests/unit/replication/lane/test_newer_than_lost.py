@@ -1,0 +1,37 @@
+"""Which records of other clients count as newer than a missing one of their key."""
+
+import pytest
+
+from mirrord.ledger.facts.core import TargetRun
+from mirrord.replication.lane.signals import OwnBatch
+from mirrord.replication.lane.target.superseded_records import AskSuperseded
+from tests.unit.replication.lane.test_eighth_faults import again, judged, read
+from tests.unit.replication.lane.test_fourth_faults import retake
+from tests.unit.replication.lane.test_rebuilding import LANE
+from tests.unit.replication.lane.test_second_faults import BEGUN, one, opened
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="one offset applies to a whole range of lost ordinals")
+@pytest.mark.parametrize("ordinal", [18, 20])
+def test_a_record_of_another_client_before_the_place_of_a_lost_one_is_older(ordinal: int) -> None:
+    """LOSS. The target's cleaner has removed ordinals 0 to 17, because of another client's records at 18 to 20.
+    Ordinals 18 to 20 were acknowledged after these, at 21 to 23 in leader epoch 2. An election removed them. The leader
+    of epoch 4 has no record of epoch 2. Ordinals 0 to 20 are lost as one range, and are compared with the place of
+    ordinal 0."""
+    play = opened(BEGUN[0], TargetRun(LANE, 1, 0, 2, 1), TargetRun(LANE, 1, 18, 21, 2))
+    retake(play, 21, 24, 21, epoch=2)
+    effects = read(play, play.ask_target(21, epoch=4), (1, 21), own=(), others=((18, 21),))
+    asked = one(effects, AskSuperseded)
+    assert ordinal in again(judged(asked, {ordinal: b"key"}, (20, b"key", 1, -1)))
+
+
+def test_a_record_that_the_target_refused_is_not_superseded_by_one_that_was_written_instead() -> None:
+    """Ordinals 5 and 6 were refused. Another client wrote at offset 5, and a broker that had forgotten the
+    producer accepted ordinal 7 at offset 6. The leader epoch is the same, and the log has no empty offsets: ordinals 5
+    and 6 were never in it."""
+    play = opened(BEGUN[0], TargetRun(LANE, 1, 0, 0, 1))
+    retake(play, 5, 5, 5, epoch=1)
+    own = (OwnBatch(0, 5, 0, 0, 1), OwnBatch(6, 1, 7, 0, 1))
+    effects = read(play, play.ask_target(7, epoch=1), (1, 7), own=own, others=((5, 6),))
+    asked = one(effects, AskSuperseded)
+    assert again(judged(asked, {6: b"key"}, (5, b"key", 1, -1), (6, b"other", 1, 7))) == {5, 6}
