@@ -88,7 +88,8 @@ def test_every_test_of_a_broker_behaviour_exists() -> None:
     """Each row names a test of the contract, or one of real brokers only, which is marked with a star."""
     page = (ROOT / "docs" / "explanation" / "broker-behaviour.md").read_text()
     named = set(re.findall(r"`(test_\w+)`(\*?)", page))
-    contract = (ROOT / "tests" / "sim" / "contract.py").read_text()
+    sim = ROOT / "tests" / "sim"
+    contract = "".join((sim / name).read_text() for name in ("contract.py", "epoch_contract.py"))
     brokers = (ROOT / "tests" / "kafka" / "test_broker_contract.py").read_text()
     in_contract = set(re.findall(r"    async def (test_\w+)", contract))
     with_brokers = set(re.findall(r"^async def (test_\w+)", brokers, re.MULTILINE))
