@@ -13,7 +13,7 @@ class RangeAudited(Fact, frozen=True, tag="range_audited"):
     An audit holds no lease. The fact takes effect if its entry has the epoch of the current lease, even if this lease
     has been released. It must also extend the proven range of the lane without a gap, or prove the same range at the
     level `records` instead of `digest`. If a later fact records new runs for ordinals below the end of the proven
-    range, the proven range is dropped. The fact has no influence on copying.
+    range, the proven range is dropped. A `RangeAudited` does not affect copying.
     """
 
     lane: LaneId
@@ -42,8 +42,8 @@ class RangeRepaired(Fact, frozen=True, tag="range_repaired"):
     topic, these records are missing or altered.
 
     The fact is appended after the records are stored, by the process that wrote or found them in the separate topic.
-    This process holds no lease. As with `RangeAudited`, the fact takes effect nevertheless, unless the state
-    already contains the same repair. The target topic itself is unchanged.
+    This process holds no lease. As with `RangeAudited`, the fact nevertheless takes effect, unless the state already
+    contains the same repair. The target topic itself is not changed.
     """
 
     lane: LaneId

@@ -6,10 +6,10 @@ from mirrord.model.names import LaneId
 
 
 class LaneSought(Fact, frozen=True, tag="lane_sought"):
-    """An operator requested that the lane continue at the source offset `end`, and skip all records below it that have
-    not been copied yet.
+    """An operator requested that the lane skip all records below the source offset `end` that have not been copied yet,
+    and continue at this offset.
 
-    The fact takes effect unless another seek of the lane reaches at least as far. It carries no grant, because it is
+    The fact takes effect unless an earlier seek of the lane reaches at least as far. It carries no grant, because it is
     addressed to whichever replicator hosts the lane.
     """
 
