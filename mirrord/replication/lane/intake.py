@@ -476,8 +476,7 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
     at = bisect_right([verdict.start for verdict in lane.skipped], last - 1)
     ahead, behind = lane.skipped[:at], lane.skipped[at:]
     if ahead and ahead[-1].end > last:
-        # A new epoch also begins a run, even if the first record of that run is skipped. After a resume, it is decided
-        # again whether to skip this record.
+        # A new epoch also begins a run, even if its first record is skipped. A resume decides on that record again.
         across = ahead.pop()
         ahead.append(Verdict(across.start, last, across.reason))
         behind.insert(0, Verdict(last, across.end, across.reason))

@@ -31,7 +31,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The target's producer.id.expiration.ms: a broker forgets a producer once the timestamp of the producer's last
     record is this old."""
     request_timeout_s: float = 8.0
-    """The longest time that may pass between sending a batch and its being appended."""
+    """The maximum time between the sending of a batch and its append."""
     poll_s: float = 0.05
     retry_s: float = 0.2
     denied_s: float = 5.0

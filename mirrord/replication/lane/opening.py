@@ -111,9 +111,9 @@ def _is_hearsay(lane: Lane, progress: Progress) -> bool:
     """Return whether the progress record is from a former holder that opened the lane and wrote no record to the
     target.
 
-    The record's position is valid only if no earlier holder had written to the target. This is not certain: if the
-    former holder did not yet know that another holder had taken the lane, its progress record may have replaced a newer
-    one.
+    The record's position is valid only if no other holder had written to the target by the time the record was saved.
+    This is not certain: if the former holder did not yet know that another holder had taken the lane, its progress
+    record may have replaced a newer one.
     """
     return progress.ordinal == 0 and lane.record is not None and progress.grant < lane.record.grant
 

@@ -1,4 +1,4 @@
-"""Determines the next run that the ledger already contains when the lane reaches it."""
+"""Determines the next of the runs that the ledger contains before the lane has reached them."""
 
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target.evidence import known_until

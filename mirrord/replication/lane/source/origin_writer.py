@@ -6,7 +6,7 @@ from mirrord.model.runs import Runs
 
 
 class Writer(msgspec.Struct, frozen=True):
-    """A lane, of any flow, that writes to this lane's source partition, according to that flow's ledger."""
+    """A lane of any flow that, according to the ledger of its flow, writes to this lane's source partition."""
 
     flow: str
     producer_id: int
