@@ -42,7 +42,7 @@ def window(lane: Lane) -> int:
     in this leader epoch.
 
     A broker that has no state for the producer id accepts any sequence number. If two batches were in flight, the
-    broker could refuse the first one and still accept the second one. The first batch would be lost silently.
+    broker could refuse the first one and still accept the second one. The first batch would then be silently lost.
     """
     return lane.reach.batches if lane.pipelined and lane.mode == "sequence" else 1
 
@@ -209,8 +209,8 @@ def leapt(lane: Lane, batch: Batch, base_offset: int) -> Effects:
 def _first_acknowledgement(lane: Lane, batch: Batch, base_offset: int, *, is_recorded: bool) -> Effects:
     lane.pipelined, lane.trouble = True, ""
     runs = lane.record.target_runs if lane.record is not None else Runs()
-    # Runs after this ordinal describe the log before it went back: the new fact supersedes them. Facts that have not
-    # taken effect yet may change the runs.
+    # Runs after this ordinal describe the log as it was before it went back: the new fact supersedes them. Facts that
+    # have not taken effect yet may change the runs.
     stale = runs.offset_of(batch.first) != base_offset or runs.after(batch.first) is not None or bool(lane.notes)
     effects: Effects = [SaveProgress()]
     if stale and not is_recorded:

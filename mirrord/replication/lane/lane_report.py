@@ -10,8 +10,8 @@ from mirrord.replication.lane.target.evidence import is_plan_unrecorded, is_reco
 
 
 def resume_position(lane: Lane) -> ResumePosition:
-    """Return the resume position. All records of the lane below it are known to be in the target log exactly once, and
-    below the high watermark."""
+    """Return the resume position. All records of the lane below this position are known to be in the target log exactly
+    once, and to be below the high watermark."""
     known = lane.resume_position
     if lane.acked > known.ordinal:
         known = ResumePosition(lane.acked, lane.expected, lane.log.end_epoch)

@@ -7,12 +7,12 @@ NEVER = 1 << 62
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """Limits on the data of one lane that may be in flight."""
+    """Limits on how much data of one lane may be in flight."""
 
     batches: int
     bytes: int
-    """Once this many bytes have been fetched but not yet acknowledged, the lane requests no chunk and sends no
-    batch."""
+    """While at least this many bytes have been fetched but not acknowledged, the lane neither requests a chunk nor
+    sends a batch."""
 
 
 NEAR = Reach(64, 8 << 20)
@@ -31,7 +31,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The target's producer.id.expiration.ms: a broker forgets a producer once the timestamp of the producer's last
     record is this old."""
     request_timeout_s: float = 8.0
-    """The maximum time between the sending of a batch and its append."""
+    """The longest time for which a batch can still be appended after it has been sent."""
     poll_s: float = 0.05
     retry_s: float = 0.2
     denied_s: float = 5.0

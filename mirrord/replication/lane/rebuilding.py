@@ -263,7 +263,7 @@ def _facts(
         SourceRun(lane.id, lane.grant, tuple(map_runs), (), _epochs(lane, map_runs, behind, located), rewound=rewound),
         # The rebuilt map revokes all holes after its beginning; those that still exist are recorded again.
         *(HoleFound(lane.id, lane.grant, *hole, read.next_ordinal, ordinal) for hole in leaps(own, first)),
-        # The content of these ordinals is unknown: in the map they are empty.
+        # The content of these ordinals is unknown, so they are empty in the map.
         *(HoleFound(lane.id, lane.grant, start, end - 1, end, end) for start, end in located.open),
         *read.facts,
         VerdictGiven(lane.id, lane.grant, tuple(verdicts), note),

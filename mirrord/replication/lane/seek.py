@@ -1,5 +1,5 @@
-"""Seeks ahead in the source on an operator command: those records in a range of source offsets that have not been
-copied yet are skipped.
+"""Seeks ahead in the source on an operator command: the records in a range of source offsets are skipped if they have
+not been copied yet.
 
 A seek reassigns the next ordinal, so when it is carried out, no batch of the lane itself or of a former holder may be
 in flight (`mirrord.replication.lane.target.in_doubt`). A single entry in the ledger records the verdict on the range,

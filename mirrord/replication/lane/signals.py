@@ -412,9 +412,9 @@ class AskCheck(msgspec.Struct, frozen=True):
     """Compare the lane's own batches with the source. The batches with ordinals in [first, last] and target offsets in
     [start, end) are compared.
 
-    If `position` is given, the leader epoch of the source batch before that position is read before the batches are
-    compared. If the source is truncated in the meantime, the first fetch from that position, which carries this epoch,
-    detects the truncation.
+    If `position` is given, the leader epoch of the source batch that precedes that position is read first, and then the
+    batches are compared. If the source is truncated in the meantime, the first fetch from that position, which carries
+    this epoch, detects the truncation.
     """
 
     question: int
@@ -425,8 +425,8 @@ class AskCheck(msgspec.Struct, frozen=True):
     end: int
     position: int = -1
     epochs: tuple[tuple[int, int], ...] = ()
-    """Pairs (ordinal, source epoch): the records from this ordinal on were copied from batches of this epoch. If the
-    record at a source offset now has a different epoch, it is a different record and cannot be compared."""
+    """Pairs (ordinal, source epoch): the records from this ordinal onward were copied from batches of this epoch. If
+    the record at a source offset now has a different epoch, it is a different record and cannot be compared."""
 
 
 class AskRebuild(msgspec.Struct, frozen=True):

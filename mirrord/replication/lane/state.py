@@ -130,7 +130,7 @@ class LateWrites:
 @dataclass(slots=True)
 class WentBack:
     """The lane's state before the target log lost its last records (before it "went back"). The lane restores this
-    state if its plan of what to copy again does not take effect in the ledger."""
+    state if its plan for copying records again does not take effect in the ledger."""
 
     resume_position: ResumePosition
     recorded_position: ResumePosition

@@ -5,8 +5,8 @@ A broker answers the requests on a connection one after another, so a request wa
 before it. Therefore, batches are held back when a limit is reached. While they are held back, a small batch can still
 overtake them (`mirrord.replication.lane.flow_control.request_packing`).
 
-The limit in bytes is the amount of data that the broker accepts within the time that its fastest answer took, plus a
-tenth of a second. Even a small request therefore waits for at most about that long.
+The limit in bytes is the amount of data that the broker accepts in a period that is a tenth of a second longer than the
+time that its fastest answer took. Even a small request therefore waits for at most about that long.
 
 The limit in requests is twice the number of requests that the broker answers within the duration of its fastest answer.
 A request holds at most one batch of a partition, so a distant broker is kept busy only if many requests are in flight.
@@ -27,8 +27,8 @@ _NEW_SHARE = 0.125
 _LATE_SHARE = 0.25
 """Total weight that the late answers of one round trip have in the average rate. An answer is late if its rate is lower
 than the average. The weight is small so that the rate does not drop much when a broker pauses for a moment. If the rate
-did drop, the broker would run out of requests after the pause, because the window grows at most twofold per round
-trip."""
+did drop, the broker would run out of requests after the pause, because the window at most doubles in size with each
+round trip."""
 
 
 class ByteWindow:

@@ -1,8 +1,8 @@
 """Groups batches into produce requests.
 
-A broker keeps only one batch per partition of a request and silently drops a second one, so a request holds at most one
-batch per lane. Batches of several lanes share a request. The batches of one lane are spread over consecutive requests,
-in their original order.
+For each partition in a request, a broker keeps only one batch and silently drops any others, so a request holds at most
+one batch per lane. Batches of several lanes share a request. The batches of one lane are spread over consecutive
+requests, in their original order.
 
 If a lane has no batch in a waiting request, a small batch of this lane is added to the next request to be sent. The
 batch thus overtakes waiting batches of lanes that are catching up, so a lane without lag does not have to wait for

@@ -6,8 +6,8 @@ copy if and only if it is in a target run of a lane that writes to this topic id
 from the ledgers of all flows whose target is the source cluster. The ledgers are stored on that cluster.
 
 The header of a batch gives a hint: the producer id, the producer epoch and the sequence. The ordinal is derived from
-the sequence. The hint alone is not enough, because two producers may have the same id after a cluster was cloned or
-restored. In the following rules, the writer is a lane that writes to this partition and has the batch's producer id:
+the sequence. The hint alone is not enough, because two producers may have the same id after a cluster has been cloned
+or restored. In the following rules, the writer is a lane that writes to this partition and has the batch's producer id:
 
 - If there is no such writer, the batch is not a copy. This rule applies only if the ledgers were read after the batch
   was seen, up to their ends at that time. A lane records its producer id in its ledger before it first uses the id. The

@@ -1,4 +1,4 @@
-"""Determines the next of the runs that the ledger contains before the lane has reached them."""
+"""Determines the next run in the ledger that the lane has not reached yet."""
 
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target.evidence import known_until

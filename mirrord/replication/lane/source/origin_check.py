@@ -54,7 +54,7 @@ def origins_answered(lane: Lane, now: float, signal: OriginsAnswer) -> Effects:
 
 
 def forget_answered(lane: Lane) -> None:
-    """Forget about which batch the question was asked once the lane has read past this batch."""
+    """Once the lane has read past the batch that the last question was about, forget that batch."""
     if (
         lane.origin.asked_about is not None
         and lane.origin.doubt is None

@@ -28,13 +28,13 @@ UNRECORDED = -2
 
 
 def recorded_at(epochs: Epochs, ordinal: int) -> int:
-    """Return the source's leader epoch of the record with this ordinal, according to the ledger: `UNRECORDED`,
-    `UNKNOWN` or the epoch."""
+    """Return the leader epoch that the record with this ordinal has in the source, according to the ledger. The result
+    is the epoch, `UNKNOWN` or `UNRECORDED`."""
     return next((epoch for first, epoch in reversed(epochs) if first <= ordinal), UNRECORDED)
 
 
 def epoch_at(epochs: Epochs, ordinal: int) -> int:
-    """Return the source's leader epoch of the record with this ordinal, or -1 if it is not known."""
+    """Return the leader epoch that the record with this ordinal has in the source, or -1 if it is not known."""
     return max(recorded_at(epochs, ordinal), UNKNOWN)
 
 
@@ -234,8 +234,8 @@ def recall(lane: Lane) -> None:
     - The epoch in the ledger.
     - The epoch of the resume position, if the holder that saved this position recorded every later change of epoch in
       the ledger. If the ledger contains no change, the epoch is still the same.
-    - The epoch of the last record that a lookup found superseded, if this is the record before the position. The source
-      may have replaced that record with a different one since then.
+    - The epoch of the last record that a lookup found to be superseded, if this is the record before the position. The
+      source may have replaced that record with a different one since then.
     - The epoch that any other comparison read from the source. This epoch comes last, because the source may have
       replaced the copied records with different ones.
 
@@ -277,9 +277,9 @@ def recall(lane: Lane) -> None:
 def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
     """Return the epochs of records that are copied again because of holes.
 
-    A comparison may have found all records after the holes equal, although the last one has a different epoch in the
-    source than in the ledger. If so, a batch that was sent earlier, while its ordinals belonged to other records, was
-    appended late. In this case, no epoch is known for the ordinals from the first hole onward.
+    A comparison may have found all records after the holes to be equal although the last one has a different epoch in
+    the source than in the ledger. If so, a batch that was sent earlier, while its ordinals belonged to other records,
+    was appended late. In this case, no epoch is known for the ordinals from the first hole onward.
     """
     record = lane.record
     if record is None or not record.epochs:

@@ -158,7 +158,7 @@ class _Source:
 
     def _removed_between(self, first: int, last: int) -> list[int]:
         """Return the offsets in [first, last] whose records were removed. The source has no record at these offsets,
-        and they are not in a source batch that is not copied."""
+        and no uncopied source batch contains them."""
         return [
             offset
             for offset in range(first, last + 1)

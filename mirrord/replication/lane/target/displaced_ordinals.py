@@ -65,7 +65,7 @@ def _is_recorded(lane: Lane, displaced: Displaced) -> bool:
 def _last_run_again(lane: Lane, facts: Sequence[LaneFact], displaced: tuple[Displaced, ...]) -> tuple[TargetRun, ...]:
     """Return a fact that records displaced ordinals with the last target run, after the given facts. The fact does not
     map any ordinal to a different target offset, and does not supersede any other run. Its ordinal is above all
-    displaced ordinals, because a run supersedes those from its ordinal on."""
+    displaced ordinals, because a run supersedes all displaced ordinals at or above its own ordinal."""
     record = lane.record
     if record is None:
         return ()

@@ -23,7 +23,7 @@ def note_batches(lane: Lane, own: Sequence[OwnBatch]) -> None:
 
 
 def note_shared(lane: Lane, epoch: int) -> None:
-    """Note that the given leader epoch extends to the offset up to which the log is unchanged."""
+    """Note that the given leader epoch extends to the offset up to which the log has remained unchanged."""
     _note(lane, {epoch: lane.log.shared})
 
 

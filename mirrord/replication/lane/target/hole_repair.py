@@ -1,5 +1,5 @@
-"""Plans how missing records are copied again under new ordinals. Missing records are those of holes, and those that the
-target log has lost."""
+"""Plans how missing records are copied again under new ordinals. The missing records are the records of holes and the
+records that the target log has lost."""
 
 from collections.abc import Sequence
 from itertools import pairwise

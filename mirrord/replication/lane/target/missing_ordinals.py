@@ -70,8 +70,8 @@ def _note_appended_later(lane: Lane, own: Sequence[OwnBatch]) -> None:
 
 
 def must_ask(lane: Lane) -> bool:
-    """Return whether the lane must ask up to which offset the target log has remained unchanged since the resume
-    position was recorded. It must if the log cleaner may have removed records and the lane has not asked yet."""
+    """Return whether the lane must ask for the offset up to which the target log has remained unchanged since the
+    resume position was recorded. It must if the log cleaner may have removed records and the lane has not asked yet."""
     return (
         lane.log.cleaned
         and lane.log.shared == NOT_ASKED
@@ -81,7 +81,7 @@ def must_ask(lane: Lane) -> bool:
 
 
 def ask_shared(lane: Lane) -> Effects:
-    """Ask up to which offset the target log has remained unchanged since the resume position was recorded."""
+    """Ask for the offset up to which the target log has not changed since the resume position was recorded."""
     lane.stage = Stage.SHARED
     return [AskShared(ask(lane), lane.resume_position.leader_epoch)]
 
@@ -251,8 +251,9 @@ def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
 
 
 def is_look_up_outdated(lane: Lane, source_end: int) -> bool:
-    """Return whether the source has lost the last record that a lookup found superseded (`_last`). `source_end` is the
-    end of the source log, or -1. A new lookup would not include this record, so it would end at a lower ordinal."""
+    """Return whether the source has lost the last record that a lookup found to be superseded (`_last`). `source_end`
+    is the end of the source log, or -1. A new lookup would not include this record, so it would end at a lower
+    ordinal."""
     record = lane.record
     offset = record.source_runs.offset_of(lane.resume_ordinal - 1) if record is not None else None
     return lane.log.last_by_look_up and offset is not None and 0 <= source_end <= offset

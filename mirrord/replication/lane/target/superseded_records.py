@@ -7,10 +7,10 @@ same rule therefore applies whether a record was removed or lost: a missing reco
 not appended again. A missing record whose key does not occur later was not removed by the cleaner, and is appended
 again.
 
-There are two exceptions. First, the cleaner removes a tombstone `delete.retention.ms` after it was appended, even if no
-record with its key follows. The tombstone may be appended again, because it makes no difference: the key has no value
-either way. Second, records that follow all of the lane's own batches may never have been appended. For these records,
-the one with the later timestamp counts as the newer one.
+There are two exceptions. First, once `delete.retention.ms` has passed since a tombstone was appended, the cleaner
+removes the tombstone even if no record with its key follows. The tombstone may be appended again, because it makes no
+difference: the key has no value either way. Second, records that follow all of the lane's own batches may never have
+been appended. For these records, the one with the later timestamp counts as the newer one.
 
 A newer record with the same key is not always in the log. It may have been a tombstone that the cleaner removed. Or the
 cleaner may have removed copied records that the newer record superseded, and then an election may have removed the
