@@ -248,7 +248,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
         OnRecreated,
         Key(
             one_of(OnRecreated),
-            'What happens if a source topic is deleted and created again. `"keep"`: new records are appended to the '
+            'What happens if a source topic is deleted and re-created. `"keep"`: new records are appended to the '
             'same target topic. `"fresh"`: new records are copied to a separate target topic, such as `eu.orders.2`.',
         ),
     ] = "keep"

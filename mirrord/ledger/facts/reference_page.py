@@ -186,11 +186,11 @@ EFFECTS: dict[type, str] = {
         "skipped offsets, the state keeps the skipped range [start, end)."
     ),
     CopyingPaused: (
-        "The fact takes effect unless there already is a pause of exactly this flow, topic or partition. It adds the "
+        "The fact takes effect unless exactly this flow, topic or partition is already paused. It adds the "
         "pause. The supervisor then drains the affected lanes."
     ),
     CopyingResumed: (
-        "The fact takes effect if there is a pause of exactly this flow, topic or partition. It removes this pause."
+        "The fact takes effect if exactly this flow, topic or partition is paused. It removes this pause."
     ),
     LanePinned: (
         "The fact takes effect unless the partition is already pinned to this replicator. It replaces an earlier "

@@ -68,8 +68,8 @@ def _epoch_source(record: LaneRecord, ordinal: int) -> int:
 
 
 def _is_after_gap(record: LaneRecord, ordinal: int) -> bool:
-    """Return whether there are offsets that were not copied between the source offsets of the previous ordinal and of
-    this one. Return False if the source is known to have lost the record of this ordinal."""
+    """Return whether any offset between the source offset of the previous ordinal and that of this ordinal was not
+    copied. Return False if the source is known to have lost the record of this ordinal."""
     offset, former = record.source_runs.offset_of(ordinal), record.source_runs.offset_of(ordinal - 1)
     if offset is None or former is None or source_epochs.is_truncated(record, ordinal, offset):
         return False

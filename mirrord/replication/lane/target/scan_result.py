@@ -22,7 +22,7 @@ class Log(NamedTuple):
     """Whether the topic is compacted; None if that is not known."""
 
     def bare(self, start: int, end: int) -> tuple[int, int]:
-        """Look for target offsets in [start, end) that are not in a batch of another writer. Return how many there are,
+        """Look for target offsets in [start, end) that are not in another writer's batch. Return how many there are,
         and the first of them."""
         count, first = 0, NOWHERE
         near = bisect_right(self.others, start, key=lambda each: each[1])

@@ -55,7 +55,7 @@ def _has_room(lane: Lane, runs: Runs, log: Log, gap: Interval, pieces: Sequence[
     """Return whether a cleaner may have removed all records of these ordinals (first, last), which are missing at the
     target offsets [start, end) of `gap`. There must be enough empty offsets. In addition, the offsets that the ledger
     has for acknowledged records must be empty, and the record that follows these must be at its recorded offset.
-    Otherwise, the log has lost the records, and records of other clients that were at the same offsets may since have
+    Otherwise, the log has lost the records, and other clients' records that were at the same offsets may since have
     been removed."""
     start, end = gap
     if log.bare(start, end)[0] < sum(last - first + 1 for first, last in pieces):
@@ -247,7 +247,7 @@ def but_not_void(holes: Sequence[HoleFound], first: int, last: int) -> list[tupl
 
 
 def displaced_at(lane: Lane, others: Sequence[Interval]) -> int | None:
-    """Return the first target offset at which the log has a batch of another writer, although the ledger has a record
+    """Return the first target offset at which the log has another writer's batch, although the ledger has a record
     of the lane there. Only records below the resume position are considered. Return None if there is no such offset.
 
     At such an offset, the log has lost the lane's record: the record was missing on a new leader, which then assigned
