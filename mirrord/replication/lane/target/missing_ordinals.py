@@ -27,7 +27,7 @@ from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.state import Lane, WentBack
-from mirrord.replication.lane.target import displaced_ordinals, epoch_ends
+from mirrord.replication.lane.target import displaced_ordinals, epoch_ends, recorded_places
 from mirrord.replication.lane.target.acknowledged_records import Forgotten
 from mirrord.replication.lane.target.evidence import is_plan_unrecorded, known_until, next_by_entry, note_earlier
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
@@ -216,6 +216,7 @@ def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
             parts.append(replace(missing, first=first, last=last, leader_epoch=epoch))
         first = last + 1
     parts = [piece for each in parts for piece in _as_appended(lane, each)]
+    parts = [recorded_places.added(lane, each) for each in parts]
     return [piece for each in parts for piece in displaced_ordinals.as_recorded(lane, each)]
 
 
