@@ -286,29 +286,6 @@ def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) 
     return verdicts
 
 
-def pieces_copied_again(lane: Lane, record: LaneRecord) -> list[tuple[int, int, int]]:
-    """Return the lost records that are copied again, as pieces (ordinal, source offset, length) in source order.
-    Return an empty list if all lost records are copied again in their former order, because then they do not have to be
-    selected.
-
-    The order of the ordinals may differ from source order: some records of holes had been copied again under later
-    ordinals before they were lost, and other records of holes, which had not, get their former ordinals. If records
-    were copied in the order of their ordinals, an older record could follow a newer one.
-    """
-    pieces = (piece for each in lane.log.copied_again or () for piece in source_epochs.mapped(record, *each))
-    return sorted(pieces, key=_source_offset)
-
-
-def are_in_order(record: LaneRecord, ordinals: Sequence[tuple[int, int]]) -> bool:
-    """Return whether the source offsets of these ranges (first, last) of ordinals are in ascending order."""
-    offsets = [offset for each in ordinals for _, offset, _ in source_epochs.mapped(record, *each)]
-    return offsets == sorted(offsets)
-
-
-def _source_offset(piece: tuple[int, int, int]) -> int:
-    return piece[1]
-
-
 def go_back(lane: Lane, kept: tuple[tuple[int, int], ...]) -> None:
     """Note that only those lost records whose ordinals are in `kept` are copied again.
 
