@@ -119,6 +119,7 @@ ONCE_FAILED = (
     (758030489033, "compacted copy, unclean, beside others + handed over, unclean"),
     (341650529887, "compacted copy, unclean, beside others + handed over, unclean"),
     (161920635200, "compacted copy, unclean, beside others + retention of old records"),
+    (255436989405, "compacted copy, unclean, beside others + unclean, beside others"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
@@ -134,6 +135,7 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (740173755852, "compacted copy, unclean, beside others + handed over, unclean", "sequence", True),
     (599630539382, "compacted copy, unclean, beside others + retention of old records", "at-least-once", False),
     (326109343414, "compacted copy, unclean, beside others + retention of old records", "at-least-once", False),
+    (1086553575616, "compacted copy, unclean, beside others + unclean, beside others", "at-least-once", False),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""
 

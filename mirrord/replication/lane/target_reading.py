@@ -27,6 +27,7 @@ from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import (
     displaced_ordinals,
     epoch_ends,
+    hole_repair,
     look_back,
     lookup_after_rebuild,
     missing_ordinals,
@@ -210,5 +211,5 @@ def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Eff
         return went_back_to(lane, found) if is_shorter else judged(lane, found)
     # The records of the holes get the ordinals of lost records. Even so, the lost records must not be forgotten.
     selects = bool(holes) or again != lane.log.lost_ordinals
-    selects = selects or (lane.record is not None and not missing_ordinals.are_in_order(lane.record, again))
+    selects = selects or (lane.record is not None and not hole_repair.are_in_order(lane, lane.record, again))
     return went_back_to(lane, found, again if selects else None)

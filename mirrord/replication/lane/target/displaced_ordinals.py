@@ -34,18 +34,19 @@ def recorded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]]) -> tu
     An ordinal in `found.missing` is displaced if the log has no empty offset for it and its record is not copied again.
     `again` contains the ordinals (first, last) that are copied again.
     """
-    left = [each for each in found.missing if each.last < found.next_ordinal and not each.has_room]
+    absent = [each for each in found.missing if each.last < found.next_ordinal and not each.has_room]
     copied = set(again)
-    left = [each for each in left if (each.first, each.last) not in copied][-DISPLACED_KEPT:]
+    left = [part for each in absent if (each.first, each.last) not in copied for part in _displaced(lane, each)]
+    left = left[-DISPLACED_KEPT:]
     facts: list[LaneFact] = []
     for fact in found.facts:
         if isinstance(fact, TargetRun):
             before = [each for each in left if each.last < fact.ordinal]
             left = left[len(before) :]
-            facts.append(replace(fact, displaced=tuple(_displaced(lane, each) for each in before)))
+            facts.append(replace(fact, displaced=tuple(before)))
         else:
             facts.append(fact)
-    rest = tuple(_displaced(lane, each) for each in left)
+    rest = tuple(left)
     if all(_is_recorded(lane, each) for each in rest):
         return tuple(facts)
     return (*facts, *_last_run_again(lane, facts, rest))
@@ -81,12 +82,14 @@ def _last_run_again(lane: Lane, facts: Sequence[LaneFact], displaced: tuple[Disp
     return (TargetRun(lane.id, lane.grant, ordinal, offset, lane.log.end_epoch, displaced),)
 
 
-def _displaced(lane: Lane, missing: Missing) -> Displaced:
+def _displaced(lane: Lane, missing: Missing) -> Iterator[Displaced]:
+    """Yield the facts that record these ordinals as displaced, one for each of the places where their records were."""
     # Records that were never acknowledged are older than everything that is appended from now on.
     is_known = missing.kind == "lost" and missing.leader_epoch >= 0
-    return Displaced(
-        missing.first, missing.last, missing.above, missing.leader_epoch if is_known else lane.log.end_epoch
-    )
+    epoch = missing.leader_epoch if is_known else lane.log.end_epoch
+    begins = (run.ordinal for run in missing.recorded_at if missing.first < run.ordinal <= missing.last)
+    for first, end in pairwise((missing.first, *begins, missing.last + 1)):
+        yield Displaced(first, end - 1, missing.newer_from(first), epoch)
 
 
 def below(lane: Lane, ordinal: int) -> tuple[Missing, ...]:
@@ -127,7 +130,8 @@ def as_recorded(lane: Lane, missing: Missing) -> Iterator[Missing]:
         if first < begin:
             yield replace(missing, first=first, last=begin - 1)
         epoch = each.leader_epoch if missing.leader_epoch < 0 else min(each.leader_epoch, missing.leader_epoch)
-        yield replace(missing, first=begin, last=last, above=min(each.above, missing.above), leader_epoch=epoch)
+        above = min(each.above, missing.above)
+        yield replace(missing, first=begin, last=last, above=above, leader_epoch=epoch, recorded_at=())
         first = last + 1
     if first <= missing.last:
         yield replace(missing, first=first)

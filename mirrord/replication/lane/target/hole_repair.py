@@ -1,7 +1,7 @@
 """Plans how missing records are copied again under new ordinals. The missing records are the records of holes and the
 records that the target log has lost."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from mirrord.ledger.facts.core import HoleFound, LaneFact, SourceRun
@@ -10,7 +10,7 @@ from mirrord.model.runs import Run
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.copied_pieces import HeldOffsets
-from mirrord.replication.lane.source.declared_runs import rest
+from mirrord.replication.lane.source.declared_runs import RestOfPlan, rest
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import missing_ordinals, position_rewind, target_scan
 
@@ -29,14 +29,20 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
                 runs.append(Run(ordinal, offset))
                 pieces.append((ordinal, former, length))
                 ordinal += length
-    for former, offset, length in missing_ordinals.pieces_copied_again(lane, record):
-        runs.append(Run(ordinal, offset))
-        pieces.append((ordinal, former, length))
-        ordinal += length
     goes_on = begin_at if lane.log.copied_again is None else lane.log.copied_again_until
-    # An older hole may be only partly mended. In that case, the rest of its plan follows this plan.
+    # An older hole may be only partly mended. In that case, the rest of its plan is part of this plan, or follows it.
     looked_up = () if lane.log.copied_again is None else lane.log.lost_ordinals
-    if (older := rest(record, goes_on, looked_up)) is not None:
+    older = rest(record, goes_on, looked_up)
+    if lane.log.copied_again is not None:
+        for former, offset, length in sorted(_to_copy(record, lane.log.copied_again, older), key=_source_offset):
+            runs.append(Run(ordinal, offset))
+            pieces.append((ordinal, former, length))
+            ordinal += length
+    if older is not None and lane.log.copied_again is not None:
+        ends_at, former, _ = older.pieces[-1]
+        runs.append(Run(ordinal, older.runs[-1].offset + ends_at - older.runs[-1].ordinal))
+        pieces.append((ordinal, former, 1))
+    elif older is not None:
         moved = ordinal - goes_on
         runs += [Run(run.ordinal + moved, run.offset) for run in older.runs]
         pieces += [(at + moved, former, length) for at, former, length in older.pieces]
@@ -52,6 +58,36 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
     epochs = source_epochs.mended(lane, pieces)
     rewound = position_rewind.rewound_by(lane, runs, lane.resume_position)
     return [*holes, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, rewound=rewound)]
+
+
+def are_in_order(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> bool:
+    """Return whether lost records are copied again in source order if they get their former ordinals. `again` are the
+    ordinals (first, last) of these records.
+
+    The order of the ordinals may differ from source order: some records of holes had already been copied again under
+    later ordinals when they were lost, whereas other records of holes had not, and these get their former ordinals. The
+    rest of an older plan has later ordinals than the lost records, but its source offsets may be lower. If records were
+    copied in the order of their ordinals, an older record could follow a newer one.
+    """
+    older = rest(record, missing_ordinals.planned_until(lane), lane.log.lost_ordinals)
+    offsets = [offset for _, offset, _ in _to_copy(record, again, older)]
+    return offsets == sorted(offsets)
+
+
+def _to_copy(
+    record: LaneRecord, again: Sequence[tuple[int, int]], older: RestOfPlan | None
+) -> Iterator[tuple[int, int, int]]:
+    """Yield the lost records that are copied again, and then the rest of an older plan, as pieces (former ordinal,
+    source offset, length). `again` are the ordinals (first, last) of the lost records."""
+    for each in again:
+        yield from source_epochs.mapped(record, *each)
+    # The last piece is the record at which the lane continues in source order.
+    for _, former, length in older.pieces[:-1] if older is not None else ():
+        yield from source_epochs.mapped(record, former, former + length - 1)
+
+
+def _source_offset(piece: tuple[int, int, int]) -> int:
+    return piece[1]
 
 
 def _epoch_source(record: LaneRecord, ordinal: int) -> int:

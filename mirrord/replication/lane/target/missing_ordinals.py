@@ -27,7 +27,7 @@ from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.state import Lane, WentBack
-from mirrord.replication.lane.target import displaced_ordinals, epoch_ends
+from mirrord.replication.lane.target import displaced_ordinals, epoch_ends, recorded_places
 from mirrord.replication.lane.target.acknowledged_records import Forgotten
 from mirrord.replication.lane.target.evidence import is_plan_unrecorded, known_until, next_by_entry, note_earlier
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
@@ -216,6 +216,7 @@ def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
             parts.append(replace(missing, first=first, last=last, leader_epoch=epoch))
         first = last + 1
     parts = [piece for each in parts for piece in _as_appended(lane, each)]
+    parts = [recorded_places.added(lane, each) for each in parts]
     return [piece for each in parts for piece in displaced_ordinals.as_recorded(lane, each)]
 
 
@@ -284,29 +285,6 @@ def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) 
                 else:
                     verdicts.append(Verdict(start, end, "compacted"))
     return verdicts
-
-
-def pieces_copied_again(lane: Lane, record: LaneRecord) -> list[tuple[int, int, int]]:
-    """Return the lost records that are copied again, as pieces (ordinal, source offset, length) in source order. Return
-    an empty list if all lost records are copied again in their former order, because in that case they do not have to
-    be selected.
-
-    The order of the ordinals may differ from source order: some records of holes had already been copied again under
-    later ordinals when they were lost, whereas other records of holes had not, and these get their former ordinals. If
-    records were copied in the order of their ordinals, an older record could follow a newer one.
-    """
-    pieces = (piece for each in lane.log.copied_again or () for piece in source_epochs.mapped(record, *each))
-    return sorted(pieces, key=_source_offset)
-
-
-def are_in_order(record: LaneRecord, ordinals: Sequence[tuple[int, int]]) -> bool:
-    """Return whether the source offsets of these ranges (first, last) of ordinals are in ascending order."""
-    offsets = [offset for each in ordinals for _, offset, _ in source_epochs.mapped(record, *each)]
-    return offsets == sorted(offsets)
-
-
-def _source_offset(piece: tuple[int, int, int]) -> int:
-    return piece[1]
 
 
 def go_back(lane: Lane, kept: tuple[tuple[int, int], ...]) -> None:

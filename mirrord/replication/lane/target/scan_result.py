@@ -7,6 +7,7 @@ import msgspec
 
 from mirrord.ledger.facts.core import LaneFact
 from mirrord.model.intervals import Interval
+from mirrord.model.runs import Run
 
 NOWHERE = 1 << 62
 
@@ -43,13 +44,23 @@ class Missing(msgspec.Struct, frozen=True, array_like=True):
     first: int
     last: int
     above: int
-    """A record with the same key at or above this target offset is newer than the missing record."""
+    """A record with the same key at or above this target offset is newer than the missing record. `recorded_at` may
+    contain higher offsets."""
     has_room: bool
     """Whether the log has at least one empty offset for each missing ordinal, at the position where their records
     belong. If so, a cleaner may have removed all of these records."""
     leader_epoch: int = -1
     """For `lost`: the target's leader epoch in which these records were last in the log. A record from a later epoch is
     newer."""
+    recorded_at: tuple[Run, ...] = ()
+    """For `lost`: the runs of these ordinals in the ledger that begin above the target offset `above`. The records
+    before the target offset of a lost record are older, unless they are from a later epoch."""
+
+    def newer_from(self, ordinal: int) -> int:
+        """Return the target offset from which on a record with the same key is newer than the missing record with this
+        ordinal."""
+        runs = bisect_right(self.recorded_at, ordinal, key=lambda run: run.ordinal)
+        return self.recorded_at[runs - 1].offset if runs else self.above
 
 
 class Reading(msgspec.Struct, frozen=True):

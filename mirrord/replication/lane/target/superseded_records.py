@@ -106,6 +106,8 @@ class Expected(NamedTuple):
     offset: int
     """The source offset of the record."""
     time_ms: int
+    newer_from: int
+    """A record with the same key at or above this target offset is newer."""
 
 
 class SupersededJudge:
@@ -138,7 +140,9 @@ class SupersededJudge:
             self._last_epochs[ordinal] = source_epoch
         if key is None:
             return  # a record without a key is never superseded
-        self._wanted.setdefault(key, []).append(Expected(missing, ordinal, offset, time_ms))
+        self._wanted.setdefault(key, []).append(
+            Expected(missing, ordinal, offset, time_ms, missing.newer_from(ordinal))
+        )
 
     def gone(self, missing: Missing, ordinal: int, *, by_retention: bool) -> None:
         """Note that the source no longer has a missing record.
@@ -166,8 +170,8 @@ class SupersededJudge:
             self._restore(key, sequence)
         newest = -1
         for each in self._wanted.get(key, ()):
-            missing, ordinal, source_offset, its_time_ms = each
-            newer = offset >= missing.above
+            missing, ordinal, source_offset, its_time_ms, newer_from = each
+            newer = offset >= newer_from
             if missing.kind == "lost":
                 newer = newer or leader_epoch > missing.leader_epoch >= 0
                 newer = newer and not self._asked.keeps_all
