@@ -196,7 +196,9 @@ def looked_up(world: "World", host: "Host", question: AskSuperseded) -> Supersed
     asked = asked_about(world, record, question)
     world.known.look_up(host.name, asked, target.read(0, target.high_watermark), target.epoch)
     answer = superseded(world, record, question)
-    world.known.presumed |= presumed(world, asked, answer)
+    found = presumed(world, asked, answer)
+    world.known.presumed |= found
+    world.known.presume(found, target.brokers[target.leader], target.key)
     return answer
 
 

@@ -1,6 +1,6 @@
 """What the holder of the lane can know about the records in a compacted target."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from mirrord.ledger.facts.core import Progress
@@ -9,7 +9,7 @@ from mirrord.replication.lane.source.source_epochs import mended_until
 from mirrord.replication.lane.target import position_rewind
 from tests.sim import toy
 from tests.sim.host import Host, Request
-from tests.sim.target import Stored
+from tests.sim.target import Broker, Stored
 
 NEVER = 1 << 62
 
@@ -31,6 +31,16 @@ class Plan(NamedTuple):
     """The end, as an ordinal."""
     lookups: dict[int, Lookup]
     """Number of a record → the last lookup of it before the holder began."""
+
+
+class Presumed(NamedTuple):
+    """What the log showed when a lookup took a record for appended and then removed."""
+
+    batches: frozenset[tuple[int, int]]
+    """Base offset and leader epoch of the batches from the last empty offset on: a log that has one of these, or had it
+    before its cleaner removed it, still begins with the offsets at which the record may have been."""
+    foreign: int
+    """Number of the foreign record that was the newest of its key."""
 
 
 class Known:
@@ -62,6 +72,8 @@ class Known:
         """The same when it was appended for the first time."""
         self.presumed: set[int] = set()
         """Numbers of records that a lookup rightly took for appended and then removed (`comparing.presumed`)."""
+        self.presumed_at: dict[int, Presumed] = {}
+        """The same for those that a foreign record superseded, and that were not appended since."""
         self.ordinals: dict[int, int] = {}
         """Number → the ordinal under which it was appended last."""
         self.limits: dict[int, int] = {}
@@ -107,6 +119,16 @@ class Known:
         for number in asked:
             self.looked_up.setdefault(number, []).append(lookup)
 
+    def presume(self, numbers: Iterable[int], leader: Broker, key: Callable[[int], int]) -> None:
+        """A lookup in this leader's log took records for appended and then removed."""
+        there = {at for stored in leader.log for at in range(stored.base, stored.end)}
+        last = max({*range(leader.end)} - there, default=NEVER)
+        batches = frozenset((stored.base, stored.leader_epoch) for stored in leader.whole if stored.end > last)
+        newest = {key(number): number for stored in leader.log for number in stored.numbers if number}
+        for number in numbers:
+            if (foreign := -newest.get(key(number), 0)) > 0:
+                self.presumed_at[number] = Presumed(batches, foreign)
+
     def leave_out(self, numbers: Iterable[int | None]) -> None:
         """A plan leaves these records out, because the last lookup found newer ones."""
         for number in numbers:
@@ -118,6 +140,7 @@ class Known:
         for at, (_, number) in enumerate(toy.records(request.data)):
             self.appended[number], self.ordinals[number] = foreign, request.batch.first + at
             self.left_out.pop(number, None)
+            self.presumed_at.pop(number, None)
             self.late.discard(number)
             self.first_appended.setdefault(number, foreign)
             holder, lookup = self._judged_by(request, number, lost.get(number, 0))
@@ -150,6 +173,7 @@ class Known:
             self.late.add(number)
             self.first_appended.setdefault(number, foreign)
             self.left_out.pop(number, None)
+            self.presumed_at.pop(number, None)
         return numbers
 
     def is_over(self, number: int, theirs: Iterable[int]) -> bool:
