@@ -140,6 +140,7 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (740173755852, "compacted copy, unclean, beside others + handed over, unclean", "sequence", True),
     (599630539382, "compacted copy, unclean, beside others + retention of old records", "at-least-once", False),
     (326109343414, "compacted copy, unclean, beside others + retention of old records", "at-least-once", False),
+    (981786765186, "compacted copy, unclean, beside others + compacted copy, unclean", "sequence", True),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""
 

@@ -169,7 +169,7 @@ def ordinal_before(lane: Lane, target_offset: int) -> int:
     """Return the ordinal that follows the lane's last record below a target offset, according to the ledger. The result
     is at most the ordinal of the resume position."""
     ordinal = _counted_up_to(lane, target_offset, in_run_of=target_offset - 1)
-    ordinal = min(ordinal, _first_possible_from(lane, target_offset))
+    ordinal = min(ordinal, first_possible_from(lane, target_offset))
     return min(_before_displaced(lane, _after_hole(lane, ordinal)), lane.resume_position.ordinal)
 
 
@@ -189,7 +189,7 @@ def _counted_up_to(lane: Lane, target_offset: int, *, in_run_of: int) -> int:
     return min(ordinal, runs.at(at + 1).ordinal) if at + 1 < len(runs) else ordinal
 
 
-def _first_possible_from(lane: Lane, target_offset: int) -> int:
+def first_possible_from(lane: Lane, target_offset: int) -> int:
     """Return the lowest ordinal whose record may have been at or above a target offset that is below the lane's first
     target run. Return `NEVER` if there is no such ordinal below that run, or if the target offset is not below it.
 

@@ -29,6 +29,13 @@ def test_records_before_the_first_target_run_are_looked_up_if_the_log_lost_them(
     assert again(judged(asked, {8: b"key"}, (0, b"key", 5, -1))) == {*range(17)} - {8}
 
 
+def test_records_before_the_first_target_run_are_looked_up_if_the_leader_has_no_epoch_of_theirs(play: Faulty) -> None:
+    """LOSS. As before, but the leader has no record of any epoch that the lane knows of."""
+    own = (OwnBatch(1, 2, 17, 0, 5),)
+    asked = one(read(play, play.ask_target(3, epoch=5), (2, 1), own=own, others=((0, 1),)), AskSuperseded)
+    assert again(judged(asked, {8: b"key"}, (0, b"key", 4, -1))) == {*range(17)} - {8}
+
+
 def test_records_before_the_first_target_run_are_looked_up_if_nothing_of_the_lane_is_left(play: Faulty) -> None:
     asked = one(read(play, play.ask_target(1, epoch=5), (3, 0), own=(), others=((0, 1),)), AskSuperseded)
     assert again(judged(asked, {}, (0, b"key", 5, -1))) == {*range(17)}
