@@ -1,6 +1,6 @@
 """What the holder of the lane can know about the records in a compacted target."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from mirrord.ledger.facts.core import Progress
@@ -59,6 +59,9 @@ class Known:
         """Holder → the plan with which it began."""
         self.looked_up: dict[int, list[Lookup]] = {}
         """Number of a record → its lookups."""
+        self.hidden: dict[int, Lookup] = {}
+        """Number of a record → its last lookup, if that was in a log that hid the record (`FakeTarget.hidden`), and the
+        record was not appended since."""
         self.left_out: dict[int, int] = {}
         """Number of a record that a plan left out, and that was not appended since → number of other writers' records
         that the lookup could see."""
@@ -112,12 +115,18 @@ class Known:
         taker = self.takers.get(number, ("", 0))[0]
         return taker == holder or number in self.below_position.get(holder, ())
 
-    def look_up(self, holder: str, asked: Iterable[int], committed: Iterable[Stored], epoch: int) -> None:
-        """A holder asks whether the target has newer records than these. It reads up to the high watermark."""
+    def look_up(
+        self, holder: str, asked: Iterable[int], committed: Iterable[Stored], epoch: int, hidden: Collection[int] = ()
+    ) -> None:
+        """A holder asks whether the target has newer records than these. It reads up to the high watermark. The log
+        hides the `hidden` records."""
         numbers = (-number for stored in committed for number in stored.numbers if number < 0)
         lookup = Lookup(holder, max(numbers, default=0), epoch)
         for number in asked:
             self.looked_up.setdefault(number, []).append(lookup)
+            self.hidden.pop(number, None)
+            if number in hidden:
+                self.hidden[number] = lookup
 
     def presume(self, numbers: Iterable[int], leader: Broker, key: Callable[[int], int]) -> None:
         """A lookup in this leader's log took records for appended and then removed."""
@@ -135,8 +144,10 @@ class Known:
             if number is not None and number in self.looked_up:
                 self.left_out[number] = self.looked_up[number][-1].foreign
 
-    def arrived(self, request: Request, foreign: int, lost: Mapping[int, int]) -> None:
-        """A batch was appended, or had been before. `lost`: what elections have removed (`FakeTarget.lost`)."""
+    def arrived(self, request: Request, foreign: int, lost: Mapping[int, int]) -> set[int]:
+        """A batch was appended, or had been before. `lost`: what elections have removed (`FakeTarget.lost`). Return the
+        records that the log had hidden from the lookup because of which they were appended."""
+        hidden: set[int] = set()
         for at, (_, number) in enumerate(toy.records(request.data)):
             self.appended[number], self.ordinals[number] = foreign, request.batch.first + at
             self.left_out.pop(number, None)
@@ -146,11 +157,14 @@ class Known:
             holder, lookup = self._judged_by(request, number, lost.get(number, 0))
             # Between the lookup and the append others may write, and brokers have no conditional append.
             self.limits[number] = NEVER if lookup is None else lookup.foreign
+            if lookup is not None and self.hidden.pop(number, None) is lookup:
+                hidden.add(number)
             if not lost and not self.is_hidden:
                 continue
             self.unknowing.pop(number, None)
             if not self.knows(holder, number):
                 self.unknowing[number] = foreign
+        return hidden
 
     def _judged_by(self, request: Request, number: int, lost_in: int) -> tuple[str, Lookup | None]:
         """Return the holder whose knowledge counts for a record, and its lookup. `lost_in` is the leader epoch that

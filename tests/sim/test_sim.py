@@ -125,6 +125,7 @@ ONCE_FAILED = (
     (16153504251, "compacted copy, unclean, beside others + compacted copy, unclean"),
     (821228390660, "compacted copy, unclean, beside others + compacted copy, unclean"),
     (206172108243, "compacted copy, unclean, beside others + compacted copy, unclean"),
+    (660822407927, "compacted copy, unclean, beside others + compacted copy, unclean"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
