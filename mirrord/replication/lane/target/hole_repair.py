@@ -1,4 +1,4 @@
-"""Plans how missing records are copied again under new ordinals. The missing records are the records of holes, and
+"""Plans how missing records are copied again under new ordinals. The missing records are the records of holes and the
 records that the target log has lost."""
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
         pieces.append((ordinal, former, length))
         ordinal += length
     goes_on = begin_at if lane.log.copied_again is None else lane.log.copied_again_until
-    # An older hole may be only partly mended. The rest of its plan then follows this plan.
+    # An older hole may be only partly mended. In that case, the rest of its plan follows this plan.
     looked_up = () if lane.log.copied_again is None else lane.log.lost_ordinals
     if (older := rest(record, goes_on, looked_up)) is not None:
         moved = ordinal - goes_on
@@ -57,7 +57,7 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
 def _epoch_source(record: LaneRecord, ordinal: int) -> int:
     """Return the ordinal whose recorded epoch is that of the source record directly before the record of this ordinal.
     The result is either this ordinal or the previous one. The epoch that is recorded for this ordinal cannot always be
-    used: it may be that of a record that was never copied and that the source has lost.
+    used: it may be the epoch of a record that was never copied and that the source has lost.
 
     If there is a gap between the source offsets of the two ordinals, the epoch of this ordinal applies to the offsets
     in the gap (`epoch_cache`). The epoch of the previous ordinal may end inside the gap.
@@ -68,8 +68,8 @@ def _epoch_source(record: LaneRecord, ordinal: int) -> int:
 
 
 def _is_after_gap(record: LaneRecord, ordinal: int) -> bool:
-    """Return whether offsets that were not copied lie between the source offsets of the previous ordinal and of this
-    one. Return False if the source is known to have lost the record of this ordinal."""
+    """Return whether there are offsets that were not copied between the source offsets of the previous ordinal and of
+    this one. Return False if the source is known to have lost the record of this ordinal."""
     offset, former = record.source_runs.offset_of(ordinal), record.source_runs.offset_of(ordinal - 1)
     if offset is None or former is None or source_epochs.is_truncated(record, ordinal, offset):
         return False
@@ -77,7 +77,7 @@ def _is_after_gap(record: LaneRecord, ordinal: int) -> bool:
 
 
 def kept_plan(lane: Lane, runs: Sequence[Run]) -> list[HoleFound]:
-    """Return the fact that shows where a plan ends, for a plan that is recorded again. The fact is a `HoleFound` with
+    """For a plan that is recorded again, return the fact that shows where the plan ends. The fact is a `HoleFound` with
     an empty range of ordinals.
 
     If a plan omits records on purpose, its runs alone do not show where it ends. Recording the plan again revokes every
@@ -111,8 +111,9 @@ def _acknowledged_until(lane: Lane, pieces: Sequence[tuple[int, int, int]]) -> i
 def _may_leave_out(record: LaneRecord, runs: Sequence[Run]) -> bool:
     """Return whether a plan skips source offsets whose records an older plan may have omitted on purpose.
 
-    The end of such a plan must be recorded separately (`_without_ordinals`). If the source loses the records that
-    follow the omitted ones, the runs of the plan no longer show that the plan extends beyond the omitted records.
+    The end of such a plan must be recorded separately (`_without_ordinals`). If it were not, and the source then lost
+    the records that follow the omitted ones, the runs of the plan would no longer show that the plan extends beyond the
+    omitted records.
     """
     if not any(hole.first > hole.last for hole in record.holes):
         return False

@@ -22,7 +22,7 @@ class Log(NamedTuple):
     """Whether the topic is compacted; None if that is not known."""
 
     def bare(self, start: int, end: int) -> tuple[int, int]:
-        """Look for target offsets in [start, end) that no batch of another writer contains. Return how many there are,
+        """Look for target offsets in [start, end) that are not in a batch of another writer. Return how many there are,
         and the first of them."""
         count, first = 0, NOWHERE
         near = bisect_right(self.others, start, key=lambda each: each[1])
@@ -53,24 +53,24 @@ class Missing(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """The result of reading a part of the target log: the lane's own batches there, compared with what was expected."""
+    """The result of reading a part of the target log: the lane's own batches there, compared with the expected ones."""
 
     next_ordinal: int
     """One more than the last ordinal in the log."""
     holes: tuple[tuple[int, int], ...]
-    """Ordinals (first, last) that are missing from the log, that no hole in the ledger explains, and that no log
-    cleaner removed."""
+    """Ordinals (first, last) that are missing from the log, but neither because of a hole in the ledger nor because a
+    log cleaner removed their records."""
     facts: tuple[LaneFact, ...]
-    """Facts about batches that are at other offsets than in the ledger."""
+    """Facts about batches that are at offsets other than those in the ledger."""
     doubled: tuple[int, int, int] | None
-    """Records that are in the log a second time, as (first ordinal, ordinal after the last, target offset)."""
+    """Records that are in the log a second time, as (first ordinal, ordinal after the last one, target offset)."""
     begins: int = NOWHERE
-    """The lowest target offset of a batch that has not been compared with the source, and whose acknowledgement this
-    attempt to host the lane did not receive."""
+    """The lowest target offset of a batch that has not been compared with the source and whose acknowledgement was not
+    received by this attempt to host the lane."""
     void: int = NOWHERE
-    """The first ordinal of a hole that, unexpectedly, is not empty: the log contains batches with ordinals of the hole,
+    """The first ordinal of a hole that, unexpectedly, is not empty: the log contains batches with ordinals in the hole,
     although the records of the hole were to be copied under later ordinals."""
     missing: tuple[Missing, ...] = ()
-    """Ordinals that are missing from a compacted log. It is not known yet whether they are holes."""
+    """Ordinals that are missing from a compacted log. It is not yet known whether they are holes."""
     behind: int = 0
     """The target offset after the last of the lane's own batches."""
