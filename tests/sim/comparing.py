@@ -194,9 +194,12 @@ def looked_up(world: "World", host: "Host", question: AskSuperseded) -> Supersed
     """Look up what is missing, and note what the holder can know from that."""
     target, record = world.target, host.record()
     asked = asked_about(world, record, question)
-    world.known.look_up(host.name, asked, target.read(0, target.high_watermark), target.epoch)
+    committed, hidden = target.read(0, target.high_watermark), target.hidden(target.leader)
+    world.known.look_up(host.name, asked, committed, target.epoch, hidden)
     answer = superseded(world, record, question)
-    world.known.presumed |= presumed(world, asked, answer)
+    found = presumed(world, asked, answer)
+    world.known.presumed |= found
+    world.known.presume(found, target.brokers[target.leader], target.key)
     return answer
 
 

@@ -1,6 +1,6 @@
 """What the holder of the lane can know about the records in a compacted target."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from mirrord.ledger.facts.core import Progress
@@ -9,7 +9,7 @@ from mirrord.replication.lane.source.source_epochs import mended_until
 from mirrord.replication.lane.target import position_rewind
 from tests.sim import toy
 from tests.sim.host import Host, Request
-from tests.sim.target import Stored
+from tests.sim.target import Broker, Stored
 
 NEVER = 1 << 62
 
@@ -33,6 +33,16 @@ class Plan(NamedTuple):
     """Number of a record → the last lookup of it before the holder began."""
 
 
+class Presumed(NamedTuple):
+    """What the log showed when a lookup took a record for appended and then removed."""
+
+    batches: frozenset[tuple[int, int]]
+    """Base offset and leader epoch of the batches from the last empty offset on: a log that has one of these, or had it
+    before its cleaner removed it, still begins with the offsets at which the record may have been."""
+    foreign: int
+    """Number of the foreign record that was the newest of its key."""
+
+
 class Known:
     """Records by their numbers; foreign records are counted."""
 
@@ -49,6 +59,9 @@ class Known:
         """Holder → the plan with which it began."""
         self.looked_up: dict[int, list[Lookup]] = {}
         """Number of a record → its lookups."""
+        self.hidden: dict[int, Lookup] = {}
+        """Number of a record → its last lookup, if that was in a log that hid the record (`FakeTarget.hidden`), and the
+        record was not appended since."""
         self.left_out: dict[int, int] = {}
         """Number of a record that a plan left out, and that was not appended since → number of other writers' records
         that the lookup could see."""
@@ -62,6 +75,8 @@ class Known:
         """The same when it was appended for the first time."""
         self.presumed: set[int] = set()
         """Numbers of records that a lookup rightly took for appended and then removed (`comparing.presumed`)."""
+        self.presumed_at: dict[int, Presumed] = {}
+        """The same for those that a foreign record superseded, and that were not appended since."""
         self.ordinals: dict[int, int] = {}
         """Number → the ordinal under which it was appended last."""
         self.limits: dict[int, int] = {}
@@ -100,12 +115,28 @@ class Known:
         taker = self.takers.get(number, ("", 0))[0]
         return taker == holder or number in self.below_position.get(holder, ())
 
-    def look_up(self, holder: str, asked: Iterable[int], committed: Iterable[Stored], epoch: int) -> None:
-        """A holder asks whether the target has newer records than these. It reads up to the high watermark."""
+    def look_up(
+        self, holder: str, asked: Iterable[int], committed: Iterable[Stored], epoch: int, hidden: Collection[int] = ()
+    ) -> None:
+        """A holder asks whether the target has newer records than these. It reads up to the high watermark. The log
+        hides the `hidden` records."""
         numbers = (-number for stored in committed for number in stored.numbers if number < 0)
         lookup = Lookup(holder, max(numbers, default=0), epoch)
         for number in asked:
             self.looked_up.setdefault(number, []).append(lookup)
+            self.hidden.pop(number, None)
+            if number in hidden:
+                self.hidden[number] = lookup
+
+    def presume(self, numbers: Iterable[int], leader: Broker, key: Callable[[int], int]) -> None:
+        """A lookup in this leader's log took records for appended and then removed."""
+        there = {at for stored in leader.log for at in range(stored.base, stored.end)}
+        last = max({*range(leader.end)} - there, default=NEVER)
+        batches = frozenset((stored.base, stored.leader_epoch) for stored in leader.whole if stored.end > last)
+        newest = {key(number): number for stored in leader.log for number in stored.numbers if number}
+        for number in numbers:
+            if (foreign := -newest.get(key(number), 0)) > 0:
+                self.presumed_at[number] = Presumed(batches, foreign)
 
     def leave_out(self, numbers: Iterable[int | None]) -> None:
         """A plan leaves these records out, because the last lookup found newer ones."""
@@ -113,21 +144,27 @@ class Known:
             if number is not None and number in self.looked_up:
                 self.left_out[number] = self.looked_up[number][-1].foreign
 
-    def arrived(self, request: Request, foreign: int, lost: Mapping[int, int]) -> None:
-        """A batch was appended, or had been before. `lost`: what elections have removed (`FakeTarget.lost`)."""
+    def arrived(self, request: Request, foreign: int, lost: Mapping[int, int]) -> set[int]:
+        """A batch was appended, or had been before. `lost`: what elections have removed (`FakeTarget.lost`). Return the
+        records that the log had hidden from the lookup because of which they were appended."""
+        hidden: set[int] = set()
         for at, (_, number) in enumerate(toy.records(request.data)):
             self.appended[number], self.ordinals[number] = foreign, request.batch.first + at
             self.left_out.pop(number, None)
+            self.presumed_at.pop(number, None)
             self.late.discard(number)
             self.first_appended.setdefault(number, foreign)
             holder, lookup = self._judged_by(request, number, lost.get(number, 0))
             # Between the lookup and the append others may write, and brokers have no conditional append.
             self.limits[number] = NEVER if lookup is None else lookup.foreign
+            if lookup is not None and self.hidden.pop(number, None) is lookup:
+                hidden.add(number)
             if not lost and not self.is_hidden:
                 continue
             self.unknowing.pop(number, None)
             if not self.knows(holder, number):
                 self.unknowing[number] = foreign
+        return hidden
 
     def _judged_by(self, request: Request, number: int, lost_in: int) -> tuple[str, Lookup | None]:
         """Return the holder whose knowledge counts for a record, and its lookup. `lost_in` is the leader epoch that
@@ -150,6 +187,7 @@ class Known:
             self.late.add(number)
             self.first_appended.setdefault(number, foreign)
             self.left_out.pop(number, None)
+            self.presumed_at.pop(number, None)
         return numbers
 
     def is_over(self, number: int, theirs: Iterable[int]) -> bool:

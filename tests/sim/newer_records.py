@@ -42,8 +42,22 @@ def has_newer(world: World, number: int) -> bool:
 
 def was_theirs(world: World, number: int) -> bool:
     """A foreign record superseded this one and was the newest of its key when an election lost it. Either the target's
-    cleaner had removed this one before, or a plan had left it out because of the foreign record (decision 95)."""
+    cleaner had removed this one before, as far as a holder can know, or a plan had left it out because of the foreign
+    record (decision 95)."""
     key, appended = world.target.key(number), world.known.appended.get(number, 0)
     lost = [-each for each in world.target.lost if each < 0 and world.target.key(each) == key and -each > appended]
     is_left_out = any(each <= world.known.left_out.get(number, 0) for each in lost)
-    return is_left_out or (bool(lost) and number in taken_by_target(world))
+    return is_left_out or (bool(lost) and number in taken_by_target(world)) or _was_presumed(world, number, lost)
+
+
+def _was_presumed(world: World, number: int, lost: list[int]) -> bool:
+    """A lookup took this record for appended and then removed because of a foreign one, and that one or a later one is
+    among the `lost` ones. The target still has whatever was at the offsets at which this record may have been, so it is
+    not copied again, like one that was indeed appended and then removed (decisions 94 and 95)."""
+    presumed = world.known.presumed_at.get(number)
+    leader = world.target.brokers[world.target.leader]
+    return (
+        presumed is not None
+        and any(each >= presumed.foreign for each in lost)
+        and any((stored.base, stored.leader_epoch) in presumed.batches for stored in leader.whole)
+    )

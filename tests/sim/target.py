@@ -134,7 +134,8 @@ class FakeTarget:
         """Base offset and leader epoch of a batch → numbers of records that the cleaner had removed from this log when
         the batch was appended to it. Kept once an election has removed records."""
         self.hid: dict[tuple[int, int], set[int]] = {}
-        """The same, for those records that the log hid (`hidden`)."""
+        """The same, for those records that the log hid (`hidden`), or the log in which the holder had looked them
+        up."""
         self.leapt = False
         """Having forgotten the producer, a broker accepted a batch that does not follow the producer's last one."""
 

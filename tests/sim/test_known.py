@@ -238,3 +238,20 @@ def test_the_target_lacks_the_ordinals_of_holes_and_displaced_ones() -> None:
     known.takers.update((ordinal, ("r1", ordinal)) for ordinal in range(9))
     known.take_over("r2", progress_at(9), play.record)
     assert known.below_position["r2"] == {0, 1, 5, 7, 8}
+
+
+def test_a_record_that_the_log_hid_from_the_lookup_is_hidden_from_the_append_that_follows(known: Known) -> None:
+    """r2 looks record 5 up in a log that hides it. Another replica may lead when r2 appends it, and may still have it.
+    After that, r2 knows of its own copy."""
+    known.begin("r2", 5, -1)
+    known.look_up("r2", [5], [], 2, {5, 7})
+    assert known.arrived(request("r2", 8, 5), FOREIGN, {}) == {5}
+    assert known.arrived(request("r2", 8, 5), FOREIGN, {}) == set()
+
+
+@pytest.mark.parametrize("holder", ["r2", "r3"])
+def test_only_the_last_lookup_of_a_record_counts_for_what_was_hidden(known: Known, holder: str) -> None:
+    known.begin("r2", 5, -1)
+    known.look_up("r2", [5], [], 2, {5})
+    known.look_up(holder, [5], [], 2)
+    assert known.arrived(request("r2", 8, 5), FOREIGN, {}) == set()

@@ -120,6 +120,13 @@ ONCE_FAILED = (
     (341650529887, "compacted copy, unclean, beside others + handed over, unclean"),
     (161920635200, "compacted copy, unclean, beside others + retention of old records"),
     (255436989405, "compacted copy, unclean, beside others + unclean, beside others"),
+    (529, "compacted copy, unclean, beside others + compacted copy, unclean"),
+    (1324, "compacted copy, unclean, beside others + compacted copy, unclean"),
+    (2042, "compacted copy, unclean, beside others + compacted copy, unclean"),
+    (16153504251, "compacted copy, unclean, beside others + compacted copy, unclean"),
+    (821228390660, "compacted copy, unclean, beside others + compacted copy, unclean"),
+    (206172108243, "compacted copy, unclean, beside others + compacted copy, unclean"),
+    (660822407927, "compacted copy, unclean, beside others + compacted copy, unclean"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
@@ -136,6 +143,7 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (599630539382, "compacted copy, unclean, beside others + retention of old records", "at-least-once", False),
     (326109343414, "compacted copy, unclean, beside others + retention of old records", "at-least-once", False),
     (1086553575616, "compacted copy, unclean, beside others + unclean, beside others", "at-least-once", False),
+    (981786765186, "compacted copy, unclean, beside others + compacted copy, unclean", "sequence", True),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""
 

@@ -9,6 +9,7 @@ import pytest
 from mirrord.ledger.facts.core import Entry, LaneOpened, LaneTaken, Verdict, VerdictGiven
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
+from tests.sim import toy
 from tests.sim.comparing import asked_about, presumed
 from tests.sim.host import LANE, Host
 from tests.sim.known import Lookup
@@ -248,6 +249,37 @@ def test_a_key_may_be_missing_if_a_foreign_record_because_of_which_a_plan_left_i
     assert not was_theirs(world, number)
     world.known.looked_up[number] = [Lookup("r1", seen, 2)]
     world.known.leave_out([number])
+    assert was_theirs(world, number) is may_be_missing
+
+
+@pytest.mark.parametrize(
+    ("lost", "truncated", "appended", "may_be_missing"),
+    [
+        ({-2}, 3, False, True),
+        ({-2}, 2, False, True),
+        ({-2}, 1, False, False),
+        ({-1}, 3, False, False),
+        (set(), 3, False, False),
+        ({-2}, 3, True, False),
+    ],
+    ids=["lost", "lost with what followed", "lost with its place", "an older one", "not lost", "appended since"],
+)
+def test_a_key_may_be_missing_if_a_foreign_record_because_of_which_a_record_was_taken_for_cleaned_was_lost(
+    monkeypatch: pytest.MonkeyPatch, lost: set[int], truncated: int, *, appended: bool, may_be_missing: bool
+) -> None:
+    """The cleaner had removed what was at offsets 0 and 1, because of the foreign record at 2. A record of the lane may
+    have been there."""
+    world = overwritten()
+    number, leader = min(world.source.offset_of), world.target.brokers[0]
+    for offset, foreign in enumerate((0, -1, -2)):
+        leader.append(Stored(offset, 1, -1, -1, -1, 0, (foreign,), 1))
+    del leader.log[:2]
+    world.known.presume([number], leader, world.target.key)
+    world.target.lost = dict.fromkeys(lost, 2)
+    leader.truncate(truncated)
+    if appended:
+        monkeypatch.setattr(toy, "records", lambda number: [(0, number)])
+        world.known.came_late(cast("bytes", number), 0)
     assert was_theirs(world, number) is may_be_missing
 
 

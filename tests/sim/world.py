@@ -295,7 +295,8 @@ class World:
             self.target.forget(request.broker, self.wall_ms)
         self.note(f"{request.host.name} arrive {request.batch} at b{request.broker}: {error} {base}")
         if not error:
-            self.known.arrived(request, self.target.foreign_numbers, self.target.lost)
+            hidden = self.known.arrived(request, self.target.foreign_numbers, self.target.lost)
+            self.target.hid.setdefault((base, self.target.brokers[request.broker].epoch), set()).update(hidden)
         if self.shape.twice and self.rng.random() < 0.3:
             self.limbo.append(request)
         if request.connection == request.host.connection and request.host.alive:

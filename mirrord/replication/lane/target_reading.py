@@ -111,6 +111,8 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
         late = target_scan.begins_late(lane, own, answer.start)
         first = nearest(own[0].base_sequence, lane.resume_position.ordinal)
         first = target_scan.ordinal_at(lane, answer.start) if late else first
+        if is_lost and lane.log.cleaned:
+            first = min(first, target_scan.first_possible_from(lane, answer.start))
         found = target_scan.walk(lane, own, first, log)
     if is_lost:
         found = replace(found, missing=(*displaced_ordinals.below(lane, first), *found.missing))

@@ -27,7 +27,7 @@ from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.state import Lane, WentBack
-from mirrord.replication.lane.target import displaced_ordinals, epoch_ends, recorded_places
+from mirrord.replication.lane.target import displaced_ordinals, epoch_ends, recorded_places, target_scan
 from mirrord.replication.lane.target.acknowledged_records import Forgotten
 from mirrord.replication.lane.target.evidence import is_plan_unrecorded, known_until, next_by_entry, note_earlier
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
@@ -404,7 +404,8 @@ def lost_ordinals(lane: Lane, first: int) -> tuple[tuple[int, int], ...]:
     holes = record.holes if record is not None else ()
     lacking = _still_to_copy(record, first, end) if record is not None and holes else []
     void = [part for hole in holes for part in uncovered((hole.first, hole.last + 1), lacking)]
-    return tuple((start, behind - 1) for start, behind in uncovered((first, end), void))
+    left = ((start, behind - 1) for start, behind in uncovered((first, end), void))
+    return tuple(target_scan.split_at_first_run(record, left))
 
 
 def planned_until(lane: Lane) -> int:

@@ -1,6 +1,6 @@
 """Interprets the target log: the headers of the lane's own batches are compared with what the lane expects there."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from mirrord.kafka.protocol.sequence import nearest
 from mirrord.ledger.displaced import kept_from, within
@@ -169,6 +169,7 @@ def ordinal_before(lane: Lane, target_offset: int) -> int:
     """Return the ordinal that follows the lane's last record below a target offset, according to the ledger. The result
     is at most the ordinal of the resume position."""
     ordinal = _counted_up_to(lane, target_offset, in_run_of=target_offset - 1)
+    ordinal = min(ordinal, first_possible_from(lane, target_offset))
     return min(_before_displaced(lane, _after_hole(lane, ordinal)), lane.resume_position.ordinal)
 
 
@@ -186,6 +187,34 @@ def _counted_up_to(lane: Lane, target_offset: int, *, in_run_of: int) -> int:
         return runs.at(0).ordinal if len(runs) else 0
     ordinal = runs.at(at).ordinal + target_offset - runs.at(at).offset
     return min(ordinal, runs.at(at + 1).ordinal) if at + 1 < len(runs) else ordinal
+
+
+def first_possible_from(lane: Lane, target_offset: int) -> int:
+    """Return the lowest ordinal whose record may have been at or above a target offset that is below the lane's first
+    target run. Return `NEVER` if there is no such ordinal below that run, or if the target offset is not below it.
+
+    A lookup may have found that records before the first run were appended and then removed by the cleaner. The ledger
+    does not show at which target offsets these records were, except that they were below those of the first run.
+    """
+    record = lane.record
+    first, known = (record.target_runs.first, record.source_runs.first) if record is not None else (None, None)
+    if record is None or first is None or known is None or first.offset <= target_offset:
+        return NEVER
+    lowest = max(known.ordinal, first.ordinal - (first.offset - target_offset))
+    left = but_not_void([hole for hole in record.holes if not hole.is_open], lowest, first.ordinal - 1)
+    return left[0][0] if left else NEVER
+
+
+def split_at_first_run(record: LaneRecord | None, ordinals: Iterable[Interval]) -> Iterator[Interval]:
+    """Split ranges (first, last) of ordinals at the lane's first target run. For the ordinals before this run, the
+    ledger does not show where their records were, so other records may be newer than for those in the run."""
+    run = record.target_runs.first if record is not None else None
+    for first, last in ordinals:
+        if run is None or not first < run.ordinal <= last:
+            yield first, last
+        else:
+            yield first, run.ordinal - 1
+            yield run.ordinal, last
 
 
 def _before_displaced(lane: Lane, ordinal: int) -> int:
