@@ -134,6 +134,11 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (740173755852, "compacted copy, unclean, beside others + handed over, unclean", "sequence", True),
     (599630539382, "compacted copy, unclean, beside others + retention of old records", "at-least-once", False),
     (326109343414, "compacted copy, unclean, beside others + retention of old records", "at-least-once", False),
+    (829237427918, "compacted copy, beside others", "at-least-once", False),
+    (153043355021, "compacted copy, beside others", "at-least-once", False),
+    (617789857479, "compacted copy, beside others", "at-least-once", False),
+    (35609885395, "compacted copy, beside others", "at-least-once", False),
+    (432582378440, "compacted copy, beside others", "at-least-once", True),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""
 

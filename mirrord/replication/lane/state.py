@@ -216,6 +216,9 @@ class TargetLog:
     (`evidence.note_earlier`)."""
     look_back: int = 0
     """Number of offsets below the target's end in which the lane searches for the last of its own batches."""
+    out_of_order: tuple[int, int, int] = (-1, -1, 0)
+    """The last batch that the target refused as out of order: its ordinal, the leader epoch, and how many times in
+    succession (`target.out_of_order`). (-1, -1, 0) if a batch has been accepted since."""
 
 
 @dataclass(slots=True)
