@@ -119,6 +119,7 @@ ONCE_FAILED = (
     (758030489033, "compacted copy, unclean, beside others + handed over, unclean"),
     (341650529887, "compacted copy, unclean, beside others + handed over, unclean"),
     (161920635200, "compacted copy, unclean, beside others + retention of old records"),
+    (730047027849, "compacted copy, beside others, old records + compacted copy, unclean"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (

@@ -4,6 +4,9 @@ An election may remove records of the lane. A delayed batch with later ordinals 
 If the log holds newer records with the same keys, the lost records are not copied again. The log cleaner did not remove
 these records, so the log itself does not show when they were last in it. The ledger records this (`Displaced`), because
 a later election may remove the newer records. In this case, the displaced ordinals are looked up again.
+
+Ordinals that only a lookup takes for appended (`Missing.kind`) are recorded in the same way. It is not certain that the
+log ever had them, so their target offsets are not known either.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,6 +17,7 @@ from msgspec.structs import replace
 from mirrord.ledger.displaced import DISPLACED_KEPT, within
 from mirrord.ledger.facts.core import Displaced, LaneFact, TargetRun
 from mirrord.model.intervals import joined, uncovered
+from mirrord.model.runs import Run
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target.scan_result import Missing, Reading
 from mirrord.replication.lane.target.target_scan import but_not_void, displaced_of
@@ -25,12 +29,13 @@ def known(lane: Lane) -> Sequence[Displaced]:
     return () if lane.notes else displaced_of(lane.record)
 
 
-def recorded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]]) -> tuple[LaneFact, ...]:
+def recorded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]], until: int = -1) -> tuple[LaneFact, ...]:
     """Return the facts that a scan of the target log has found, and add the displaced ordinals to the run that follows
     them. If the scan has found no new run after them, the ledger's last run is recorded again with them.
 
     An ordinal in `found.missing` is displaced if the log has no empty offset for it and its record is not copied again.
-    `again` contains the ordinals (first, last) that are copied again.
+    `again` contains the ordinals (first, last) that are copied again. Ordinals of the kind `last` below `until` also
+    count as displaced.
     """
     left = [each for each in found.missing if each.last < found.next_ordinal and not each.has_room]
     copied = set(again)
@@ -43,10 +48,20 @@ def recorded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]]) -> tu
             facts.append(replace(fact, displaced=tuple(_displaced(lane, each) for each in before)))
         else:
             facts.append(fact)
+    left += _looked_up(lane, found, until)
     rest = tuple(_displaced(lane, each) for each in left)
     if all(_is_recorded(lane, each) for each in rest):
         return tuple(facts)
     return (*facts, *_last_run_again(lane, facts, rest))
+
+
+def _looked_up(lane: Lane, found: Reading, until: int) -> Iterator[Missing]:
+    """Yield the ordinals of the kind `last` below `until` that the ledger does not record as displaced yet."""
+    others = [(each.first, each.last + 1) for each in known(lane)]
+    for each in found.missing:
+        if each.kind == "last" and each.first < until:
+            for start, end in uncovered((each.first, until), others):
+                yield replace(each, first=start, last=end - 1)
 
 
 def _is_recorded(lane: Lane, displaced: Displaced) -> bool:
@@ -63,7 +78,7 @@ def _is_recorded(lane: Lane, displaced: Displaced) -> bool:
 def _last_run_again(lane: Lane, facts: Sequence[LaneFact], displaced: tuple[Displaced, ...]) -> tuple[TargetRun, ...]:
     """Return a fact that records displaced ordinals with the last target run, after the given facts. The fact maps no
     ordinal to another target offset, and supersedes no other run. Its ordinal is above all displaced ordinals, because
-    a run supersedes those from its ordinal on."""
+    a run supersedes those from its ordinal on. If the ledger has no run yet, the run begins at the end of the log."""
     record = lane.record
     if record is None:
         return ()
@@ -72,8 +87,7 @@ def _last_run_again(lane: Lane, facts: Sequence[LaneFact], displaced: tuple[Disp
         if isinstance(fact, TargetRun):
             runs.add_ascending(fact.ordinal, fact.offset)
     ordinal = max(each.last + 1 for each in (*record.displaced, *displaced))
-    if (last := runs.last) is None:
-        return ()
+    last = Run(ordinal, lane.log.end) if runs.last is None else runs.last
     ordinal = max(ordinal, last.ordinal)
     offset = last.offset + ordinal - last.ordinal
     return (TargetRun(lane.id, lane.grant, ordinal, offset, lane.log.end_epoch, displaced),)
@@ -82,9 +96,8 @@ def _last_run_again(lane: Lane, facts: Sequence[LaneFact], displaced: tuple[Disp
 def _displaced(lane: Lane, missing: Missing) -> Displaced:
     # Records that were never acknowledged are older than everything that is appended from now on.
     is_known = missing.kind == "lost" and missing.leader_epoch >= 0
-    return Displaced(
-        missing.first, missing.last, missing.above, missing.leader_epoch if is_known else lane.log.end_epoch
-    )
+    epoch = missing.leader_epoch if is_known else lane.log.end_epoch
+    return Displaced(missing.first, missing.last, missing.above, epoch, missing.kind == "last")
 
 
 def below(lane: Lane, ordinal: int) -> tuple[Missing, ...]:
@@ -101,12 +114,12 @@ def below(lane: Lane, ordinal: int) -> tuple[Missing, ...]:
 
 def reached(lane: Lane, first: int, room: int) -> int:
     """Return the ordinal after the last one that may have been in the target log, if it held the ordinals from `first`
-    on at `room` offsets. Displaced ordinals are skipped, because their offsets belong to later ordinals. Ordinals in
-    holes are skipped, because they have no offsets."""
+    on at `room` offsets. Displaced ordinals are skipped if their offsets belong to other records. Ordinals in holes
+    are skipped, because they have no offsets."""
     until, record = first + room, lane.record
     if record is None:
         return until
-    skipped = [(each.first, each.last + 1) for each in record.displaced]
+    skipped = [(each.first, each.last + 1) for each in record.displaced if not each.by_look_up]
     skipped += [(hole.first, hole.last + 1) for hole in record.holes if not hole.is_open and hole.first <= hole.last]
     for start, end in joined(skipped):
         if start < until and end > first:

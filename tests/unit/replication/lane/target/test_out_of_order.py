@@ -40,7 +40,7 @@ def play() -> Faulty:
 def resumed(play: Faulty, effects: Effects) -> FetchFrom:
     """Compare the records with the source, and begin to copy."""
     for each in [each for each in effects if isinstance(each, AskCheck)]:
-        effects = play.tell(CheckAnswer(each.question, 0, each.first, each.last, "equal", equal_until=each.last + 1))
+        effects += play.tell(CheckAnswer(each.question, 0, each.first, each.last, "equal", equal_until=each.last + 1))
     effects += play.bind_all(effects)
     assert play.lane.phase is Phase.COPYING
     return [each for each in effects if isinstance(each, FetchFrom)][-1]
