@@ -30,7 +30,7 @@ class TopicNames(NamedTuple):
     """The method `policies.naming.Naming.target_prefix` of the flow's naming."""
     beside: Callable[[str], Iterable[str]] = lambda _: ()
     """Returns the names of the separate target topics of this source topic. With `on_recreated = "fresh"`, a source
-    topic that was deleted and created again gets a separate target topic."""
+    topic that was deleted and re-created gets a separate target topic."""
 
 
 class Untold(NamedTuple):

@@ -30,7 +30,7 @@ _HEAD = """# Measurements
 
 `make campaign` and `make bench-whole` produce the figures on this page. `python -m bench.report` generates the page
 from the results in bench/results. [bench/README.md](../bench/README.md) describes how each figure is measured. Absolute
-figures depend on the machine and its load, so only compare figures from the same run with each other.
+figures depend on the machine and its load, so compare only figures from the same run with each other.
 """
 
 _WORDS = {
@@ -173,8 +173,8 @@ def _simulator(results: list[Result]) -> str:
     return (
         "## Simulator\n\n"
         "A story is one run of the simulator with random faults. All its fake clusters run in a single process. After\n"
-        "every step, the target log is compared with the source and the ledger. Each difference counts as a\n"
-        "violation.\n\n"
+        "every step, the simulator compares the target log with the source and the ledger. Each difference counts as\n"
+        "a violation.\n\n"
         f"{_table(head, rows)}\n{_where(results[-1])}"
     )
 
@@ -194,7 +194,7 @@ def _question(question: str, results: list[Result]) -> str:
     parts = "\n".join(table.for_page() for table in tables.TABLES[question](last["results"]))
     if question == "growth":
         kinds = dict.fromkeys(each["what"] for each in last["results"])
-        parts += "".join(f"\n![over {kind}]({plots.file_name(kind)})\n" for kind in kinds)
+        parts += "".join(f"\n![growth over {kind}]({plots.file_name(kind)})\n" for kind in kinds)
     share = "" if last["share"] == 1 else f" The run was shortened to {last['share']:.0%} of a full run."
     return (
         f"## {_WORDS[question]}\n\n"

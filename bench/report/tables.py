@@ -35,7 +35,7 @@ _WAIT_GOALS = {
 }
 _COST_GOALS = {bench_discovery.AT_REST: "1", bench_discovery.CHANGED: "1"}
 _SLOWEST = 5
-_RIGHT_GOAL = "1,000 at most"
+_RIGHT_GOAL = "at most 1,000"
 _FOLLOW_GOAL = "25 % of a core"
 _REST_GOALS = {bench_discovery.STEADY: "5 %"}
 _NEW_GOAL = f"{bench_topics.REFRESH_S + 1:g}"
@@ -58,7 +58,7 @@ def throughput(results: Sequence[Result]) -> list[Table]:
             "by repetition: least, median, most",
             "batches per CPU-s",
             "MB/s",
-            "counted",
+            "measured in total",
         ],
         [
             [
@@ -106,8 +106,8 @@ def memory(results: Sequence[Result]) -> list[Table]:
                 "in flight at most",
                 "idle",
                 "peak",
-                "peak over idle",
-                "of the limit",
+                "peak above idle",
+                "ratio to the limit",
                 "goal at most",
                 "copied",
             ],
@@ -133,7 +133,7 @@ def recovery(results: Sequence[Result]) -> list[Table]:
     return [
         Table(
             "Seconds until records arrive",
-            ["engine, what", "least", "median", "most", "goal at most", "repetitions"],
+            ["engine: interval", "least", "median", "most", "goal at most", "repetitions"],
             [
                 [
                     f"{each['engine']}: {each['what']}",
@@ -174,7 +174,7 @@ def offset_map(results: Sequence[Result]) -> list[Table]:
     """Return the cost of the map."""
     return [
         Table(
-            "Size of the offset map, and the time that a start and a translation take",
+            "Size of the offset map, and the time taken by a start and by a translation",
             [
                 "map",
                 "partitions",
@@ -186,7 +186,7 @@ def offset_map(results: Sequence[Result]) -> list[Table]:
                 "bytes per run",
                 "temporary file",
                 "translation, newest runs",
-                "anywhere",
+                "translation, any run",
             ],
             [
                 [
@@ -226,7 +226,7 @@ def compaction(results: Sequence[Result]) -> list[Table]:
         for at, (when, opened) in enumerate(zip(("before", "after"), each["opened"], strict=True))
     ]
     head = ["", "runs", "moved", "files", "snapshots", "start", "first old translation", "each later translation"]
-    return [Table("A map before and after `mirrord compact`", head, rows)]
+    return [Table("An offset map before and after `mirrord compact`", head, rows)]
 
 
 def topics(results: Sequence[Result]) -> list[Table]:
@@ -260,12 +260,12 @@ def topics(results: Sequence[Result]) -> list[Table]:
         f"({bench_topics.PARTITIONS} partitions, {bench_topics.RECORDS_PER_S:,} records per second, "
         f"measured in windows of {bench_topics.WINDOW_S:g} s each)"
     )
-    head = ["engine, what happens", "windows", "on the target: least, median, most", "of quiet", "on the source"]
+    head = ["engine: event", "windows", "on the target: least, median, most", "of quiet", "on the source"]
     return [
         Table(stands, head, gaps),
         Table(
-            "Seconds from the creation of a topic to its first record in the target, while a busy topic is copied",
-            ["engine, what", "least", "median", "most", "goal at most", "repetitions"],
+            "Seconds from the creation of a topic to its first record on the target, while a busy topic is copied",
+            ["engine: interval", "least", "median", "most", "goal at most", "repetitions"],
             waits,
         ),
     ]
@@ -278,9 +278,9 @@ def moves(results: Sequence[Result]) -> list[Table]:
         for each in results
         for what, gaps, goal in (
             ("the moved partition", "moved_ms", "250"),
-            ("the slowest of the other partitions in the meantime", "others_ms", "-"),
+            ("the slowest of the other partitions during the move", "others_ms", "-"),
             ("any partition, without a move", "quiet_ms", "-"),
-            ("any partition on the source in the meantime", "source_ms", "-"),
+            ("any partition on the source during the move", "source_ms", "-"),
         )
     ]
     phases = [row for each in results for row in _phases(each["engine"], each.get("phases", ()))]
@@ -292,7 +292,7 @@ def moves(results: Sequence[Result]) -> list[Table]:
     return [
         Table(stands, ["engine, partition", "windows", "median", "p99", "most", "goal at most, p99"], rows),
         Table(
-            "Milliseconds that a move spends in each step: p50, p99, and the moves that delay records longest",
+            "Milliseconds that a move spends in each step: p50, p99, and the moves that delay records the longest",
             ["engine, move", "gap", *PHASES],
             phases,
         ),
@@ -309,17 +309,17 @@ def kills(results: Sequence[Result]) -> list[Table]:
             _gaps(f"{each['engine']}: {what}", each[gaps], goal)
             for what, gaps, goal in (
                 ("until all partitions of the killed replicator deliver records again", "killed_ms", "5,000"),
-                ("the slowest of the other partitions in the meantime", "others_ms", f"{bound_ms:.0f}"),
-                ("partitions that stay while a replicator joins or leaves", "resized_ms", f"{bound_ms:.0f}"),
+                ("the slowest of the other partitions after the kill", "others_ms", f"{bound_ms:.0f}"),
+                ("partitions that are not moved while a replicator joins or leaves", "resized_ms", f"{bound_ms:.0f}"),
                 ("any partition, without a kill", "quiet_ms", "-"),
-                ("any partition on the source in the meantime", "source_ms", "-"),
+                ("any partition on the source after the kill", "source_ms", "-"),
             )
         ]
     title = (
         f"Longest time during which a partition delivers no records after kill -9 of a replicator, in milliseconds "
         f"({bench_kills.PARTITIONS} partitions, {bench_kills.RECORDS_PER_S:,} records per second, measured in "
         f"windows of {bench_kills.WINDOW_S:g} s each). The goal for other partitions is 250 ms, or twice the longest "
-        "time without a kill if this is longer"
+        "time without a kill, whichever is longer"
     )
     return [
         Table(title, ["engine, partition", "windows", "median", "p99", "most", "goal at most"], rows),
@@ -335,7 +335,7 @@ def _gaps(name: str, values: Sequence[float], goal: str) -> list[str]:
 
 def _copies(title: str, results: Sequence[Result]) -> Table:
     rows = [[each["engine"], f"{each['records']:,}", each["difference"] or "none"] for each in results]
-    return Table(title, ["engine", "records", "lost, doubled, altered"], rows)
+    return Table(title, ["engine", "records", "lost, duplicated or altered"], rows)
 
 
 def _phases(engine: str, results: Sequence[Result]) -> list[list[str]]:
@@ -394,8 +394,8 @@ def groups(results: Sequence[Result]) -> list[Table]:
         for each in results
     ]
     heading = (
-        f"Milliseconds until a commit on the source has reached the target (goal: {_RIGHT_GOAL}), and CPU time (goal: "
-        f"{_FOLLOW_GOAL}). There are {size}; each group commits every {bench_groups.EVERY_S:g} s"
+        f"Milliseconds until a commit on the source has reached the target (goal: {_RIGHT_GOAL}), and CPU time used "
+        f"(goal: {_FOLLOW_GOAL}). There are {size}; each group commits every {bench_groups.EVERY_S:g} s"
     )
     head = ["engine", "commits", "p50", "p99", "most", "of a core", "at rest", "seconds"]
     return [Table(heading, head, rows)]
@@ -421,7 +421,7 @@ def fairness(results: Sequence[Result]) -> list[Table]:
         "partitions",
         "Jain's index",
         "goal",
-        "least share",
+        "smallest share",
         "largest lag, s",
         "backlog, MB/s",
         "seconds",
@@ -442,7 +442,9 @@ def soak(results: Sequence[Result]) -> list[Table]:
         for each in results
     ]
     head = ["largest process of its kind", "start, MiB", "middle, MiB", "end, MiB", "", "log files", "rounds"]
-    return [Table("Resident memory while processes are killed, and topics and groups are created", head, rows)]
+    return [
+        Table("Resident memory while processes are being killed and topics and groups are being created", head, rows)
+    ]
 
 
 def audits(results: Sequence[Result]) -> list[Table]:
@@ -457,16 +459,8 @@ def audits(results: Sequence[Result]) -> list[Table]:
         ]
         for each in results
     ]
-    head = [
-        "partitions",
-        "bytes per batch",
-        "read from both clusters",
-        "CPU of readers",
-        "of Java",
-        "of the driver",
-        "of the relay",
-    ]
-    return [Table("Bytes that `mirrord audit --level digest` reads, and the CPU time that it takes", head, rows)]
+    head = ["partitions", "bytes per batch", "bytes read", "CPU, readers", "CPU, Java", "CPU, driver", "of the relay"]
+    return [Table("Bytes that `mirrord audit --level digest` reads, and the CPU time that it uses", head, rows)]
 
 
 _AUDITORS = ("reader_cpu_s", "java_cpu_s", "driver_cpu_s")

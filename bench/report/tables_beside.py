@@ -39,7 +39,7 @@ def catch_up(results: Sequence[Result]) -> list[Table]:
         ratios.append(_ratios(each))
     return [
         Table(
-            f"Copying a backlog; the first {WARM_SHARE:.0%} of its records are not measured",
+            f"Copying a backlog; the first {WARM_SHARE:.0%} of its records are excluded from the measurement",
             [
                 "backlog: copier",
                 "bytes per batch",
@@ -55,7 +55,7 @@ def catch_up(results: Sequence[Result]) -> list[Table]:
         Table(
             "Stored bytes that mirrord copies per CPU-second, compared with a relay that only forwards "
             "bytes, and with MirrorMaker 2",
-            ["backlog", "of the relay", "times MM2", "times MM2 tuned", "goal", "records per CPU-second"],
+            ["backlog", "of the relay", "multiple of MM2", "multiple of MM2 tuned", "goal", "records per CPU-second"],
             ratios,
         ),
         *_transactions(results),
@@ -81,7 +81,14 @@ def _transactions(results: Sequence[Result]) -> list[Table]:
                 f"{efforts[0] / efforts[1]:.0%}",
             ]
         )
-    head = ["copier", "records/s", "without transactions", "of the plain rate", "goal at least", "the same per CPU-s"]
+    head = [
+        "copier",
+        "records/s with transactions",
+        "records/s without transactions",
+        "ratio",
+        "goal at least",
+        "ratio of records per CPU-s",
+    ]
     return [
         Table(
             f"Copying a backlog ({transactional['name']}), compared with the same batches without transactions",

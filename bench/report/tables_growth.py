@@ -29,15 +29,15 @@ def growth(results: Sequence[Result]) -> list[Table]:
         "times",
         "CPU-s of the start",
         "times",
-        "then CPU-s per GB",
+        "CPU-s per copied GB",
         "times",
         "memory, MB",
         "times",
     ]
     return [
         Table(
-            "Start time, CPU time and memory of a daemon in one process. Each column `times` shows the ratio of the "
-            "value to its left to the value in the first row of the same kind",
+            "Start time, CPU time and memory of a daemon in one process. Each column `times` shows the "
+            "value to its left as a multiple of the value in the first row of the same kind",
             [*head, "MB/s"],
             rows,
         )

@@ -110,7 +110,7 @@ async def plan_flow(
 
     The plan contains all offsets below the resume positions of the flow's lanes, and every selected partition from
     which no record has been copied. If `topics` holds regexes, the plan contains only source topics that match one of
-    them. If a topic was deleted and created again, only the newest topic with that name is audited.
+    them. If a topic was deleted and re-created, only the newest topic with that name is audited.
 
     If `level` is "digest" or "records", ranges that an earlier audit has proven at this level or a stricter one are
     skipped. With `again`, they are audited again. With `since_ms`, the audit begins with the range that contains the
@@ -339,9 +339,9 @@ def _plan(
     progress = state.progress.get(lane.key.id)
     skipped, lost = "", 0
     if there.source_ids.get(source.topic) != lane.key.source_topic_id:
-        skipped = "the source topic no longer exists, or was created again"
+        skipped = "the source topic no longer exists, or was re-created"
     elif there.target_ids.get(target.topic) != lane.key.target_topic_id or target not in there.target_logs:
-        skipped = "the target topic no longer exists, or was created again"
+        skipped = "the target topic no longer exists, or was re-created"
         lost = progress.ordinal if progress is not None else 0
     elif level != "ledger" and _is_transformed(flow, source.topic):
         skipped = "its records are transformed, which an audit does not support yet"

@@ -85,7 +85,11 @@ class GroupsConfig(msgspec.Struct, frozen=True):
     ] = "follow"
     every_ms: Annotated[
         int,
-        Key(EVERY, "Maximum time until a commit on the source is translated to the target.", name="every"),
+        Key(
+            EVERY,
+            "Maximum time from a commit on the source until the position is translated to the target.",
+            name="every",
+        ),
     ] = 1_000
     refresh_ms: Annotated[
         int | None,
@@ -162,8 +166,8 @@ class HeartbeatsConfig(msgspec.Struct, frozen=True):
         Key(
             one_of(EmitOn),
             'Cluster to which heartbeats are written. `"target"`: they name this flow. `"source"`: they name the '
-            "opposite flow, and this flow copies them, so that consumers on the target can see that it works. mirrord "
-            'needs permission to write to the source. `"both"`: both clusters. `"off"`: none.',
+            "opposite flow. This flow copies them, so that consumers on the target can see that the flow works. This "
+            'requires permission to write to the source. `"both"`: both clusters. `"off"`: none.',
         ),
     ] = "target"
     every_ms: Annotated[int, Key(EVERY, "Interval at which heartbeats are written.", name="every")] = 1_000

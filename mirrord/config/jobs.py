@@ -83,7 +83,7 @@ class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
         Key(duration(1_000, 10 * _YEAR_MS), "Maximum age of the records to audit.", name="since", unset="all records"),
     ] = None
     sample: Annotated[
-        float, Key(_SHARE, "Share of the offset ranges that an audit compares. They are chosen at random.")
+        float, Key(_SHARE, "Share of the offset ranges that an audit compares. The ranges are chosen at random.")
     ] = 1.0
     again: Annotated[bool, Key(BOOLEAN, "Whether to compare ranges that an earlier audit has already proven.")] = False
     rate_bytes_per_s: Annotated[

@@ -101,7 +101,7 @@ class ClusterConfig(msgspec.Struct, frozen=True):
     """A Kafka cluster. Flows refer to it by its alias."""
 
     bootstrap: Annotated[
-        tuple[str, ...], Key(_BOOTSTRAP, "Addresses of some brokers. mirrord finds all other brokers through these.")
+        tuple[str, ...], Key(_BOOTSTRAP, "Addresses of some brokers. mirrord uses these to find all other brokers.")
     ]
     security: Security
 
@@ -121,7 +121,7 @@ class LimitsConfig(msgspec.Struct, frozen=True):
         int,
         Key(
             size(8 << 20, 1 << 40),
-            "Maximum memory for the offset map in each process that holds it. The rest is kept in a temporary file.",
+            "Maximum memory for the offset map in each process that holds it. Any excess is kept in a temporary file.",
         ),
     ] = 64 << 20
     rate_bytes_per_s: Annotated[
@@ -207,7 +207,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
         int | None,
         Key(
             _ALARM_AFTER,
-            "Recovery point objective: maximum time lag of the target. Status, metrics and alerts report a longer lag.",
+            "Recovery point objective: maximum time lag of the target. Status, metrics and alerts report violations.",
             name="rpo",
             unset="no objective",
         ),
@@ -216,7 +216,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
         int,
         Key(
             _ALARM_AFTER,
-            "If a lane waits longer for an open transaction on the source, it reports the transaction's producer.",
+            "After waiting this long for an open transaction on the source, a lane reports the transaction's producer.",
             name="transaction_alarm",
         ),
     ] = 60_000
@@ -240,15 +240,15 @@ class FlowConfig(msgspec.Struct, frozen=True):
         OnDeletedCopy,
         Key(
             one_of(OnDeletedCopy),
-            'What happens if a client deletes a target topic that holds copies. `"create"`: mirrord creates the topic '
-            'and copies it again. `"halt"`: mirrord copies the topic again only after an operator has created it.',
+            'What happens if a client deletes a target topic that holds copies. `"create"`: mirrord recreates the '
+            'topic and copies it again. `"halt"`: mirrord copies it again only after an operator has recreated it.',
         ),
     ] = "create"
     on_recreated: Annotated[
         OnRecreated,
         Key(
             one_of(OnRecreated),
-            'What happens if a source topic is deleted and created again. `"keep"`: new records are appended to the '
+            'What happens if a source topic is deleted and re-created. `"keep"`: new records are appended to the '
             'same target topic. `"fresh"`: new records are copied to a separate target topic, such as `eu.orders.2`.',
         ),
     ] = "keep"

@@ -28,7 +28,7 @@ class Lanes:
         self._lanes: dict[TopicAndPartition, LaneState] = {}
 
     def of(self, state: FlowState) -> Mapping[TopicAndPartition, LaneState]:
-        """Return the newest lane of each source topic and partition. If a topic was deleted and created again, the
+        """Return the newest lane of each source topic and partition. If a topic was deleted and re-created, the
         ledger also contains the lanes of the deleted topic."""
         if state is not self._of or len(state.lanes) != self._count:
             self._of, self._count = state, len(state.lanes)

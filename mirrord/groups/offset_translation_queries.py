@@ -160,7 +160,7 @@ def _verdict(reason: str) -> str:
 
 
 def _lane(state: FlowState, question: Question) -> LaneState:
-    """Return the newest lane of the partition in the question. If the topic was deleted and created again, the ledger
+    """Return the newest lane of the partition in the question. If the topic was deleted and re-created, the ledger
     also contains older lanes of the partition."""
 
     def name(lane: LaneState, *, reverse: bool) -> str:

@@ -71,7 +71,7 @@ def _begin(lane: LaneState) -> int | None:
 
 def uncopied(state: FlowState, topics: Container[str]) -> dict[Reason, int]:
     """Count the source offsets of these topics that have a verdict instead of a copy, by reason. A partition has older
-    lanes if its topic was deleted and created again. For these older lanes, only losses are counted."""
+    lanes if its topic was deleted and re-created. For these older lanes, only losses are counted."""
     present: dict[tuple[str, int], LaneState] = {}
     for lane in sorted(state.lanes.values(), key=lambda each: each.age):
         present[lane.source_topic, lane.partition] = lane

@@ -10,8 +10,8 @@ from mirrord.model.intervals import uncovered
 
 DISPLACED_KEPT = 4_000
 """Maximum number of ranges that are kept for a lane. Those with the highest ordinals are kept. Each range results from
-an unclean election or a refused batch. A lane's snapshot, which is a single record, contains all of them: at most about
-150 KB."""
+an unclean election or a refused batch. Records that were at separate places in the log result in separate ranges. A
+lane's snapshot, which is a single record, contains all of them: at most about 150 KB."""
 
 
 def after_run(known: tuple[Displaced, ...], fact: TargetRun) -> tuple[Displaced, ...]:

@@ -5,7 +5,7 @@ therefore belong to other clients: they hold the records and transaction markers
 the lane's first record were in the partition before the lane began. Records above the lane's last record are noticed
 when the lane writes its next record.
 
-Copies by other lanes of the flow are not foreign records. When a source topic is created again, its records are
+Copies by other lanes of the flow are not foreign records. When a source topic is re-created, its records are
 appended after those that its former lanes copied.
 """
 

@@ -41,7 +41,7 @@ class Checkpoints:
             self._book.record(position)
 
     def forget(self, target_topic: str) -> None:
-        """Forget the checkpoints of a target topic that was deleted and created again under the same name."""
+        """Forget the checkpoints of a target topic that was deleted and re-created under the same name."""
         self._book.forget(target_topic)
 
     @property

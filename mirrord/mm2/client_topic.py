@@ -68,7 +68,7 @@ class Mm2Topic(LedgerTopics):
         try:
             await self._writer.write(records)
         except EnvironmentFault:
-            # The topic may have been deleted and created again under the same name. A new writer can write to the new
+            # The topic may have been deleted and re-created under the same name. A new writer can write to the new
             # topic.
             self._writer = self._new_writer()
             raise

@@ -32,7 +32,7 @@ class AclRule(msgspec.Struct, frozen=True, array_like=True, order=True):
     principal: str
     """The Kafka principal, such as `User:ada`."""
     host: str
-    """The host from which the principal connects, or `*` for any host."""
+    """The host from which the principal connects, or `*` if the rule applies to all hosts."""
     operation: str
     """Kafka's name for the operation."""
     permission: str

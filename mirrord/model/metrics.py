@@ -58,7 +58,7 @@ CATALOGUE: tuple[Metric, ...] = (
     # Clusters, flow and lease
     Metric(
         "mirrord_cluster_reachable", "gauge", "", ("flow", "cluster", "role"),
-        "1 if the cluster answers, 0 if it does not.",
+        "1 if the cluster responds, 0 if it does not.",
     ),
     Metric(
         "mirrord_flow_state", "gauge", "", ("flow", "state"),
@@ -89,11 +89,11 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("mirrord_rpo_seconds", "gauge", "seconds", FLOW, "The flow's `rpo`. No sample if it has none."),
     Metric(
         "mirrord_within_rpo", "gauge", "", FLOW,
-        "1 if every selected topic is copied and no lane lags by more than `rpo`, otherwise 0. It is also 0 if this "
-        "is not known. No sample without `rpo`, or on a standby.",
+        "1 if every selected topic is copied and no lane lags by more than `rpo`, otherwise 0. It is also 0 if "
+        "mirrord cannot determine this. No sample without `rpo`, or on a standby.",
     ),
     # Lanes
-    Metric("mirrord_lanes", "gauge", "lanes", ("flow", "state"), "Number of lanes in this state."),
+    Metric("mirrord_lanes", "gauge", "lanes", ("flow", "state"), "Number of lanes in the state `state`."),
     Metric(
         "mirrord_lanes_halted", "gauge", "lanes", FLOW,
         "Number of halted lanes. They continue when the cause is removed or an operator decides.",
@@ -215,8 +215,8 @@ CATALOGUE: tuple[Metric, ...] = (
     # Consumer groups and audits
     Metric(
         "mirrord_group_positions", "gauge", "", ("flow", "state"),
-        "Number of committed positions of consumer groups in this state. A group has one position for each partition. "
-        "`refused`, `unknown`, `unsure` and `behind` need attention if they persist.",
+        "Number of committed positions of consumer groups that are in the state `state`. A group has one position for "
+        "each partition. `refused`, `unknown`, `unsure` and `behind` need attention if they persist.",
         "none (`MirrorCheckpointConnector`: `checkpoint-latency-ms`)",
     ),
     Metric(
@@ -226,8 +226,8 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     Metric(
         "mirrord_audited_timestamp_seconds", "gauge", "seconds", FLOW,
-        "End time of the last audit that proved more of the flow than before, in seconds since the epoch. 0 if there "
-        "is no such audit.",
+        "End time of the latest audit that proved more of the flow than earlier audits, in seconds since the epoch. 0 "
+        "if there is no such audit.",
     ),
     Metric(
         "mirrord_unproven_records", "gauge", "records", FLOW,
@@ -249,13 +249,13 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     Metric(
         "mirrord_job_succeeded_timestamp_seconds", "gauge", "seconds", ("flow", "job"),
-        "End time of the last successful job, in seconds since the epoch. An audit that completed is successful, even "
-        "if it found differences.",
+        "End time of the latest successful job, in seconds since the epoch. An audit that completed is successful, "
+        "even if it found differences.",
     ),
     Metric(
         "mirrord_job_outcome", "gauge", "", ("flow", "job", "outcome"),
-        "1 for the outcome of the last job (`done`, `differences`, `failed` or `stopped`), 0 for the other outcomes. "
-        "`differences` is the outcome of an audit that found differences. No sample while a job is running.",
+        "1 for the outcome of the latest job (`done`, `differences`, `failed` or `stopped`), 0 for the other "
+        "outcomes. `differences` is the outcome of an audit that found differences. No sample while a job is running.",
     ),
 )  # fmt: skip
 

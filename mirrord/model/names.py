@@ -1,7 +1,7 @@
 """Names and ids of clusters, topics, partitions and lanes.
 
 A lane is identified by the ids of its topics (KIP-516), not by a cluster's alias or a topic's name. A topic that was
-deleted and created again under the same name is a different topic. A cluster with a new alias is still the same
+deleted and re-created under the same name is a different topic. A cluster with a new alias is still the same
 cluster.
 """
 

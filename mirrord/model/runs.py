@@ -21,7 +21,7 @@ from mirrord.model.run_memory import ALL_OF_IT, RUN_BYTES, PackedPiece, RunMemor
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """The point at which a run begins."""
+    """The ordinal and the offset at which a run begins."""
 
     ordinal: int
     """The first ordinal of the run."""

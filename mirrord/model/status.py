@@ -430,7 +430,7 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[JobStatus, ...] = ()
     """Audits and compactions of the flow, if they are scheduled or have ever run."""
     losses: tuple[LossStatus, ...] = ()
-    """Source offsets that were lost because their topics were deleted. Topics that were created again afterwards are
+    """Source offsets that were lost because their topics were deleted. Topics that were re-created afterwards are
     included."""
 
 

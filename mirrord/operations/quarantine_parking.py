@@ -132,7 +132,7 @@ async def _why_not(access: ClusterAccess, found: FoundEntry, there: Topic) -> st
     """Return why the records must not be appended to the target topic, or an empty string if they may be appended."""
     lane, flow = found.lane, found.flow
     if there.topic_id != lane.key.target_topic_id:
-        return f"{lane.target_topic} was created again, and is no longer the topic that lacks the records"
+        return f"{lane.target_topic} was re-created, and is no longer the topic that lacks the records"
     upkeep = access.upkeep(flow.target)
     try:
         settings = (await upkeep.settings([lane.target_topic])).topics.get(lane.target_topic, {})

@@ -131,7 +131,7 @@ async def plan_seek(config: Config, name: str, flow: str | None, goal: Goal) -> 
 
 
 def _newest(view: LedgerView, name: str) -> LaneState | None:
-    """Return the newest lane with this name. If a topic was deleted and created again, several lanes have the same
+    """Return the newest lane with this name. If a topic was deleted and re-created, several lanes have the same
     name."""
     lanes = [lane for lane in view.state.lanes.values() if f"{lane.source_topic}-{lane.partition}" == name]
     return max(lanes, key=lambda lane: lane.age, default=None)

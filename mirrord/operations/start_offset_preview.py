@@ -175,9 +175,9 @@ def _note(decided: PartitionStart, start: StartPoint) -> str:
     match decided.reason:
         case "target-recreated":
             what = f"begins at {decided.at_least}, or at the source's log start"
-            return f"the target topic was deleted and created again: {what}"
+            return f"the target topic was deleted and re-created: {what}"
         case "source-recreated":
-            return "the source topic was deleted and created again: begins at its first record"
+            return "the source topic was deleted and re-created: begins at its first record"
         case "renamed":
             return f"copied under another name before: begins at {decided.at_least}, or at the source's log start"
         case "added-later":

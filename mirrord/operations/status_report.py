@@ -203,7 +203,7 @@ async def _source_ends(cluster: ClusterConfig, state: FlowState) -> tuple[dict[T
     """Return the high watermarks of the lanes' source partitions. If the source does not answer, return no offsets and
     the reason.
 
-    If a topic was deleted and created again, the high watermarks of the new topic are not assigned to lanes of the old
+    If a topic was deleted and re-created, the high watermarks of the new topic are not assigned to lanes of the old
     topic.
     """
     lanes = present_lanes(state, state.lanes)

@@ -413,7 +413,7 @@ class FlowSupervisor:
                 await recorder.write([ConfigChanged(tuple(unrecorded))])
             try:
                 if self.flow.on_recreated == "fresh":
-                    await recorder.read()  # the ledger shows what was copied before a topic was created again
+                    await recorder.read()  # the ledger shows what was copied before a topic was re-created
                 note = partial(self._first_look.note, recorder=recorder)
                 self._discovered = await self._discovery.refresh(recorder.bind, note)
             except EnvironmentFault:

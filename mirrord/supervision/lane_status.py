@@ -183,7 +183,7 @@ def recorded_lanes(
 ) -> tuple[LaneStatus, ...]:
     """Return the status of lanes that no replicator reports, sorted by topic and partition.
 
-    If a topic was deleted and created again, only the lanes of the newest topic are included. `source_ends` holds the
+    If a topic was deleted and re-created, only the lanes of the newest topic are included. `source_ends` holds the
     known log ends of source partitions.
     """
     foreign = foreign_counts(state)
@@ -199,7 +199,7 @@ def present_lanes(state: FlowState, lanes: Iterable[LaneId]) -> list[LaneState]:
     """Return the newest of these lanes for each pair of source partition and target topic, sorted by source topic and
     partition.
 
-    Lanes of source topics that were deleted and created again are omitted.
+    Lanes of source topics that were deleted and re-created are omitted.
     """
     newest: dict[tuple[str, int, str], LaneState] = {}
     present: dict[tuple[str, int], TopicId] = {}

@@ -90,7 +90,7 @@ def order_remarks(state: FlowState, hosts: Collection[str]) -> Iterator[str]:
     for lane in (each for each in state.lanes.values() if pending(each.seeks)):
         where = (lane.source_topic, lane.partition)
         if any((each.source_topic, each.partition) == where and each.age > lane.age for each in state.lanes.values()):
-            continue  # the topic was deleted and created again, so the command refers to a former lane
+            continue  # the topic was deleted and re-created, so the command refers to a former lane
         for seek in pending(lane.seeks):
             yield f"{where[0]}-{where[1]} will continue at source offset {seek.end}, {describe_origin(seek.origin)}"
     for pause in orders.paused.values():

@@ -56,7 +56,7 @@ async def prune_for_ever(
 
 
 def _prunable(state: FlowState, seen: Discovered) -> Iterator[_Sides]:
-    """Yield the lanes that may have runs to prune, including lanes of topics that were deleted and created again.
+    """Yield the lanes that may have runs to prune, including lanes of topics that were deleted and re-created.
 
     A lane is omitted if its source topic or its target topic is not visible under its name, because the topic may still
     exist.

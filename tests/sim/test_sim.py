@@ -119,6 +119,7 @@ ONCE_FAILED = (
     (758030489033, "compacted copy, unclean, beside others + handed over, unclean"),
     (341650529887, "compacted copy, unclean, beside others + handed over, unclean"),
     (161920635200, "compacted copy, unclean, beside others + retention of old records"),
+    (255436989405, "compacted copy, unclean, beside others + unclean, beside others"),
     (730047027849, "compacted copy, beside others, old records + compacted copy, unclean"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
@@ -135,6 +136,7 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (740173755852, "compacted copy, unclean, beside others + handed over, unclean", "sequence", True),
     (599630539382, "compacted copy, unclean, beside others + retention of old records", "at-least-once", False),
     (326109343414, "compacted copy, unclean, beside others + retention of old records", "at-least-once", False),
+    (1086553575616, "compacted copy, unclean, beside others + unclean, beside others", "at-least-once", False),
     (829237427918, "compacted copy, beside others", "at-least-once", False),
     (153043355021, "compacted copy, beside others", "at-least-once", False),
     (617789857479, "compacted copy, beside others", "at-least-once", False),

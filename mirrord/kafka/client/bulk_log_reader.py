@@ -130,9 +130,7 @@ class LogReader:
             async with asyncio.timeout(self._patience_s):
                 while self._view.leader(partition) is None:
                     if self._view.gone(partition.topic_id):
-                        raise EnvironmentFault(
-                            f"{partition.topic} was deleted, or created again, while it was being read"
-                        )
+                        raise EnvironmentFault(f"{partition.topic} was deleted, or re-created, while it was being read")
                     news.clear()
                     self._view.refresh()
                     await news.wait()

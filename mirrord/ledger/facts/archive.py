@@ -20,7 +20,7 @@ class CompactionBegan(Fact, frozen=True, tag="compaction_began"):
 
 
 class MapCompacted(Fact, frozen=True, tag="map_compacted"):
-    """A compaction has written runs of a lane to files, so snapshots no longer need to hold these runs.
+    """A compaction has written runs of a lane to files, so snapshots no longer have to contain these runs.
 
     The fact takes effect if two conditions are met. First, `number` is the number of the most recent compaction.
     Second, the moved runs are still valid: every run that was recorded after the `CompactionBegan` of this compaction

@@ -13,7 +13,7 @@ class RangeAudited(Fact, frozen=True, tag="range_audited"):
     An audit holds no lease. The fact takes effect if its entry has the epoch of the current lease, even if this lease
     has been released. It must also extend the proven range of the lane without a gap, or prove the same range at the
     level `records` instead of `digest`. If a later fact records new runs for ordinals below the end of the proven
-    range, the proven range is dropped. The fact has no influence on copying.
+    range, the proven range is dropped. A `RangeAudited` does not affect copying.
     """
 
     lane: LaneId

@@ -93,8 +93,8 @@ class Holder(msgspec.Struct, frozen=True, array_like=True):
     process has exited.
     """
     daemon: str = ""
-    """Identity of the daemon. A process that replaces the holder's process has the same identity. Empty if the holder's
-    process is not replaced when it dies.
+    """Identity of the daemon. A process that replaces the holder's process has the same identity. Empty if no other
+    process replaces the holder's process when it dies.
     """
     keeper_pid: int = 0
     """Process id of the `mirrord start` process on the same machine. The holder's process is replaced only while this
@@ -132,7 +132,7 @@ class LeaseTaken(Fact, frozen=True, tag="lease_taken"):
     epoch: int
     holder: Holder
     ttl_ms: int
-    """Length of the lease: how long the holder may be silent before another daemon may take the flow."""
+    """Length of the lease: how long the holder may remain silent before another daemon may take the flow."""
 
 
 class LeaseContinued(Fact, frozen=True, tag="lease_continued"):
@@ -285,7 +285,7 @@ class TargetProbed(Fact, frozen=True, tag="target_probed"):
 
 
 class LaneOpened(Fact, frozen=True, tag="lane_opened"):
-    """A lane has been created, with the producer id that it keeps for its whole life.
+    """A lane has been created, with the producer id that it keeps for its entire lifetime.
 
     Only the first `LaneOpened` of a lane takes effect.
     """
@@ -340,9 +340,9 @@ class Rewound(msgspec.Struct, frozen=True, array_like=True):
     """A note that ordinals of the lane were reassigned, for example because the target log had lost its newest records.
     The ordinal `first` and the ordinals above it now belong to different source records.
 
-    An older progress record may contain a higher resume position, which refers to the previous assignment. In this
-    case, the resume position in this note is used instead. The same applies if a holder had to resume below a position
-    that an earlier holder may have saved, even if no ordinal was reassigned.
+    An older progress record may contain a higher resume position, which refers to the previous assignment. If there is
+    such a record, the resume position in this note is used instead. The same applies if a holder had to resume below a
+    position that an earlier holder may have saved, even if no ordinal was reassigned.
     """
 
     first: int
@@ -379,7 +379,7 @@ class SourceRun(Fact, frozen=True, tag="source_run"):
     """
     regiven: bool = False
     """Whether different records may already have been sent to the target under these ordinals. Those records are no
-    longer expected to arrive. If one does arrive, it must not be mistaken for a record of these runs.
+    longer expected to arrive. If one of them nevertheless arrives, it must not be mistaken for a record of these runs.
     """
     rewound: Rewound | None = None
     """Set if there may be a progress record with a higher resume position, which must not be used."""
@@ -400,7 +400,7 @@ class Displaced(msgspec.Struct, frozen=True, array_like=True):
     above: int
     """A record with the same key at or above this target offset is newer."""
     leader_epoch: int
-    """A record with the same key that was appended in a higher leader epoch of the target is newer, whatever its
+    """A record with the same key that was appended in a higher leader epoch of the target is newer, regardless of its
     offset."""
     by_look_up: bool = False
     """Whether only newer records with the same keys show that the records were in the target log. Their target offsets
@@ -436,7 +436,7 @@ class VerdictGiven(Fact, frozen=True, tag="verdict_given"):
 
 
 class HoleFound(Fact, frozen=True, tag="hole_found"):
-    """The target refused some of the lane's batches, then forgot the lane's producer, and therefore accepted later
+    """The target refused some of the lane's batches. It then forgot the lane's producer, and therefore accepted later
     batches.
 
     The records with the ordinals [first, last] are not in the target log. They are copied again out of order, under new
@@ -488,8 +488,8 @@ class LaneResumed(Fact, frozen=True, tag="lane_resumed"):
 
 
 class TakeoverChecked(Fact, frozen=True, tag="takeover_checked"):
-    """After a takeover, batches of the lane that a previous holder may have written have been read back from the target
-    and compared with the source."""
+    """After a takeover, those batches of the lane that a previous holder may have written have been read back from the
+    target and compared with the source."""
 
     lane: LaneId
     grant: int
@@ -499,7 +499,7 @@ class TakeoverChecked(Fact, frozen=True, tag="takeover_checked"):
     """Last ordinal that was compared."""
     outcome: Literal["equal", "unverifiable", "different"]
     """The result. "unverifiable": some records could not be compared, for example because the source no longer has
-    them. This does not count as a difference.
+    them. Such records do not count as a difference.
     """
     note: str = ""
     """A remark for operators, in one line."""
@@ -513,7 +513,7 @@ class TakeoverChecked(Fact, frozen=True, tag="takeover_checked"):
 
 
 class MapRebuilt(Fact, frozen=True, tag="map_rebuilt"):
-    """The target differed from the source, so the offset map of the lane has been rebuilt from both logs.
+    """Because the target differed from the source, the offset map of the lane has been rebuilt from both logs.
 
     The records with the ordinals [first, last] were found in the target. The `SourceRun` in the same entry maps these
     ordinals to source offsets. The records that the target lacks are copied again under the ordinals after `last`.
@@ -536,7 +536,7 @@ class CopyInherited(Fact, frozen=True, tag="copy_inherited"):
     lane: LaneId
     grant: int
     said: int
-    """Source offset after the last one that MirrorMaker 2 recorded as copied."""
+    """Source offset that follows the last one that MirrorMaker 2 recorded as copied."""
     position: int
     """Source offset at which the lane begins."""
     target_end: int
@@ -551,7 +551,7 @@ class CopyInherited(Fact, frozen=True, tag="copy_inherited"):
     doubled: tuple[tuple[int, int], ...] = ()
     """Source offsets [start, end) that the target holds more than once."""
     missing: tuple[tuple[int, int], ...] = ()
-    """Source offsets [start, end) that the target lacks, although it holds offsets before and after them."""
+    """Source offsets [start, end) that the target lacks, although it holds the records before and after them."""
 
 
 LaneFact = (
@@ -592,8 +592,9 @@ class ConfigChanged(Fact, frozen=True, tag="config_changed"):
     starts: tuple[TopicStarts, ...] = ()
     """Start offsets of the topics that the configuration selects for the first time."""
     selected: Selected | None = None
-    """The rules that select topics. When mirrord recorded this fact, it had seen all topics that matched these rules. A
-    matching topic that appears later was therefore created later. None means that the rules have not changed.
+    """The rules that select topics. When mirrord recorded this fact, it had seen all existing topics that matched these
+    rules. If another matching topic appears later, it was therefore created after this fact. None means that the rules
+    have not changed.
     """
 
 
@@ -623,9 +624,9 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     at_ms: int
     """Wall-clock time of the writer. It is for information only: no decision depends on it."""
     facts: tuple[AnyFact, ...]
-    """The facts, in the order in which they are folded."""
+    """The facts, in the order in which the fold processes them."""
     writer: str = ""
-    """Name of the writer and number of its append. With this value, the writer recognizes its own entry when it reads
+    """Name of the writer and number of its append. The writer uses this value to recognize its own entry when it reads
     the ledger back.
     """
 

@@ -7,8 +7,8 @@ class CopyingPaused(Fact, frozen=True, tag="copying_paused"):
     """An operator has paused a flow, a topic or a partition. Its lanes are drained, and no replicator hosts them until
     a `CopyingResumed` names the same flow, topic or partition.
 
-    The fact takes effect unless the same pause is already in force. The topic is identified by its name on the source,
-    not by its id, so the pause also applies to a recreated topic and to partitions that are added later.
+    The fact takes effect unless exactly the same pause is already in force. The topic is identified by its name on the
+    source, not by its id, so the pause also applies to a recreated topic and to partitions that are added later.
     """
 
     topic: str

@@ -9,7 +9,7 @@ class Quarantined(Fact, frozen=True, tag="quarantined"):
     """The records at the source offsets [start, end) cannot be copied and are in quarantine.
 
     If `skip` is true, the records are skipped immediately, as the flow's configuration (`on_reject`) requires. If
-    records in the range were first written to the dead-letter topic, `letters` is their number.
+    records in the range were first written to the dead-letter topic, `letters` is the number of these records.
     """
 
     lane: LaneId
@@ -22,7 +22,7 @@ class Quarantined(Fact, frozen=True, tag="quarantined"):
     line: str
     """The cause in one line, for operators."""
     skip: bool = False
-    """Whether the records are skipped because of the flow's configuration, without a decision by an operator."""
+    """Whether the records are skipped because of the flow's configuration, without an operator's decision."""
     letters: int = -1
     """Number of records in the range that were parked in the flow's dead-letter topic, or -1 if they were not
     parked."""

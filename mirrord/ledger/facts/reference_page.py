@@ -36,7 +36,7 @@ SECTIONS: tuple[tuple[str, str, Any], ...] = (
     (
         "Lanes",
         "All facts in this section except `LaneOpened` and `LaneTaken` take effect only if `grant` is the lane's "
-        "current grant. [What was not copied](../explanation/gaps.md) explains the reasons that verdicts can have.",
+        "current grant. [What was not copied](../explanation/gaps.md) explains the possible reasons in verdicts.",
         core.LaneFact,
     ),
     (
@@ -48,7 +48,7 @@ SECTIONS: tuple[tuple[str, str, Any], ...] = (
     (
         "Audits, compactions and jobs",
         "Audits, compactions and jobs hold no lease. Their facts take effect if their entry has the epoch of the "
-        "current lease, even if this lease has been released. They have no influence on copying.",
+        "current lease, even if this lease has been released. These facts do not affect copying.",
         AuditFact | CompactionBegan | MapCompacted | JobFact,
     ),
 )
@@ -57,13 +57,13 @@ fact is in exactly one section."""
 
 EFFECTS: dict[type, str] = {
     core.FlowOpened: (
-        "The fact takes effect if no `FlowOpened` has taken effect before. It sets the name of the flow and the ids "
+        "The fact takes effect if no earlier `FlowOpened` has taken effect. It sets the name of the flow and the ids "
         "of its clusters."
     ),
     core.LeaseTaken: (
-        "The fact takes effect if `epoch` is one more than the last epoch and equals the lease epoch of its entry. "
-        "It sets the holder and the length of the lease. If it does not take effect, neither do the facts that "
-        "follow it in the same entry."
+        "The fact takes effect if `epoch` is one more than the current epoch and equals the lease epoch of the entry. "
+        "It sets the holder and the length of the lease. If it does not take effect, neither do the facts that follow "
+        "it in the same entry."
     ),
     core.LeaseContinued: (
         "The fact takes effect if `epoch` is the current epoch, `turn` is one more than the number of the current "
@@ -71,8 +71,8 @@ EFFECTS: dict[type, str] = {
         "the number of its process to `turn`."
     ),
     core.LeaseReleased: (
-        "The fact takes effect if `epoch` is the current epoch. From then on until the next `LeaseTaken`, only the "
-        "facts of audits, repairs, compactions and jobs take effect."
+        "The fact takes effect if `epoch` is the current epoch. Until the next `LeaseTaken`, only the facts of "
+        "audits, repairs, compactions and jobs take effect."
     ),
     core.TargetProbed: "The fact replaces the result of the previous probe.",
     core.ConfigChanged: (
@@ -86,13 +86,13 @@ EFFECTS: dict[type, str] = {
         "`removed` from this set. It also clears the set of planned ACLs."
     ),
     core.TopicCreated: (
-        "The fact takes effect if the target topic is not in the state yet. It adds the topic as one that mirrord has "
+        "The fact takes effect if the target topic is not in the state yet. It adds the topic as one that mirrord "
         "created."
     ),
     core.PartitionsGrown: (
-        "The fact takes effect if the target topic is not in the state, or if its number of partitions in the state is "
-        "lower than `partitions`. It sets the number of partitions. A topic that was not in the state is added as one "
-        "that mirrord has not created."
+        "The fact takes effect if the target topic is not in the state, or if its number of partitions in the state "
+        "is lower than `partitions`. It sets the number of partitions. If the topic was not in the state, it is added "
+        "as one that mirrord did not create."
     ),
     core.ConfigsSynced: (
         "The fact does not change the state. It is recorded so that `mirrord ledger show` can print it."
@@ -108,14 +108,14 @@ EFFECTS: dict[type, str] = {
         "The fact takes effect if the target topic is in the state. It removes the topic from the state."
     ),
     core.CopyForgotten: (
-        "The fact takes effect if there is anything to remove. It removes the lanes between the two topics with "
-        "their resume positions, and the target topic. If the source topic has no other lanes, it also removes the "
-        "name that `CopyNamed` has given to the copy. The state keeps the names of the last 1,000 source topics "
-        "whose lanes were removed in this way."
+        "The fact takes effect if there is anything to remove. It removes the target topic, and the lanes between the "
+        "two topics with their resume positions. If the source topic has no other lanes, it also removes the name "
+        "that `CopyNamed` has given to the copy. The state keeps the names of the last 1,000 source topics whose "
+        "lanes were removed in this way."
     ),
     core.CopyNamed: (
-        "The fact takes effect if the copy of this source topic has no name yet, and no copy of another source "
-        "topic has this name. The state keeps the name until `CopyForgotten`."
+        "The fact takes effect if the copy of this source topic has no name yet, and if no copy of another source "
+        "topic has this name. The state keeps the name until a `CopyForgotten` removes it."
     ),
     core.LaneOpened: (
         "The fact takes effect if the lane is not in the state yet. It adds the lane, with grant 0, no runs and no "
@@ -123,11 +123,11 @@ EFFECTS: dict[type, str] = {
     ),
     core.LaneTaken: (
         "The fact takes effect if `grant` is one more than the lane's current grant. It sets the lane's grant and "
-        "replicator, and the length of the lease and the request timeout from `times`."
+        "replicator. It also sets the length of the lease and the request timeout to the values in `times`."
     ),
     core.PolicyChanged: (
-        "The fact replaces the fingerprint of the isolation level, the filter and the transform in the state of the "
-        "lane."
+        "In the state of the lane, the fact replaces the fingerprint of the isolation level, the filter and the "
+        "transform."
     ),
     core.SourceRun: (
         "The fact adds the runs to the source side of the offset map, and the verdicts to the counts of verdicts. The "
@@ -137,10 +137,10 @@ EFFECTS: dict[type, str] = {
         "repairs that reach into the truncated offsets."
     ),
     core.TargetRun: (
-        "The fact adds the run to the target side of the offset map. Earlier runs that begin at or above `ordinal`, or "
-        "at or above `offset`, are dropped. They describe records that the target log has lost. Displaced ordinals at "
-        "or above `ordinal` are dropped, and those in `displaced` are added. If the lane's proven range "
-        "(`RangeAudited`) ends above `ordinal`, it is dropped."
+        "The fact adds the run to the target side of the offset map. Earlier runs that begin at or above `ordinal`, "
+        "or at or above `offset`, are dropped, because they describe records that the target log has lost. Displaced "
+        "ordinals at or above `ordinal` are dropped, and those in `displaced` are added. If the lane's proven range "
+        "(`RangeAudited`) ends above `ordinal`, the proven range is dropped."
     ),
     core.VerdictGiven: (
         "The fact adds the verdicts to the counts of verdicts. A newer verdict overrides an older one on the same "
@@ -148,55 +148,58 @@ EFFECTS: dict[type, str] = {
         "verdicts."
     ),
     core.HoleFound: (
-        "The fact adds the hole. If the lane's proven range (`RangeAudited`) ends above `first`, it is dropped. If "
-        "records of an older hole still have to be copied again under ordinals at or above `again`, they are now "
-        "copied after the records of the new hole. The fold therefore raises the `until` of the older hole (the "
-        "ordinal at which the lane continues) to at least the `until` of this fact."
+        "The fact adds the hole. If the lane's proven range (`RangeAudited`) ends above `first`, the proven range is "
+        "dropped. If records of an older hole still have to be copied again under ordinals at or above `again`, they "
+        "are now copied after the records of the new hole. The fold therefore raises the `until` of the older hole "
+        "(the ordinal at which the lane continues) to at least the `until` of this fact."
     ),
-    core.LaneHalted: "The fact marks the lane as halted, and replaces an earlier fact of this kind.",
+    core.LaneHalted: "The fact marks the lane as halted. It replaces any earlier fact of this kind.",
     core.LaneResumed: (
-        "The lane is no longer halted. Its quarantined ranges that are waiting for a decision are removed."
+        "The fact marks the lane as no longer halted, and removes those of its quarantined ranges that are waiting "
+        "for a decision."
     ),
     core.TakeoverChecked: (
         "The fact replaces the result of the previous comparison. The state may also contain the lowest ordinal that "
         "was assigned again (`SourceRun.regiven`): a different record may already have been sent to the target under "
-        "this ordinal. If the comparison covers the ordinal and found no difference, the ordinal is removed from the "
-        "state. If `more` is true, later ordinals still have to be compared, and the ordinal after `last` takes its "
-        "place."
+        "this ordinal. If the comparison covered this ordinal and found no difference, the ordinal is removed from "
+        "the state. If `more` is true, however, later ordinals still have to be compared, and the ordinal after "
+        "`last` takes the place of the removed one."
     ),
     core.MapRebuilt: (
         "The fact adds a hole without missing ordinals to the lane. This hole only shows that records are copied "
-        "again under the ordinals after `last`, before the lane continues at `until`. It replaces earlier holes "
-        "of this kind that begin at or above `first`. Another earlier hole may still have records to be copied again "
-        "under ordinals at or above `first`. In this case, the fold raises the `until` of this earlier hole to "
-        "at least the `until` of this fact, as for `HoleFound`.\n\n"
-        "The fact also removes everything in the state that depends on the previous map: the result of the last "
+        "again under the ordinals after `last`, before the lane continues at `until`. It replaces earlier holes of "
+        "this kind that begin at or above `first`. For another earlier hole, there may still be records that have to "
+        "be copied again under ordinals at or above `first`. In this case, the fold raises the `until` of this "
+        "earlier hole to at least the `until` of this fact, as for `HoleFound`.\n\n"
+        "The fact also removes everything in the state that depends on the previous map: the result of the latest "
         "comparison (`TakeoverChecked`), the lowest ordinal that was assigned again (`SourceRun.regiven`), and the "
         "lane's proven range (`RangeAudited`) if it ends above `first`."
     ),
     core.CopyInherited: "The fact is kept in the state of the lane.",
     Quarantined: (
-        "The fact adds an item to the quarantine of the lane, in place of earlier items on the same offsets. "
-        "Adjacent records that were skipped without a decision by an operator are merged into one item. The state "
-        "keeps the newest 128 items of a lane."
+        "The fact adds an item to the quarantine of the lane, in place of earlier items for the same offsets. "
+        "Adjacent records that were skipped without an operator's decision are merged into one item. The state keeps "
+        "the newest 128 items of a lane."
     ),
     SeekDone: (
         "The fact removes the pending seeks that end at or below `end`. If one of them ends at `end` and the lane has "
         "skipped offsets, the state keeps the skipped range [start, end)."
     ),
     CopyingPaused: (
-        "The fact takes effect unless exactly this flow, topic or partition is already paused. It adds the pause. "
-        "The supervisor then drains the affected lanes."
+        "The fact takes effect unless exactly this flow, topic or partition is already paused. It adds the "
+        "pause. The supervisor then drains the affected lanes."
     ),
-    CopyingResumed: ("The fact takes effect if exactly this flow, topic or partition is paused. It removes the pause."),
+    CopyingResumed: (
+        "The fact takes effect if exactly this flow, topic or partition is paused. It removes this pause."
+    ),
     LanePinned: (
         "The fact takes effect unless the partition is already pinned to this replicator. It replaces an earlier "
         "pin of the partition."
     ),
     LaneUnpinned: "The fact takes effect if the partition is pinned. It removes the pin.",
     HostDrained: (
-        "The fact takes effect unless the replicator is already drained. It adds the drain, and the replicator "
-        "gets no new lanes."
+        "The fact takes effect unless the replicator is already drained. It adds the drain. From then on, the "
+        "replicator gets no new lanes."
     ),
     HostRestored: "The fact takes effect if the replicator is drained. It removes the drain.",
     QuarantineSkipped: (
@@ -208,7 +211,7 @@ EFFECTS: dict[type, str] = {
         "end). It removes this range, and the lane tries to copy the records again."
     ),
     LaneSought: (
-        "The fact takes effect unless another seek of the lane reaches at least as far. It adds a pending seek."
+        "The fact takes effect unless an earlier seek of the lane reaches at least as far. It adds a pending seek."
     ),
     RangeAudited: (
         "The fact takes effect if it extends the proven range of the lane without a gap, or proves the same range at "
@@ -239,7 +242,7 @@ EFFECTS: dict[type, str] = {
     ),
     JobEnded: (
         "The fact takes effect only if the job is the most recent one of its kind and has not ended. It sets the "
-        "outcome. If the job was successful, it also sets the time of the last success."
+        "outcome. If the job was successful, the fact also sets the time of the latest success."
     ),
 }
 """The effect of each kind of fact on the state (`mirrord.ledger.fold`), if its entry has the epoch of the current
@@ -253,7 +256,7 @@ SHARED = {
     "job": "Kind of the job.",
     "lane": "Id of the lane.",
     "number": "Number of the job, which increases by one with each job of the same kind.",
-    "origin": "Who gave the command, when, and why.",
+    "origin": "Who gave the command, when and why.",
     "partition": "Number of the partition, which is the same on both sides.",
     "pid": "Process id.",
     "producer_epoch": "Epoch of the producer id.",
@@ -276,12 +279,12 @@ Generated from the structs in `mirrord/ledger/facts` (`python -m mirrord.ledger.
 page. [The ledger](../explanation/ledger.md) explains what a ledger is and how facts become state.
 
 `mirrord ledger show` prints the facts of a flow. The topic `mirrord.<flow>.ledger` holds one entry per record: a
-version byte, then a msgpack array with the fields of [`Entry`](#entry) in the order shown here. A fact is an array as
-well: its tag, followed by its fields. Fields with a default may be missing from the end of an array. Fields whose names
-end in `_ms` are times in milliseconds; wall-clock times count from the Unix epoch. Ids are strings: `ClusterId` and
-`TopicId` are assigned by Kafka, and a `LaneId` is `<source topic id>.<partition>.<target topic id>`.
+version byte, followed by a msgpack array with the fields of [`Entry`](#entry) in the order shown here. A fact is also
+an array: its tag, followed by its fields. Fields with a default may be missing from the end of an array. Fields whose
+names end in `_ms` are times in milliseconds; wall-clock times count from the Unix epoch. Ids are strings: `ClusterId`
+and `TopicId` are assigned by Kafka, and a `LaneId` is `<source topic id>.<partition>.<target topic id>`.
 
-The fold ignores entries of older lease epochs, and entries that it has already folded. No fact takes effect before
+The fold ignores entries from older lease epochs, and entries that it has already folded. No fact takes effect before
 `FlowOpened`. All facts after it, except `LeaseTaken`, take effect only if their entry has the epoch of the current
 lease and this lease has not been released. The facts of [audits, compactions and jobs](#audits-compactions-and-jobs)
 take effect even if the current lease has been released. A fact about a lane or a topic that is not in the state does

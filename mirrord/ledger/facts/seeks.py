@@ -9,7 +9,7 @@ class LaneSought(Fact, frozen=True, tag="lane_sought"):
     """An operator requested that the lane continue at the source offset `end` and skip all records below it that have
     not been copied yet.
 
-    The fact takes effect unless another seek of the lane reaches at least as far. It carries no grant, because it is
+    The fact takes effect unless an earlier seek of the lane reaches at least as far. It carries no grant, because it is
     addressed to whichever replicator hosts the lane.
     """
 

@@ -14,7 +14,7 @@ BEGUN = -2
 
 
 class Selected(msgspec.Struct, frozen=True, array_like=True):
-    """The rules by which a configuration selects source topics."""
+    """The rules that a configuration uses to select source topics."""
 
     topics: tuple[str, ...]
     """Names and patterns of selected topics."""

@@ -38,7 +38,7 @@ class KafkaLog:
         return self._state.position
 
     async def open(self, *, create: bool, again: bool = False) -> None:
-        """Find or create the two topics and connect. A ledger topic that was deleted is created again only with
+        """Find or create the two topics and connect. A ledger topic that was deleted is re-created only with
         `again`."""
         try:
             await self._topics.find(create=create, again=again)
@@ -126,7 +126,7 @@ class KafkaLog:
         except (OutOfRange, DivergingEpoch):
             raise StateLost(f"{self._topics.state} lost rows that had been read; it is being read again") from None
         except LedgerWentBack:
-            raise StateLost(f"{self._topics.state} was deleted and created again; it is being read again") from None
+            raise StateLost(f"{self._topics.state} was deleted and re-created; it is being read again") from None
 
 
 def _state_row(record: LogRecord) -> StateRow:

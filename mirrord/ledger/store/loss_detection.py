@@ -1,4 +1,4 @@
-"""Detects that a ledger topic has lost entries or was deleted and created again.
+"""Detects that a ledger topic has lost entries or was deleted and re-created.
 
 The state topic records ends of the ledger: how far the ledger was known to extend at a given time (`LedgerEnd`). A
 recorded end proves a loss if the ledger later does not contain all entries below it. The recorded end that proves a
@@ -179,7 +179,7 @@ class LedgerWatch:
 
     async def _check(self, recorded: LedgerEnd, ends: LogEnds) -> None:
         if recorded.topic_id != ends.topic_id:
-            self.lose("was deleted and created again", recorded)
+            self.lose("was deleted and re-created", recorded)
         if ends.end < recorded.end:
             self.lose(_too_short(ends, recorded.end), recorded)
         if ends.leader_epoch > max(recorded.leader_epoch, self._verified):

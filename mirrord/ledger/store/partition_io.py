@@ -126,7 +126,7 @@ class _ToLeader:
         again."""
         leader = self._leader = self._leader or await self._topics.leader(self._topic)
         if self._topic_id not in {"", leader.topic_id}:
-            raise went_back(self._topic, "was deleted and created again")
+            raise went_back(self._topic, "was deleted and re-created")
         self._topic_id = leader.topic_id
         self._connection = await self._topics.connection(leader.address, self._purpose)
         return leader, self._connection
@@ -184,7 +184,7 @@ class PartitionReader:
     async def take(self) -> list[LogRecord]:
         """Wait for the next records and return them. The list may be empty if records were compacted away.
 
-        Raises OutOfRange and DivergingEpoch. Raises LedgerWentBack if the topic was deleted and created again, and
+        Raises OutOfRange and DivergingEpoch. Raises LedgerWentBack if the topic was deleted and re-created, and
         LedgerUnavailable if no answer arrives in time.
         """
         polling = self.polling()

@@ -90,7 +90,7 @@ def generations(folder: Path) -> dict[int, Path]:
 def file_path(topic: str, partition: int, side: Side, first_ordinal: int, lane: LaneId) -> str:
     """Return the path of a file, relative to the folder of the generation.
 
-    The path contains topic ids, because a topic that was deleted and created again has different lanes under the same
+    The path contains topic ids, because a topic that was deleted and re-created has different lanes under the same
     name.
     """
     low = partition // RANGE_PARTITIONS * RANGE_PARTITIONS

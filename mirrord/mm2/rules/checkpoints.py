@@ -58,7 +58,7 @@ class CheckpointBook:
         self._changed.add(place)
 
     def forget(self, target_topic: str) -> None:
-        """Forget the checkpoints of a target topic that was deleted and created again. Their offsets belong to the
+        """Forget the checkpoints of a target topic that was deleted and re-created. Their offsets belong to the
         deleted topic."""
         for known in (self._stand, self._written):
             for place in [place for place in known if place[1] == target_topic]:

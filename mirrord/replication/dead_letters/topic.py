@@ -199,7 +199,7 @@ class DeadLetters:
         key = LaneKey.parse(place.lane)
         if source.topics[place.topic].topic_id != key.source_topic_id:
             raise NotParked(
-                f"{place.topic} was created again on {self._flow.source}, and its former records no longer exist"
+                f"{place.topic} was re-created on {self._flow.source}, and its former records no longer exist"
             )
 
     async def _lacks(self, place: LetterPlace, end: int, there: There) -> int:

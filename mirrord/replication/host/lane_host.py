@@ -243,7 +243,7 @@ class LaneHost:
             return report
         for view, partition in ((self._source_view, hosted.source), (self._target_view, hosted.target)):
             if view.gone(partition.topic_id):
-                note = f"{view.alias} no longer has topic {partition.topic} with that id: deleted or created again"
+                note = f"{view.alias} no longer has topic {partition.topic} with that id: deleted or re-created"
                 return replace(report, note=note)
         note = hosted.unread_note or hosted.note(self._source_view.alias, self._target_view.alias)
         return replace(report, note=unconfirmed_limit.line(hosted.lane) or note) if note else report

@@ -61,6 +61,6 @@ class StartPositions:
         if decided.reason == "target-recreated":
             log.warning(
                 "copied_again", topic=target.topic, partition=target.partition, from_source_offset=offset,
-                reason="the target topic was deleted and created again", first_copied=ledger.copied_from,
+                reason="the target topic was deleted and re-created", first_copied=ledger.copied_from,
             )  # fmt: skip
         return StartAnswer(question, 0, offset)

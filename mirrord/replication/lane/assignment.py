@@ -10,15 +10,15 @@ from mirrord.model.names import ClusterId, LaneId, LaneKey
 from mirrord.model.status import LanePhase, OpenTransaction, RequestsStatus
 
 _DEFAULTS = RuntimeConfig()
-"""The default configuration. If the ledger does not contain a previous holder's lease time and request timeout, these
-defaults are assumed. If this replicator's own time is longer, the longer time is used."""
+"""The default configuration. Its lease time and request timeout are assumed for a previous holder whose times are not
+in the ledger. If this replicator's own time is longer, the longer time is used."""
 
 Former = Literal["none", "left", "dead", "unknown"]
 """What is known about a lane's previous holder.
 
 - "none": the lane has never had a holder.
 - "left": the holder drained the lane.
-- "dead": the holder's process is known to have ended.
+- "dead": the holder's process is known to have exited.
 - "unknown": nothing is known.
 """
 
@@ -35,7 +35,7 @@ class LaneAssignment(msgspec.Struct, frozen=True):
     then, nothing is known about the previous holder.
     """
     word: Progress | None = None
-    """The handoff checkpoint: the last progress record of the previous holder, from the holder's `Parting`."""
+    """The handoff checkpoint: the last progress record of the previous holder, taken from that holder's `Parting`."""
 
     @property
     def lane(self) -> LaneId:
@@ -75,7 +75,7 @@ class FlowSetup(msgspec.Struct, frozen=True):
     source_cluster_id: ClusterId
     target_cluster_id: ClusterId
     mode: Mode = "sequence"
-    """How the lanes of the flow avoid writing a record twice (`Mode`). The last probe of the target's brokers
+    """How the lanes of the flow avoid writing a record twice (`Mode`). The most recent probe of the target's brokers
     determines the mode."""
 
     @property
@@ -96,19 +96,20 @@ class FlowSetup(msgspec.Struct, frozen=True):
         return max(own[0], ttl_ms), max(own[1], timeout_ms)
 
     def barrier_s(self, former: Former, holder: tuple[int, int]) -> float:
-        """Return the number of seconds for which a previous holder may still write. `holder` contains the previous
+        """Return the number of seconds during which a previous holder may still write. `holder` contains the previous
         holder's times from the ledger.
 
         A process that is still running may send batches until its lease ends. A batch that has been sent is appended
-        within the sender's request timeout, or never. The end of the process does not extend this time, because the
-        kernel then discards all undelivered data (`tune` in `mirrord.kafka.client.socket_options`).
+        within the sender's request timeout, or never. If the process exits, this time does not become longer, because
+        the kernel discards all undelivered data (`tune` in `mirrord.kafka.client.socket_options`).
         """
         ttl_ms, timeout_ms = self.times(former, holder)
         match former:
             case "none" | "left":
                 return 0.0
             case "dead":
-                # If the process ran an older version, the kernel may still deliver its data until its lease ends.
+                # If the process ran an older version, the kernel may still deliver the process's data until the lease
+                # ends.
                 return max(timeout_ms, 0 if all(holder) else ttl_ms) / 1000
             case "unknown":
                 return (ttl_ms + timeout_ms) / 1000
@@ -149,19 +150,20 @@ class LaneReport(msgspec.Struct, frozen=True, kw_only=True):
     """Timestamp of the newest acknowledged record, in milliseconds since the epoch, or -1 if there is none."""
     raw_batches: int
     rebuilt: dict[str, int]
-    """For each reason, the number of batches that could not take the raw path and were rebuilt."""
+    """Number of batches that could not take the raw path and were rebuilt, by reason."""
     copied_records: int
     copied_bytes: int
     in_flight_bytes: int
     """Number of bytes that have been fetched or produced but not yet acknowledged."""
     note: str
-    """One line for the operator that says why the lane is making no progress, or an empty string."""
+    """One line that tells the operator why the lane is making no progress, or an empty string."""
     source_end_age_s: float = 0.0
     """Age of `source_end`, in seconds."""
     source_start: int = -1
     """Log start offset that the source last reported, or -1 if none has been reported."""
     open_transaction: OpenTransaction | None = None
-    """The open transaction that the lane has been waiting for longer than the flow's `transaction_alarm`."""
+    """The open transaction whose end the lane has been awaiting for longer than the flow's `transaction_alarm`, if
+    any."""
     next_record_ms: int = -1
     """Newest record timestamp in the next batch to be copied, or -1 if it is not known."""
 
@@ -178,20 +180,20 @@ class ReplicatorReport(msgspec.Struct, frozen=True, kw_only=True):
     rss_bytes: int
     lanes: tuple[LaneReport, ...]
     source_error: str
-    """One line that says why the source cluster cannot be reached; empty if it can be reached."""
+    """One line that says why the source cluster cannot be reached, or an empty string if it can be reached."""
     target_error: str
     lease_valid_s: float
-    """The number of seconds for which the replicator may still write if the lease is not renewed, or 0 if it may not
+    """The number of seconds during which the replicator may still write if the lease is not renewed, or 0 if it may not
     write."""
     lost: bool
     """Whether another daemon has taken over the flow. If so, this replicator no longer writes anything."""
     requests: tuple[RequestsStatus, ...] = ()
     """Statistics of fetch and produce requests since the replicator started."""
     node: str = ""
-    """The node of the Ray cluster on which the replicator runs. Empty without Ray."""
+    """The Ray node on which the replicator runs, or an empty string if Ray is not used."""
     remark: str = ""
-    """Why lanes are waiting, if the reason concerns the whole replicator and not a single lane. Empty if there is no
-    such reason."""
+    """Why lanes are waiting, if the reason concerns the whole replicator and not just a single lane; otherwise an empty
+    string."""
 
 
 class Greeting(msgspec.Struct, frozen=True):

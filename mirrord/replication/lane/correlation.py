@@ -1,7 +1,7 @@
 """Numbers questions and appends, so that only one answer to each of them counts.
 
-A retry or a timer may deliver an answer twice, or after the lane has stopped waiting for it. An answer has no effect
-unless the question or append with the same number is still open.
+Because of a retry or a timer, an answer may arrive twice, or after the lane has stopped waiting for it. An answer has
+no effect unless the question or append with the same number is still open.
 """
 
 from collections.abc import Sequence

@@ -4,15 +4,15 @@ import msgspec
 
 
 class Park(msgspec.Struct, frozen=True):
-    """A request to write the record at this source offset to the flow's dead-letter topic, unless the topic already
-    contains the record."""
+    """A request to write the record at the source offset `offset` to the flow's dead-letter topic, unless that topic
+    already contains the record."""
 
     question: int
     offset: int
     data: bytes
-    """The batch that was sent to the target and refused. It contains only this record."""
+    """The batch that was sent to the target and refused. It contains only the record to be parked."""
     behind: int
-    """The offset in the dead-letter topic from which to look for an earlier copy of the record. -1 means the start of
+    """The offset in the dead-letter topic from which to search for an earlier copy of the record. -1 means the start of
     the topic."""
 
 

@@ -1,4 +1,4 @@
-"""Handles a difference between target and source: the lane remembers the difference, and rebuilds the offset map before
+"""Handles a difference between target and source: the lane remembers the difference and rebuilds the offset map before
 it resumes copying.
 
 The lane learns of a difference in one of three ways: a comparison finds it, a batch turns out to fill a hole, or the
@@ -20,7 +20,8 @@ from mirrord.replication.lane.transitions import Quiesce, Resume
 
 def differ(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
     """Handle a comparison that found a difference, or that could not confirm the offset map."""
-    # After a takeover, even an acknowledgement may have been for another holder's batch.
+    # After a takeover, an acknowledgement may have been for another holder's batch, so the range includes all records
+    # that a later comparison still has to cover.
     first = (
         min(answer.first, lane.comparison.later_from.ordinal)
         if lane.comparison.later_from is not None
@@ -37,7 +38,7 @@ def differ(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
 
 def settles(lane: Lane, answer: CheckAnswer) -> bool:
     """Return whether a comparison has determined which records the target holds. If so, later comparisons in this round
-    do not need to determine it again.
+    do not need to determine this again.
 
     Some ordinals may have been reassigned after a batch with different records was sent under them. The target then
     holds either the records in that batch or the records in the offset map. If the source has deleted the records in
@@ -45,7 +46,7 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
     offset map is rebuilt from both logs: the source may still have the records in that batch.
 
     If the source has lost the records in the map in an election, or never had them, the target usually holds the
-    records in the map: the lane copied them before the election. It does not if the batch was appended before the
+    records in the map: the lane copied them before the election. The exception is a batch that was appended before the
     ordinals were reassigned (`evidence.note_earlier`).
     """
     record = lane.record
@@ -63,8 +64,8 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
 
 
 def _replaced_earlier(lane: Lane, answer: CheckAnswer) -> Iterator[tuple[int, int]]:
-    """Yield the ordinals [start, end) of `CheckAnswer.replaced` that are in batches from before an earlier read of the
-    target log, which did not show these batches."""
+    """Yield, as ranges [start, end), those ordinals in `CheckAnswer.replaced` whose batches are older than an earlier
+    read of the target log that did not show them."""
     for start, end in answer.replaced:
         for first, behind in lane.log.earlier:
             if start < behind and first < end:
@@ -75,21 +76,21 @@ def filled(lane: Lane, now: float, found: target_scan.Reading) -> Effects:
     """Handle batches that were found in a hole after the target log had lost its newest records. The lane had planned
     to copy the records of these batches again under later ordinals."""
     note = "records are in a hole, and were to follow under later ordinals"
-    # Records that the log lost below the hole are part of the difference as well: once the facts about these batches
-    # have taken effect, the runs no longer show that loss.
+    # Records that the log lost below the hole are also part of the difference: once the facts about these batches have
+    # taken effect, the runs no longer show that loss.
     first = min([found.void, *(first for first, _ in found.holes), *(each.first for each in found.missing)])
     answer = CheckAnswer(-1, 0, first, found.next_ordinal - 1, "different", note)
     return notes.note(lane, found.facts) + differ(lane, now, answer)
 
 
 def vanished(lane: Lane, now: float) -> Effects:
-    """Handle the loss of source records that were to be copied again. The records after them get different ordinals
-    from those planned.
+    """Handle the loss of source records that were to be copied again. The records that follow the lost ones therefore
+    get ordinals other than those planned.
 
     If a compacted target log has lost these records, the lane first looks them up again. The source's log cleaner may
-    have removed some of them because of newer records with the same key, and these removed records need not be copied.
-    The offset map is not rebuilt until this lookup has been done, because a rebuilt map does not show which of the lost
-    records are superseded by newer ones.
+    have removed some of them because of newer records with the same key. The records that it removed need not be
+    copied. The offset map is not rebuilt until this lookup has been done, because a rebuilt map does not show which of
+    the lost records are superseded by newer ones.
     """
     is_lost = lane.log.cleaned and missing_ordinals.planned_until(lane) > lane.next_ordinal
     if is_lost and lane.history.vanished_position != lane.position:
@@ -98,12 +99,12 @@ def vanished(lane: Lane, now: float) -> Effects:
         lane.go(Quiesce(until_safe=False))
         return []
     note = f"records from ordinal {lane.acked} on were to be copied again, and the source no longer has all of them"
-    # None of these records is in the target.
+    # The target holds none of these records.
     return differ(lane, now, CheckAnswer(-1, 0, lane.acked, lane.acked - 1, "different", note))
 
 
 def _doubt(lane: Lane, now: float) -> Effects:
-    """Halt until the offset map has been rebuilt."""
+    """Halt the lane until the offset map has been rebuilt."""
     if lane.in_flight:
         in_doubt.leave_in_flight(lane, now, lane.in_flight[-1].first + lane.in_flight[-1].count)
     lane.go(Resume())

@@ -1,16 +1,17 @@
-"""Fast handoff: resumes a cleanly drained lane from the handoff checkpoint, the last progress record of its previous
-holder.
+"""Fast handoff: resumes a cleanly drained lane from the handoff checkpoint, which is the last progress record of the
+lane's previous holder.
 
 All questions are asked at once, before the ledger has confirmed the new grant. The first records are fetched at the
-same time. The answers stay valid, because nothing is written in the meantime: the former holder has no batch in flight,
-and any other writer needs a grant first. The lane resumes from the checkpoint if all of these conditions are met:
+same time. The answers remain valid, because nothing is written in the meantime: the former holder has no batch in
+flight, and any other replicator would need a grant before it could write. The lane resumes from the checkpoint if all
+of these conditions are met:
 
 - The new grant directly follows the grant in the checkpoint.
 - The target's leader epoch is the same as in the checkpoint, which means that the target log has not lost records in an
   election.
 - The end of the target log is the same as in the checkpoint, which means that no record follows the acknowledged ones.
-  Acknowledged records are committed.
-- The broker remembers the lane's last record.
+  The acknowledged records are committed, so the lane does not have to wait for the high watermark.
+- The broker remembers the lane's producer, and the producer's last ordinal matches the checkpoint.
 
 Otherwise, the lane resumes normally (`mirrord.replication.lane.resuming`).
 """
@@ -37,8 +38,8 @@ from mirrord.replication.lane.transitions import Resume
 
 
 def is_last(word: Progress | None, record: LaneRecord | None) -> bool:
-    """Return whether the checkpoint is from the lane's last holder, according to the part of the ledger that has been
-    read. If so, the checkpoint is the lane's newest progress record."""
+    """Return whether, according to the part of the ledger that has been read, the checkpoint is from the lane's last
+    holder. If so, the checkpoint is the lane's newest progress record."""
     return word is not None and record is not None and word.grant == record.grant and word.state == "drained"
 
 
@@ -87,7 +88,7 @@ def grant_bound(lane: Lane, grant: int) -> Effects:
 
 
 def fetched(lane: Lane, chunk: Chunk) -> Effects:
-    """Keep records that arrive early until it is known whether they may be copied."""
+    """Keep records that have been fetched early until it is known whether they may be copied."""
     if lane.takeover.fast_handoff is not None and answers(lane, chunk.question):
         lane.takeover.fast_handoff.chunk = chunk
     return []

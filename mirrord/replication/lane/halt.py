@@ -1,5 +1,4 @@
-"""Halts a lane: the reason is recorded in the ledger, and reported to the operator in one line. No record is
-skipped."""
+"""Halts a lane: the reason is recorded in the ledger and reported to the operator in one line. No record is skipped."""
 
 from mirrord.ledger.facts.core import LaneFact, LaneHalted
 from mirrord.replication.lane.correlation import answers, append, ask, new_round, settles
@@ -24,7 +23,8 @@ def drop(lane: Lane) -> None:
 
 
 def halt(lane: Lane, reason: str, line: str, start: int, end: int) -> Effects:
-    """Halt this lane and no other. `line` tells the operator the reason. The partition's name is prepended to the line.
+    """Halt this lane; other lanes are not affected. `line` tells the operator the reason. The partition's name is
+    prepended to the line.
 
     The halt concerns the source offsets from `start` to `end` (exclusive).
     """
@@ -33,7 +33,7 @@ def halt(lane: Lane, reason: str, line: str, start: int, end: int) -> Effects:
 
 
 def halt_with(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
-    """Halt the lane, and record these facts in the ledger."""
+    """Halt the lane and record these facts in the ledger."""
     return [*halt_unrecorded(lane), *record_halt(lane, facts), Halted(lane.halt.line)]
 
 
@@ -48,7 +48,7 @@ def halt_unrecorded(lane: Lane) -> Effects:
 
 
 def record_halt(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
-    """Append the facts to the ledger; the append is retried until the facts take effect."""
+    """Append the facts about a halt to the ledger. The append is retried until the facts take effect."""
     lane.halt.facts = facts
     effect = append(lane, facts)
     lane.facts_tag = effect.tag
@@ -56,15 +56,15 @@ def record_halt(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
 
 
 def retry_record(lane: Lane, now: float, signal: Input) -> Effects:
-    """Retry the append of the facts about a halt, if it failed. The ledger must contain the facts, and a duplicate of
-    them does no harm."""
+    """Retry the append of the facts about a halt if it failed. The ledger must contain these facts, and duplicates of
+    them do no harm."""
     match signal:
         case Bound() | AppendFailed() if not settles(lane, signal.tag):
             return []
         case Bound():
             if not all(signal.bound):
                 return leave_lane(lane, "another replicator took the lane")
-            # Facts that were appended before the halt matter when the lane resumes.
+            # Facts that were appended before the halt are still needed when the lane resumes.
             lane.notes.discard(signal.tag)
             plan_bound(lane, signal.tag)
             for intent in [each for each in lane.intents if each[0] == signal.tag]:
@@ -84,7 +84,7 @@ def retry_record(lane: Lane, now: float, signal: Input) -> Effects:
 
 
 def leave_lane(lane: Lane, why: str) -> Effects:
-    """Leave the lane, because another replicator owns it: drop all batches, and write nothing."""
+    """Leave the lane because another replicator owns it: drop all batches, and write nothing more."""
     new_round(lane)
     lane.phase = Phase.GONE
     drop(lane)

@@ -1,8 +1,9 @@
-"""Handles the batches in flight to the target: the window, the answers, and answers that leave an append in doubt.
+"""Handles the batches in flight to the target: how many there may be, and what their answers mean, including answers
+that leave it in doubt whether a batch was appended.
 
 Two observations confirm that a batch was appended at the expected position. First, the broker accepted the sequence
-number of the batch. Second, the base offset in the broker's answer equals the end of the target log as the lane has
-recorded it.
+number of the batch. Second, the base offset in the broker's answer equals the end of the target log as recorded by the
+lane.
 """
 
 from mirrord.kafka.protocol.errors import ErrorCode
@@ -37,11 +38,11 @@ CORRUPT = 2
 
 
 def window(lane: Lane) -> int:
-    """Return how many batches may be in flight: one, until a batch has been acknowledged over this connection and under
-    this leader epoch.
+    """Return how many batches may be in flight: only one until a batch has been acknowledged over this connection and
+    in this leader epoch.
 
     A broker that has no state for the producer id accepts any sequence number. If two batches were in flight, the
-    broker could refuse the first one and then accept the second one. The first batch would be lost silently.
+    broker could refuse the first one and still accept the second one. The first batch would then be silently lost.
     """
     return lane.reach.batches if lane.pipelined and lane.mode == "sequence" else 1
 
@@ -74,7 +75,8 @@ def send(lane: Lane) -> Effects:
     lane.in_flight_bytes += size
     lane.ready_bytes -= size
     if lane.confirm_end:
-        # Only the log itself shows whether batches sent over a dead connection have been appended since the resume.
+        # Only the log itself shows whether batches that were sent over a dead connection have been appended since the
+        # resume.
         ready.extendleft(reversed(batches))
         flying.clear()
         lane.ready_bytes += size
@@ -108,8 +110,8 @@ def batch_answered(lane: Lane, now: float, answer: ProduceAnswer) -> Effects:
     """Handle the target's answer for a batch in flight.
 
     On one connection, answers arrive in order. The only exception is a batch that was never sent because the lease had
-    expired: it is answered before earlier batches. Its answer is a failure, and the lane still waits for the answers to
-    all earlier batches.
+    expired: its answer arrives before those to earlier batches. This answer is a failure, and the lane still waits for
+    the answers to all earlier batches.
     """
     if answer.round != lane.round or not lane.in_flight:
         return []
@@ -143,8 +145,8 @@ def batch_answered(lane: Lane, now: float, answer: ProduceAnswer) -> Effects:
 
 
 def batches_accepted(lane: Lane, now: float, accepted: ProduceAccepted) -> Effects:
-    """Handle several accepted batches in one step. Batches with the expected offsets are counted together, and after
-    the last of them, the lane sends and fetches once.
+    """Handle several accepted batches in one step. Batches with the expected offsets are counted together, and the lane
+    then sends and fetches only once for all of them.
 
     The first batch with a different offset, and all batches after it, are passed to `batch_answered` one by one.
     """
@@ -178,7 +180,7 @@ def batches_accepted(lane: Lane, now: float, accepted: ProduceAccepted) -> Effec
 
 
 def _go_on(lane: Lane, effects: Effects) -> Effects:
-    """Send and fetch as much as the limits allow now."""
+    """Send and fetch as much as the limits currently allow."""
     if lane.seeks and seek.is_due(lane):
         lane.go(Quiesce())
         return effects
@@ -192,12 +194,12 @@ def _go_on(lane: Lane, effects: Effects) -> Effects:
 
 
 def leapt(lane: Lane, batch: Batch, base_offset: int) -> Effects:
-    """Handle an accepted batch whose base offset is above the recorded log end. Other batches were appended between
-    that end and this batch."""
+    """Handle an accepted batch whose base offset is above the recorded log end, which means that other batches were
+    appended in between."""
     effects = note(lane, (TargetRun(lane.id, lane.grant, batch.first, base_offset, lane.log.end_epoch),))
     if not lane.protected:
-        # The batches in between may be the lane's own batches from a former holder. This is ruled out only if the
-        # broker remembers the producer.
+        # The batches in between may be the lane's own batches, sent by a former holder. This can be ruled out only if
+        # the broker remembers the producer.
         lane.log.unread_from = lane.log.unread_from or ResumePosition(batch.first, lane.expected, lane.log.end_epoch)
         lane.log.unread_parts += 1
         effects.append(AskScan(ask(lane), "gap", lane.producer_id, lane.expected, base_offset))
@@ -207,8 +209,8 @@ def leapt(lane: Lane, batch: Batch, base_offset: int) -> Effects:
 def _first_acknowledgement(lane: Lane, batch: Batch, base_offset: int, *, is_recorded: bool) -> Effects:
     lane.pipelined, lane.trouble, lane.log.out_of_order = True, "", out_of_order.NEVER_REFUSED
     runs = lane.record.target_runs if lane.record is not None else Runs()
-    # Runs after this ordinal belong to a log that went back: the new fact supersedes them. Facts that have not taken
-    # effect yet may change the runs.
+    # Runs after this ordinal describe the log as it was before it went back: the new fact supersedes them. Facts that
+    # have not taken effect yet may change the runs.
     stale = runs.offset_of(batch.first) != base_offset or runs.after(batch.first) is not None or bool(lane.notes)
     effects: Effects = [SaveProgress()]
     if stale and not is_recorded:
@@ -264,13 +266,13 @@ def _settled(lane: Lane, now: float) -> Effects:
 
 
 def blocked(lane: Lane) -> Effects:
-    """Quarantine the batch that cannot be read, now that all records before it are in the target."""
+    """Quarantine a batch that cannot be read, now that the target has all records before it."""
     why, start, end = lane.blocked or ("", lane.position, lane.position)
     return quarantine.park(lane, "unreadable", 0, f"source offsets [{start}, {end}) hold {why}", start, end)
 
 
 def drain(lane: Lane, now: float) -> Effects:
-    """Stop sending. The effect `Drained` follows when all batches in flight have been answered."""
+    """Stop sending. The effect `Drained` follows once all batches in flight have been answered."""
     if lane.phase in {Phase.DRAINING, Phase.DRAINED}:
         return []
     if lane.phase in {Phase.HALTED, Phase.GONE}:
@@ -304,7 +306,7 @@ def drained(lane: Lane, now: float) -> Effects:
     """Finish the drain once all of the lane's facts are in the ledger. No batch is in flight at this point."""
     if lane.notes:
         return []
-    # Batches sent over a dead connection may still be appended. In that case, the next holder has to wait for them.
+    # Batches that were sent over a dead connection may still be appended. If so, the next holder has to wait for them.
     lane.clean = lane.failure is None and not lane.log.must_read_log and lane.phase is not Phase.OPENING
     lane.clean = lane.clean and lane.log.unread_from is None and now >= lane.late_writes.until
     # A broker that was suspended may still append batches that it received earlier, however long ago

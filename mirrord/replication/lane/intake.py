@@ -1,7 +1,7 @@
 """Turns a fetched chunk into batches that are ready to be sent: assigns ordinals, records runs and verdicts, and
 chooses between the raw path and the second path.
 
-This is the hot path. On the raw path, a batch needs one call to unpack its 61-byte header, a few integer comparisons,
+This is the hot path. On the raw path, a batch takes one call to unpack its 61-byte header, a few integer comparisons,
 one in-place patch that derives the new checksum from the old one (`mirrord.kafka.protocol.record_batch.patch`), and one
 `Batch` object. Record bytes are neither read nor copied. Groups of messages in formats 0 and 1 take the second path.
 """
@@ -45,7 +45,7 @@ SEQUENCE_MASK = 0x7FFFFFFF
 
 def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
     """Turn a chunk's batches into batches that are ready to be sent, up to the first batch that cannot be read. Also
-    return why that batch cannot be read, or None if all batches can be read."""
+    return the reason why that batch cannot be read, or None if all batches can be read."""
     runs: list[Run] = []
     unreadable = None
     aborts = _Aborts([(first, producer) for producer, first in chunk.aborted], set())
@@ -58,8 +58,8 @@ def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
     except Unreadable as fault:
         unreadable = fault
     lane.seen.reach(lane.position)
-    # A verdict is recorded with the run that follows it, so that one fact covers the gap and the records after it. Runs
-    # that the ledger declares after this point were decided by a filter, and must not be superseded.
+    # A verdict is recorded with the run that follows it, so that one fact covers the gap and the records after it. If
+    # the ledger declares runs after this point, and a filter decided them, they must not be superseded.
     is_decided = lane.has_policies and lane.declared >= 0
     open_ended = not lane.plan and not is_decided and lane.next_ordinal >= lane.late_writes.in_doubt_below
     if open_ended and lane.skipped and (_are_many(lane, runs) or _ends_in_marker(lane, chunk)):
@@ -68,15 +68,15 @@ def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
 
 
 def _are_many(lane: Lane, runs: list[Run]) -> bool:
-    """Return whether the ledger should record the position, because many offsets were skipped since the last record."""
+    """Return whether to record the position because many offsets have been skipped since the last record."""
     return not runs and sum(each.end - each.start for each in lane.skipped) >= lane.limits.skipped_offsets_noted
 
 
 def _ends_in_marker(lane: Lane, chunk: Chunk) -> bool:
-    """Return whether a transaction marker ends the chunk, and the source has nothing after the marker yet. The next
-    record most likely follows the marker directly. If a run that begins there is recorded now, the record can be sent
-    without waiting for the ledger. If the record turns out to have a different offset, its own run supersedes this one.
-    The result is true only once between two records, even if there are several markers between them."""
+    """Return whether the chunk ends with a transaction marker after which the source does not have anything yet. The
+    next record most likely follows the marker directly. If a run that begins there is recorded now, the record can be
+    sent without waiting for the ledger. If that record turns out to have a different offset, its own run supersedes
+    this one. Between two records, the result is true only once, even if there are several markers."""
     end = chunk.last_stable if lane.read_committed and chunk.last_stable >= 0 else chunk.high_watermark
     last = lane.skipped[-1]
     is_end = last.reason == "control" and last.end == lane.position >= end and lane.declared < 0
@@ -84,7 +84,7 @@ def _ends_in_marker(lane: Lane, chunk: Chunk) -> bool:
 
 
 def want_more(lane: Lane) -> Effects:
-    """Request the next chunk if there is room for it and none has been requested yet."""
+    """Request the next chunk if there is room for it and no request is open."""
     if lane.fetching or lane.blocked is not None or lane.buffered_bytes >= lane.reach.bytes:
         return []
     if lane.origin.doubt is not None or lane.gap.offsets is not None or unconfirmed_limit.is_over(lane):
@@ -96,8 +96,8 @@ def want_more(lane: Lane) -> Effects:
 
 
 def assure(lane: Lane) -> Effects:
-    """Ask whether the source still has all records that the lane has copied. While the lane is copying some of them
-    again, it fetches only those records, and these fetches do not show whether the source has lost records after
+    """Ask whether the source still has all records that the lane has copied. While the lane is copying some of these
+    records again, it fetches only those, and the fetches do not show whether the source has lost any records after
     them."""
     if lane.history.divergence_question in lane.questions:
         return []
@@ -111,7 +111,7 @@ def assure(lane: Lane) -> Effects:
 
 def leap(lane: Lane, to: int, reason: Reason, *, expired_below: int = 0) -> Effects:
     """Continue at a later source offset, and record at once why the offsets before it are not copied. The source has
-    deleted the offsets below `expired_below`."""
+    deleted the records below the offset `expired_below`."""
     runs: list[Run] = []
     gone = max(min(expired_below, to), lane.position)
     if lane.position < gone:
@@ -216,8 +216,8 @@ def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost m
 
 
 def _left_out(lane: Lane, header: HeaderTuple, aborted: set[int]) -> Reason | None:
-    """Return why the lane skips the whole batch, or None if it does not. If it is not yet known whether another flow
-    wrote the batch to the source partition as a copy, set `lane.origin.doubt` and return None."""
+    """Return why the lane skips the whole batch, or None if the lane does not skip it. If it is not yet known whether
+    another flow wrote the batch to the source partition as a copy, set `lane.origin.doubt` and return None."""
     attributes, producer, count = header[5], header[9], header[12]
     if attributes & CONTROL:
         # The first marker of a producer with an aborted transaction in progress ends that transaction.
@@ -245,7 +245,7 @@ def _look_at_epoch(lane: Lane, runs: list[Run], epoch: int, base: int) -> None:
 
 
 def _new_epoch(lane: Lane, runs: list[Run], epoch: int, offset: int) -> None:
-    """Handle a batch at `offset` whose source epoch differs from that of the last batch or is the first known one."""
+    """Handle a batch at `offset` whose source epoch is the first known one or differs from that of the last batch."""
     if source_epochs.is_news(lane, epoch) and in_doubt.holds(lane, lane.next_ordinal):
         raise Early(f"records of epoch {epoch}", lane.position, offset)
     if epoch != lane.epoch:
@@ -268,7 +268,7 @@ def _walk_old(lane: Lane, runs: list[Run], buffer: bytearray, at: int, end: int)
     """Process messages in formats 0 and 1, beginning at the buffer position `at`. Return the buffer position after
     them. If the lane jumps to a different source offset, return `end`, because the rest of the chunk is not used."""
     while is_old(buffer, at, end):
-        # A group must not extend past the part that is being copied again.
+        # A group must not extend beyond the records that are being copied again.
         most = lane.plan[0].ordinal - lane.next_ordinal if lane.plan else SEQUENCE_MASK
         try:
             found = group(buffer, at, end, most)
@@ -292,8 +292,8 @@ def _walk_old(lane: Lane, runs: list[Run], buffer: bytearray, at: int, end: int)
 
 
 def jump(lane: Lane) -> None:
-    """Continue at the next run of the plan: go back to copy records again, or pass over records that have already been
-    copied."""
+    """Continue at the next run of the plan: move back to copy records again, or move past records that have already
+    been copied."""
     run = lane.plan.popleft()
     lane.open_run = run
     lane.seen.reach(lane.position)
@@ -301,7 +301,7 @@ def jump(lane: Lane) -> None:
     lane.position = run.offset
     lane.epoch = lane.seen.go_to(run.offset)
     if not lane.plan:
-        lane.history.source_confirmed = False  # time has passed since the source was asked
+        lane.history.source_confirmed = False  # some time has passed since the source was asked
     lane.skipped.clear()
 
 
@@ -358,20 +358,20 @@ def _explain(lane: Lane, start: int, end: int, left_out: deque[Verdict]) -> None
 
 
 def _clean(lane: Lane, start: int, end: int) -> None:
-    """Skip offsets that are missing from a batch. Brokers accept no batch with gaps, so the log cleaner must have
+    """Skip offsets that are missing from a batch. Brokers do not accept batches with gaps, so the log cleaner must have
     removed these records."""
     lane.gap.compacts = True
     _skip(lane, start, end, "compacted")
 
 
 def _follow(lane: Lane, runs: list[Run], offset: int, count: int) -> None:
-    """Map the next `count` ordinals to the offsets from `offset` on: extend the open run, or begin a new one."""
+    """Map the next `count` ordinals to consecutive offsets from `offset` on: extend the open run or begin another."""
     run = lane.open_run
     first = lane.next_ordinal
     declared = lane.declared
     if declared >= 0 and first + count > declared:
         if declared == first and lane.record is not None and lane.record.source_runs.offset_of(first) == offset:
-            # The ledger knows this run from an earlier attempt, so there is nothing to record.
+            # The ledger already contains this run from an earlier attempt, so there is nothing to record.
             lane.open_run = Run(first, offset)
             lane.skipped.clear()
             declare(lane, first)
@@ -383,7 +383,7 @@ def _follow(lane: Lane, runs: list[Run], offset: int, count: int) -> None:
 
 
 def _part(lane: Lane, runs: list[Run], offset: int) -> None:
-    """Begin a run, because the next ordinal is not at the offset that the open run implies."""
+    """Begin a new run, because the next ordinal does not map to the offset that the open run implies."""
     if lane.next_ordinal < lane.late_writes.in_doubt_below:
         raise Early("records other than those that were sent", lane.position, offset)
     _begin_run(lane, runs, offset)
@@ -411,8 +411,8 @@ def _in_pieces(  # noqa: PLR0913, PLR0917 -- the counterpart of the raw branch a
     next_offset: int,
     why: str,
 ) -> int:
-    """Rebuild the records of a source batch from `position` on, as one or more batches that the target accepts. Return
-    the source offset up to which the following batches can be copied unchanged."""
+    """Rebuild the records of a source batch, starting at `position`, as one or more batches that the target accepts.
+    Return the source offset up to which the following batches can be copied unchanged."""
     while position < next_offset and not (lane.plan and lane.next_ordinal >= lane.plan[0].ordinal):
         piece = batch_splitting.next_piece(lane, position, next_offset)
         if piece.left_out is not None:
@@ -438,7 +438,7 @@ def _rebuild(lane: Lane, runs: list[Run], wanted: RebuildRequest, piece: batch_s
             lane, msgspec.structs.replace(wanted, most=most, until_offset=end, decided=decided)
         )
     except PolicyRefused as error:
-        if error.offset > position:  # the records before that one are copied first
+        if error.offset > position:  # the records before the refused one are copied first
             return _rebuild(lane, runs, wanted, piece._replace(end=error.offset), why)
         line = f"a record for which a policy has no answer ({error})"
         raise Unreadable(line, error.offset, error.offset + 1) from error
@@ -456,7 +456,7 @@ def _rebuild(lane: Lane, runs: list[Run], wanted: RebuildRequest, piece: batch_s
         lane.next_ordinal += length
         cursor = offset + length
     data, count = rebuilt.data, lane.next_ordinal - first
-    # If the batch was cut short, more of it may follow.
+    # If the rebuilt batch was cut short, more records of the source batch may follow.
     behind = cursor if count >= most or rebuilt.is_cut else end
     if not lane.plan:
         _explain(lane, cursor, behind, left_out)
@@ -476,7 +476,7 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
     at = bisect_right([verdict.start for verdict in lane.skipped], last - 1)
     ahead, behind = lane.skipped[:at], lane.skipped[at:]
     if ahead and ahead[-1].end > last:
-        # A new epoch also begins a run, whose first record may be skipped. After a resume, that record is judged again.
+        # A new epoch also begins a run, even if its first record is skipped. A resume decides on that record again.
         across = ahead.pop()
         ahead.append(Verdict(across.start, last, across.reason))
         behind.insert(0, Verdict(last, across.end, across.reason))
@@ -493,7 +493,7 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
 def _unbound(lane: Lane, ordinal: int) -> tuple[Verdict, ...]:
     """Return the verdicts on offsets directly before `ordinal` that have been appended but have not taken effect yet.
 
-    The next entry repeats them. If it did not, and the first entry were lost, nothing would show that these verdicts
+    The next entry repeats these verdicts. If it did not, and the first entry were lost, nothing would show that they
     are missing.
     """
     return lane.unbound[1] if lane.intents and lane.intents[-1][1] == ordinal == lane.unbound[0] else ()

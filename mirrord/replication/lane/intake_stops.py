@@ -1,8 +1,8 @@
-"""Exceptions that stop the processing of a chunk before a batch."""
+"""Exceptions that stop the processing of a chunk before one of its batches."""
 
 
 class Unreadable(Exception):
-    """Raised when the source returned data that this version cannot copy. The message says what kind of data it is.
+    """Raised when the source has returned data that this version cannot copy. The message says what kind of data it is.
 
     `start` and `end` (exclusive) are the source offsets of the data.
     """
@@ -22,5 +22,5 @@ class Diverged(Unreadable):
 
 
 class Early(Unreadable):
-    """Raised when records must not get the next ordinals yet. Other records were sent under these ordinals, and their
-    batches may still be appended."""
+    """Raised when records must not be assigned the next ordinals yet. Other records were sent under these ordinals, and
+    their batches may still be appended."""

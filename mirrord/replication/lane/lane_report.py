@@ -1,4 +1,4 @@
-"""Describes a lane, as a progress record for the state topic and as a status report."""
+"""Describes a lane in two forms: as a progress record for the state topic, and as a status report."""
 
 from mirrord.ledger.facts.core import Progress
 from mirrord.replication.lane.assignment import LaneReport, SourceBounds
@@ -10,8 +10,8 @@ from mirrord.replication.lane.target.evidence import is_plan_unrecorded, is_reco
 
 
 def resume_position(lane: Lane) -> ResumePosition:
-    """Return the resume position. All records of the lane below it are known to be in the target log exactly once, and
-    below the high watermark."""
+    """Return the resume position. All records of the lane below this position are known to be in the target log exactly
+    once, and to be below the high watermark."""
     known = lane.resume_position
     if lane.acked > known.ordinal:
         known = ResumePosition(lane.acked, lane.expected, lane.log.end_epoch)
@@ -22,15 +22,15 @@ def resume_position(lane: Lane) -> ResumePosition:
 
 
 def source_offset(lane: Lane) -> int:
-    """Return the source offset of the next record that the target has not acknowledged. Skipped offsets before it count
-    as done."""
+    """Return the source offset of the first record that the target has not acknowledged. Offsets before this record
+    that were skipped count as done."""
     if lane.in_flight:
         return lane.in_flight[0].offset
     if lane.ready:
         return lane.ready[0].offset
     if lane.phase is Phase.COPYING:
         return lane.position
-    # Batches that were fetched and then dropped do not count as done: the result is then the source offset to which the
+    # Batches that were fetched and then dropped do not count as done, so the result is the source offset to which the
     # ledger maps the resume position.
     known = lane.record.source_runs.offset_of(resume_position(lane).ordinal) if lane.record is not None else None
     return known or 0
@@ -50,8 +50,8 @@ def state(lane: Lane) -> str:
 
 
 def progress_record(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None:
-    """Return the progress record of the lane for the state topic. `at_ms` is the wall-clock time, which is only
-    informational.
+    """Return the progress record of the lane for the state topic. `at_ms` is the wall-clock time, which is included for
+    information only.
 
     Return None while the ledger lacks facts about the records below the resume position: where these records are, or
     which of them the source or the target has lost.
@@ -89,8 +89,8 @@ def progress_record(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None
 def _is_settled(lane: Lane, known: ResumePosition) -> bool:
     """Return whether the lane has finished with every source record before its position (`Progress.settled`).
 
-    A lane that was drained before it resumed has not read the target log. It knows how much was sent only if its former
-    holder reported it.
+    A lane that was drained before it resumed has not read the target log. It knows how much was sent only if the former
+    holder reported this.
     """
     if lane.phase is Phase.DRAINED:
         return lane.clean and lane.takeover.knows_sent and known.ordinal >= lane.sent_below
@@ -100,7 +100,7 @@ def _is_settled(lane: Lane, known: ResumePosition) -> bool:
 
 def differs(lane: Lane, lease_epoch: int, saved: Progress | None) -> bool | None:
     """Return whether the progress record must be saved, because it differs from `saved` in more than its timestamp.
-    Return None if there is no progress record now."""
+    Return None if the lane currently has no progress record."""
     if lane.phase in {Phase.GONE, Phase.DRAINED}:
         return False
     now = progress_record(lane, lease_epoch, 0 if saved is None else saved.at_ms)
@@ -108,8 +108,8 @@ def differs(lane: Lane, lease_epoch: int, saved: Progress | None) -> bool | None
 
 
 def is_protected(lane: Lane, at_ms: int) -> bool:
-    """Return whether the target broker remembers the lane's producer, according to its own answer or to the age of the
-    last record.
+    """Return whether the target broker remembers the lane's producer, according to the broker's own answer or the age
+    of the last record.
 
     A broker uses the timestamps of a producer's records to decide when to forget the producer. Once a batch has been
     accepted, the lane is therefore protected while these timestamps are recent.
@@ -122,7 +122,7 @@ def is_protected(lane: Lane, at_ms: int) -> bool:
 
 
 def _trouble(lane: Lane) -> str:
-    """Return why the target currently accepts nothing, or an empty string."""
+    """Return why the target is currently not accepting any batches, or an empty string."""
     tries = lane.phase in {Phase.WAITING, Phase.RESUMING, Phase.SETTLING} or bool(lane.in_flight)
     return lane.trouble if tries else ""
 

@@ -10,14 +10,14 @@ NOBODY = LaneId("")
 
 
 def concerned(fact: AnyFact) -> LaneId:
-    """Return the lane that may have to be notified of a fact. Return `NOBODY` for most facts, which need no
-    notification."""
+    """Return the lane that may have to be notified of a fact, or `NOBODY` if no lane needs to be notified, as is the
+    case for most facts."""
     return fact.lane if isinstance(fact, LaneTaken | Quarantined | QuarantineOrder | LaneSought) else NOBODY
 
 
 def news(fact: AnyFact, replicator: str) -> Fenced | Released | None:
-    """Return the signal for the lane when a fact takes effect, or None if the lane need not be notified. `replicator`
-    is the name of the replicator that hosts the lane."""
+    """Return the signal to send to the lane when a fact takes effect, or None if the lane need not be notified.
+    `replicator` is the name of the replicator that hosts the lane."""
     match fact:
         case LaneTaken():
             return Fenced() if fact.replicator != replicator else None

@@ -1,13 +1,14 @@
-"""Determines where MirrorMaker 2 stopped in a partition, from its stored position and the last records of the target.
+"""Determines where MirrorMaker 2 stopped in a partition, based on the position that it stored and on the last records
+of the target.
 
 MirrorMaker 2 copies records in source order and stores its position from time to time (every
 `offset.flush.interval.ms`, 60 s by default). After a crash, it copies the records after that position again. The
-position may therefore be too low, and the target may contain the last records twice. But for each record in the target,
-all records that precede it in the source also precede it in the target.
+position may therefore be too low, and the target may contain the last records twice. However, for each record in the
+target, all records that precede it in the source also precede it in the target.
 
-A `Tail` first receives the last records of the target. Then it receives the source's records in order, from an offset
-before the stored position, until it needs no more records. It keeps only digests: of the target's records, and of a
-somewhat larger number of source records.
+A `Tail` first receives the last records of the target. It then receives the source's records in order, starting at an
+offset before the stored position, until it needs no more of them. It keeps only digests of the target's records and of
+a somewhat larger number of source records.
 """
 
 from collections import Counter
@@ -18,8 +19,9 @@ from mirrord.ledger.facts.core import InheritedBy
 from mirrord.model.intervals import ranges
 
 MOST_AGREEING = 200
-"""Largest number of consecutive records that are compared for one possible match. This many agreeing records usually
-leave no doubt. If all records have the same content, doubt remains, but comparing more of them would not help."""
+"""Largest number of consecutive records that are compared for one possible match. If this many records agree, there is
+usually no doubt left. If all records have the same content, doubt remains, but comparing more of them would not
+help."""
 
 
 class OffsetRow(NamedTuple):
@@ -41,30 +43,30 @@ class TopicEnd(NamedTuple):
     doubled: tuple[tuple[int, int], ...] = ()
     """Source offsets [start, end) whose records appear more than once among the target records that were read."""
     missing: tuple[tuple[int, int], ...] = ()
-    """Source offsets [start, end) whose records are not in the target, although the target has records from before and
-    after these offsets."""
+    """Source offsets [start, end) whose records are not in the target, although the target has records with lower and
+    higher source offsets."""
 
 
 class Tail:
     """The search for the point up to which MirrorMaker 2 has copied one partition.
 
-    `said` is the source offset after the one that MirrorMaker 2 stored last.
+    `said` is one more than the source offset that MirrorMaker 2 last stored.
     """
 
     def __init__(self, said: int, target: Sequence[OffsetRow], *, whole: bool = True) -> None:
-        """`target` contains the last records of the target. `whole` says that no record between the first and the last
-        of them was removed. In this case, a source record that is missing from them was never copied."""
+        """`target` contains the last records of the target. `whole` says whether it is known that no record between the
+        first and the last of them was removed. If so, a source record that is missing between them was never copied."""
         self._said = said
         self._whole = whole
         self._target = [row.content for row in target]
         self._counts = Counter(self._target)
         self._source: list[OffsetRow] = []
         self._last_match = -1
-        """Index of the newest source record that is in the target as well."""
+        """Index of the latest source record that is also in the target."""
 
     @property
     def patience(self) -> int:
-        """Number of source records without a match after which no more matches are expected."""
+        """Number of consecutive source records without a match after which no further matches are expected."""
         return len(self._target)
 
     def take(self, row: OffsetRow) -> bool:
@@ -105,7 +107,7 @@ class Tail:
         Each source record with the same content as the last record of the target is a candidate. The source records
         before a candidate are compared with the target records before the last one. The candidate with the most
         agreeing records is chosen. If several candidates tie, the one directly before MirrorMaker 2's stored position
-        is chosen, or otherwise the first one: a duplicate is better than a loss.
+        is chosen. If none of them is there, the first one is chosen: a duplicate is better than a loss.
         """
         if not self._target:
             return -1

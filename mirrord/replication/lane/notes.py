@@ -1,4 +1,5 @@
-"""Records facts about what a lane has already done. The lane's progress record waits until these facts take effect."""
+"""Records facts about what a lane has already done. No progress record of the lane is written until these facts take
+effect."""
 
 from collections.abc import Sequence
 
@@ -9,8 +10,8 @@ from mirrord.replication.lane.state import Lane
 
 
 def note(lane: Lane, facts: Sequence[LaneFact]) -> Effects:
-    """Append facts to the ledger without waiting for them to take effect. Only the progress record waits, because it
-    must not be ahead of the runs and verdicts in the ledger."""
+    """Append facts to the ledger without waiting for them to take effect. Only the progress record is held back,
+    because it must not be ahead of the runs and verdicts in the ledger."""
     if not facts:
         return []
     effect = append(lane, facts)
@@ -19,8 +20,8 @@ def note(lane: Lane, facts: Sequence[LaneFact]) -> Effects:
 
 
 def return_to_recorded(lane: Lane) -> None:
-    """Return to the last resume position below which the ledger has all facts. The lane reads the target log again from
-    there."""
+    """Return to the last resume position below which the ledger has all facts. The lane will read the target log again
+    from there."""
     lane.notes.clear()
     lane.resume_position = lane.recorded_position
     if lane.log.went_back is not None:
@@ -32,6 +33,6 @@ def return_to_recorded(lane: Lane) -> None:
 
 def plan_bound(lane: Lane, tag: int) -> None:
     """Drop the state from before the target log lost records (`WentBack`), if this append has recorded the plan for
-    copying them again. The state was kept in case the plan did not take effect."""
+    copying these records again. The state was kept in case the plan did not take effect."""
     if lane.log.went_back is not None and lane.log.went_back.tag == tag:
         lane.log.went_back = None

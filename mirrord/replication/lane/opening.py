@@ -1,9 +1,9 @@
 """Opens a lane: obtains its producer id, its grant and its first source offset. Each of the three is recorded as a
 fact, and used only after the fact has taken effect in the ledger.
 
-If several replicators append a `LaneOpened` or `LaneTaken` for the lane, the first fact wins. A lane therefore reads
-its own fact back from the ledger, and uses it only if there was no earlier one. A producer id is never used if its fact
-did not take effect.
+If several replicators append a `LaneOpened` or `LaneTaken` for the same lane, the first fact wins. A lane therefore
+reads its own fact back from the ledger, and relies on it only if there was no earlier one. A producer id is never used
+if its fact has not taken effect.
 """
 
 import msgspec
@@ -65,7 +65,8 @@ def start(lane: Lane, start: Start) -> Effects:
         _take_position(lane, progress)
         lane.takeover.leaps_recorded = start.left_cleanly and progress.state == "drained"
         if lane.resume_position.ordinal == progress.ordinal:
-            # A progress record that was held back because of a pending comparison does not show how much was sent.
+            # If a pending comparison held back the position in the progress record, the record does not show how much
+            # was sent.
             lane.takeover.knows_sent = start.left_cleanly and progress.state == "drained" and progress.settled
             lane.seen.begin(progress.source_offset, progress.source_epoch)
             lane.history.epochs_recorded = progress.epochs_told
@@ -91,7 +92,7 @@ def _take_position(lane: Lane, progress: Progress) -> None:
 
 def _learn_since_start(lane: Lane, record: LaneRecord) -> Effects:
     """Process the facts that the former holder was still able to append until the new grant took effect. Such a fact
-    may say that ordinals were reassigned, that the target differs, that the map was rebuilt, or that the lane is
+    may say that ordinals were reassigned, that target and source differ, that the map was rebuilt, or that the lane is
     halted."""
     begun, lane.takeover.begun = lane.takeover.begun, None
     if begun is not None and position_rewind.valid_position(begun, record)[0] != lane.resume_position:
@@ -110,9 +111,9 @@ def _is_hearsay(lane: Lane, progress: Progress) -> bool:
     """Return whether the progress record is from a former holder that opened the lane and wrote no record to the
     target.
 
-    The record's position is valid only if no other holder had written to the target before. This is not certain: if the
-    former holder did not yet know that another holder had taken the lane, its progress record may have replaced a newer
-    one.
+    The record's position is valid only if no other holder had written to the target by the time the record was saved.
+    This is not certain: if the former holder did not yet know that another holder had taken the lane, its progress
+    record may have replaced a newer one.
     """
     return progress.ordinal == 0 and lane.record is not None and progress.grant < lane.record.grant
 
@@ -135,7 +136,8 @@ def _taking(lane: Lane, record: LaneRecord) -> tuple[LaneFact, ...]:
     if lane.comparison.differs is not None:
         pass  # the lane stays halted until the map is rebuilt
     elif record.halted is not None:
-        # An operator starts a lane to try again; if the cause of the halt still exists, the lane will halt again.
+        # An operator who starts a halted lane wants it to try again; if the cause of the halt still exists, the lane
+        # will halt again.
         facts.append(LaneResumed(lane.id, grant))
     if record.policy != lane.policy:
         facts.append(PolicyChanged(lane.id, grant, lane.policy))
@@ -163,7 +165,7 @@ def producer_id_answered(lane: Lane, now: float, answer: ProducerIdAnswer) -> Ef
 
 
 def woken(lane: Lane) -> Effects:
-    """Retry the question or the append that failed."""
+    """Retry the failed question or append."""
     if lane.facts_tag >= 0 and lane.record is not None and lane.record.grant == lane.grant and lane.grant > 0:
         return [AskStart(ask(lane))]
     return _ask(lane)
@@ -175,7 +177,7 @@ def is_ours(lane: Lane, record: LaneRecord) -> bool:
 
 
 def grant_bound(lane: Lane, now: float, answer: Bound) -> Effects:
-    """Handle the facts about opening or taking the lane, which have been read back from the ledger."""
+    """Handle the facts about opening or taking the lane, now that they have been read back from the ledger."""
     record = answer.record
     if record is None or not is_ours(lane, record):
         return leave_lane(lane, "another replicator took the lane first")
@@ -198,7 +200,7 @@ def grant_bound(lane: Lane, now: float, answer: Bound) -> Effects:
         if record.regiven >= 0:
             lane.trusted = min(lane.trusted, record.regiven)  # the resume position proves ordinals, not records
             lane.comparison.first_ack_pending = (
-                True  # these ordinals may not have been copied yet, and a comparison has to end the doubt
+                True  # these ordinals may not have been copied yet, and only a comparison can settle this
             )
     if len(record.source_runs) == 0:
         return [*effects, AskStart(ask(lane))]
@@ -239,8 +241,8 @@ def append_failed(lane: Lane, failure: AppendFailed) -> Effects:
 
 
 def enter(lane: Lane, now: float, _: Reopen) -> Effects:
-    """Take a new grant. Facts from older grants then no longer take effect, which settles the append whose outcome is
-    unknown."""
+    """Take a new grant. From then on, facts from older grants can no longer take effect, so the append whose outcome is
+    unknown is settled."""
     new_round(lane)
     lane.appends.clear()
     if lane.in_flight:

@@ -7,9 +7,10 @@ class Phase(Enum):
     """The phase of a lane. `WAYS` says which phases may follow each phase."""
 
     OPENING = "opening"
-    """The lane appends its facts (producer id, grant, first source offset) and waits until they take effect."""
+    """The lane appends its facts (producer id, grant, first source offset) to the ledger and waits until they take
+    effect."""
     WAITING = "waiting"
-    """The lane waits until a former holder or a dead connection can no longer write."""
+    """The lane waits until batches from a former holder or a dead connection can no longer be appended."""
     RESUMING = "resuming"
     """The lane asks the target which of its records are in the log."""
     REBUILDING = "rebuilding"
@@ -45,8 +46,8 @@ simulator, against this table."""
 
 
 class Stage(Enum):
-    """The step of a resume whose answer the lane is waiting for. The first three are the questions of the resume
-    sandwich."""
+    """The current step of a resume: the lane is waiting for the answer to this step. The first three steps are the
+    questions of the resume sandwich."""
 
     END = "end"
     PRODUCERS = "producers"

@@ -1,13 +1,13 @@
-"""Handles a batch that the target refuses because of its content, or that the source cannot return.
+"""Handles a batch that the target refuses because of its content, or that cannot be read from the source.
 
 The batch is split until the one record that causes the refusal is found (`source.batch_splitting`). This record is then
 in quarantine: the ledger records its source offset and the reason, and the lane halts before the record until an
 operator decides.
 
 If the flow's `on_reject` is `skip`, the record is skipped instead. It is first parked: it is written to the dead-letter
-topic exactly as it would have been written to the target. If parking fails, the lane halts as in quarantine, and tries
-to park the record again. Before the lane continues, the ledger records the operator's decision or the fact that the
-record is skipped.
+topic exactly as it would have been written to the target. If parking fails, the lane halts as in quarantine, and keeps
+trying to park the record. The lane does not continue until the ledger contains either the operator's decision or the
+fact that the record is skipped.
 """
 
 import msgspec
@@ -28,7 +28,7 @@ LONGEST_PAUSE_S = 60.0
 
 
 def line_of(error: int, batch: Batch) -> str:
-    """Return a line for the operator that says what the target refuses."""
+    """Return a line that tells the operator what the target refuses."""
     return refusal_line(error, *_range(batch))
 
 
@@ -37,7 +37,7 @@ def _range(batch: Batch) -> tuple[int, int]:
 
 
 def decide(lane: Lane, error: int, batch: Batch, why: str = "") -> Effects:
-    """Quarantine a batch that the target does not accept, or skip it, as specified by the flow's `on_reject`.
+    """Quarantine or skip a batch that the target does not accept, as specified by the flow's `on_reject`.
 
     `why` explains why the target topic's configs differ from those of the source topic, or is empty.
     """
@@ -79,7 +79,7 @@ def _park(lane: Lane, unparked: Parking) -> Park:
 
 def parking_answered(lane: Lane, now: float, answer: ParkAnswer) -> Effects:
     """Handle the result of an attempt to park a record. If the record is parked, skip it. Otherwise, halt as in
-    quarantine, and try again after a pause."""
+    quarantine and try again after a pause."""
     unparked = lane.refusal.parking
     if unparked is None:
         return []
@@ -106,8 +106,8 @@ def retry_parking(lane: Lane) -> Effects:
 
 
 def released(lane: Lane) -> Effects:
-    """Resume after a decision in the ledger. The lane keeps its grant unless it is uncertain whether the last append
-    under this grant reached the ledger. In this case, the lane takes a new grant."""
+    """Resume after a decision in the ledger. The lane takes a new grant if it is uncertain whether the last append
+    under the current grant reached the ledger. Otherwise, it keeps its grant."""
     lane.halt.line, lane.halt.facts = "", ()
     lane.refusal.parking, lane.refusal.parking_pause, lane.refusal.configs_pause = None, -1, -1
     if lane.halt.append_in_doubt:

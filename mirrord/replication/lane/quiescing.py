@@ -1,4 +1,4 @@
-"""Makes a copying lane resume. The lane first stops sending, and resumes when all batches in flight have been
+"""Makes a copying lane resume. The lane first stops sending, and resumes once all batches in flight have been
 answered."""
 
 from mirrord.kafka.protocol.errors import ErrorCode
@@ -9,7 +9,7 @@ from mirrord.replication.lane.transitions import Quiesce, Resume
 
 
 def enter(lane: Lane, now: float, wanted: Quiesce) -> Effects:
-    """Stop sending, and resume when all batches in flight have been answered."""
+    """Stop sending, and resume once all batches in flight have been answered."""
     if not lane.in_flight:
         until = max(lane.late_writes.until, lane.late_writes.former_holder_until) if wanted.until_safe else now
         lane.go(Resume(max(until - now, 0.0)))

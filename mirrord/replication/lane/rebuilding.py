@@ -2,21 +2,21 @@
 the result, and resumes.
 
 Two holders of a lane can read different records from the same source partition, for example because the log cleaner
-removes records in the meantime. They then assign the same ordinals to different records. The target can accept batches
-from both holders, because the sequences are in order. The contents of the target then do not match the map: records may
-be missing, or appear twice. The map is rebuilt in these steps:
+removes records between the two reads. They then assign the same ordinals to different records. The target can accept
+batches from both holders, because the sequences are in order. As a result, the contents of the target do not match the
+map: records may be missing or appear twice. The map is rebuilt in these steps:
 
-1. Record the difference and the halt in the ledger, before any other step.
+1. Before anything else, record the difference and the halt in the ledger.
 2. Wait until no batch that was sent earlier can still be appended.
 3. Ask the questions of the resume sandwich, and wait for the high watermark, as in every resume (`resuming`).
-4. Read both logs from the first doubtful ordinal on, to find the source offsets of the lane's own batches
+4. Read both logs, starting at the first doubtful ordinal, to find the source offsets of the lane's own batches
    (`target.batch_relocation`).
 5. In one ledger entry, record the true map, the records that are in the target twice, and the new ordinals of the
    missing records. Then resume normally.
 
-If the source offsets of some records cannot be determined without doubt, the lane stays halted, and a line for the
-operator says why. Because the difference is in the ledger, the next holder begins with step 2, and does not copy until
-the map has been rebuilt.
+If the source offsets of some records cannot be determined with certainty, the lane stays halted, and a one-line message
+tells the operator why. Because the difference is in the ledger, a new holder begins with step 2 and does not copy
+anything until the map has been rebuilt.
 """
 
 from collections.abc import Iterator, Sequence
@@ -51,7 +51,7 @@ from mirrord.replication.lane.transitions import RebuildMap, Resume
 
 
 def enter(lane: Lane, now: float, wanted: RebuildMap) -> Effects:
-    """Begin rebuilding the map, in a new round. All batches in memory have already been dropped."""
+    """Begin to rebuild the map in a new round. All batches in memory have already been dropped."""
     lane.phase = Phase.REBUILDING
     if not is_recorded(lane):
         return _record(lane)
@@ -83,7 +83,7 @@ def woken(lane: Lane) -> Effects:
 
 
 def facts_bound(lane: Lane) -> Effects:
-    """Continue after the facts about the difference, or about the new map, have taken effect in the ledger."""
+    """Continue now that the facts about the difference, or about the new map, have taken effect in the ledger."""
     if lane.stage is Stage.DIFFERENCE:
         lane.go(RebuildMap())
         return []
@@ -120,7 +120,7 @@ def locate(lane: Lane) -> Effects:
 
 
 def verified(lane: Lane, found: target_scan.Reading) -> Effects:
-    """Search both logs. If the target log has also lost records at ordinals before the difference, begin at the lowest
+    """Search both logs. If the target log has also lost records with ordinals below the difference, begin at the lowest
     of these ordinals."""
     lowest = min([found.next_ordinal, *(first for first, _ in found.holes), *(each.first for each in found.missing)])
     if lane.comparison.differs is not None and lowest < lane.comparison.differs.first:
@@ -129,7 +129,7 @@ def verified(lane: Lane, found: target_scan.Reading) -> Effects:
 
 
 def search(lane: Lane) -> Effects:
-    """Request that both logs be read from the first doubtful ordinal on."""
+    """Request that both logs be read, starting at the first doubtful ordinal."""
     found, record = lane.comparison.differs, lane.record
     if found is None or record is None:
         return []
@@ -189,8 +189,8 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
 
 
 def from_ordinal(own: tuple[OwnBatch, ...], first: int) -> list[OwnBatch]:
-    """Return the batches from an ordinal on. A batch that contains the ordinal is cut, so that it begins with the
-    ordinal."""
+    """Return the batches from the ordinal `first` onward. A batch that contains this ordinal is cut so that it begins
+    with the ordinal."""
     kept: list[OwnBatch] = []
     for batch in own:
         ordinal = nearest(batch.base_sequence, first)
@@ -202,7 +202,7 @@ def from_ordinal(own: tuple[OwnBatch, ...], first: int) -> list[OwnBatch]:
 
 
 def leaps(own: Sequence[OwnBatch], expected: int) -> list[tuple[int, int]]:
-    """Return the ordinals (first, last) between the given batches that are missing from the target."""
+    """Return the ordinals that are missing from the target between the given batches, as ranges (first, last)."""
     found: list[tuple[int, int]] = []
     for batch in own:
         ordinal = nearest(batch.base_sequence, expected)
@@ -214,7 +214,7 @@ def leaps(own: Sequence[OwnBatch], expected: int) -> list[tuple[int, int]]:
 
 def _epochs(lane: Lane, runs: Runs, end: Run, located: Located) -> source_epochs.Epochs:
     """Return the source epochs of the rebuilt runs. The epoch of the source offset directly before `end` also applies
-    to the records from `end` on."""
+    to the records from `end` onward."""
     begin = runs.first
     if begin is None or not (located.epochs or (lane.record is not None and lane.record.epochs)):
         return ()
@@ -258,12 +258,12 @@ def _facts(
     rewound = position_rewind.rewound_by(lane, follow, stands)
     lane.resume_position = min(
         lane.resume_position, stands, key=lambda each: each.ordinal
-    )  # this resume position is valid once these facts take effect
+    )  # this resume position becomes valid when these facts take effect
     return [
         SourceRun(lane.id, lane.grant, tuple(map_runs), (), _epochs(lane, map_runs, behind, located), rewound=rewound),
-        # The rebuilt map fills all holes after its beginning; those that still exist are recorded again.
+        # The rebuilt map revokes all holes after its beginning; those that still exist are recorded again.
         *(HoleFound(lane.id, lane.grant, *hole, read.next_ordinal, ordinal) for hole in leaps(own, first)),
-        # The content of these ordinals is unknown: in the map they are empty.
+        # The content of these ordinals is unknown, so they are empty in the map.
         *(HoleFound(lane.id, lane.grant, start, end - 1, end, end) for start, end in located.open),
         *read.facts,
         VerdictGiven(lane.id, lane.grant, tuple(verdicts), note),
@@ -275,9 +275,9 @@ def _facts(
 def _leapt(lane: Lane, first: int, begin: int) -> list[Run]:
     """Return the ledger's runs for the ordinals in [first, begin), which the target lacks.
 
-    A new run supersedes only the holes and runs that begin at its ordinal or later. These runs are therefore recorded
-    again before the run at `begin`. Otherwise, the ledger's old holes and runs for these ordinals would remain in
-    effect.
+    A new run supersedes only the holes and runs that begin at its ordinal or later. The runs that this function returns
+    are therefore recorded again, before the run at `begin`. Otherwise, the ledger's old holes and runs for these
+    ordinals would remain in effect.
     """
     if lane.record is None or first >= begin:
         return []
@@ -285,7 +285,7 @@ def _leapt(lane: Lane, first: int, begin: int) -> list[Run]:
 
 
 def _open_verdicts(lane: Lane, located: Located) -> list[Verdict]:
-    """Return verdicts on the source offsets to which the old map maps ordinals with unknown content in the target.
+    """Return verdicts on the source offsets that the old map has for ordinals whose content in the target is unknown.
     Nothing shows whether the target has the records at these source offsets."""
     runs = lane.record.source_runs if lane.record is not None else Runs()
     pieces = [(at, at + length) for start, end in located.open for _, at, length in runs.between(start, end - 1)]
@@ -296,8 +296,8 @@ def _open_verdicts(lane: Lane, located: Located) -> list[Verdict]:
 def _expired_verdicts(
     lane: Lane, first: int, own: Sequence[OwnBatch], goes_on: int, located: Located
 ) -> Iterator[Verdict]:
-    """Return verdicts on source records that the source has deleted and the target does not have. The ordinals of these
-    records are missing from the target log, or were still to be copied again."""
+    """Return verdicts on records that the source has deleted and that the target lacks. The ordinals of these records
+    are missing from the target log, or were still to be copied again."""
     record = lane.record
     if record is None:
         return

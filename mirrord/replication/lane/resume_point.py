@@ -1,5 +1,5 @@
-"""Completes a resume: compares batches with the source, plans how the records of holes are copied again, and begins to
-copy."""
+"""Completes a resume: compares batches with the source, plans how the records of holes will be copied again, and begins
+to copy."""
 
 from itertools import islice
 
@@ -34,15 +34,15 @@ from mirrord.replication.lane.target.superseded_records import MOST_RANGES
 
 
 def must_wait_to_mend(lane: Lane, found: Reading) -> bool:
-    """Return whether the lane must wait before it copies the records of a hole again. Copying them again gives them the
-    next ordinals. A former holder may still send other records under these ordinals, and a broker that remembers the
-    producer would accept them. The lane therefore waits until no former holder can write."""
+    """Return whether the lane must wait before it copies the records of a hole again. When they are copied again, they
+    get the next ordinals. A former holder may still send other records under these ordinals, and a broker that
+    remembers the producer would accept them. The lane therefore waits until no former holder can write."""
     return bool(found.holes) and lane.late_writes.end_read_at < lane.late_writes.until
 
 
 def must_wait_to_void(lane: Lane, ordinal: int) -> bool:
     """Return whether the lane must wait before it resumes at this ordinal. Resuming revokes the holes and epochs that
-    the ledger has from this ordinal on. Batches that were sent according to them may still be appended."""
+    the ledger has at this ordinal and above. Batches that were sent in accordance with them may still be appended."""
     return (
         lane.late_writes.end_read_at < lane.late_writes.until
         and lane.record is not None
@@ -60,11 +60,11 @@ def wait_to_mend(lane: Lane) -> Effects:
 
 
 def _record_again(lane: Lane, ordinal: int, left: RestOfPlan | None) -> Effects:
-    """Record again which runs and epochs apply from this ordinal on.
+    """Record again which runs and epochs apply from this ordinal onward.
 
     This is necessary if, for example, the target log has lost records below a hole or below a change of the source
-    epoch. Their ordinals are then assigned again, and the ledger's runs and epochs for the later records are no longer
-    valid.
+    epoch. The ordinals of these records are then assigned again, and the ledger's runs and epochs for the later records
+    are no longer valid.
     """
     runs = left.runs if left is not None else [Run(ordinal, lane.position)]
     pieces = left.pieces if left is not None and len(runs) > 1 else []
@@ -78,18 +78,19 @@ def _record_again(lane: Lane, ordinal: int, left: RestOfPlan | None) -> Effects:
     rewound = position_rewind.rewound_by(lane, runs, lane.resume_position) or position_rewind.unproven(lane, runs)
     effect = append(lane, (*facts, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, regiven, rewound)))
     lane.intents.append((effect.tag, ordinal))
-    # The lane must leave the kept runs as they are, or record others in their place.
+    # The lane must either leave the kept runs as they are or record other runs in their place.
     lane.declared = kept[0].ordinal if kept else -1
     return [effect]
 
 
 def _acknowledged_runs(lane: Lane, ordinal: int) -> list[Run]:
     """Return the ledger's runs that begin after this ordinal, for records that a compacted target log has lost and that
-    were acknowledged, or may have been. These records are copied again in the same order, so their runs still apply. If
-    the runs were not recorded again, the ledger would no longer show which records were acknowledged.
+    were, or may have been, acknowledged. These records are copied again in the same order, so their runs still apply.
+    If the runs were not recorded again, the ledger would no longer show which records were acknowledged.
 
-    One entry contains all runs, so their number is limited. If there are more, the ledger assigns the ordinals from the
-    next run on to other records, and the lane no longer knows them as acknowledged (`position_rewind`)."""
+    A single entry contains all runs, so their number is limited. If there are too many, the ledger assigns the ordinals
+    of the remaining runs to other records, and the lane no longer knows that these ordinals were acknowledged
+    (`position_rewind`)."""
     record = lane.record
     if record is None or not lane.log.cleaned or lane.decided.open:
         return []
@@ -102,8 +103,9 @@ def _acknowledged_runs(lane: Lane, ordinal: int) -> list[Run]:
 
 
 def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
-    """Resume at this ordinal. First, batches are compared with the source if this attempt to host the lane did not
-    itself receive their acknowledgements. `begins` is the lowest target offset of a batch that has to be compared."""
+    """Resume at this ordinal. Batches are first compared with the source if this attempt to host the lane did not
+    itself receive the acknowledgements for them. `begins` is the lowest target offset of a batch that has to be
+    compared."""
     lane.resume_ordinal = ordinal
     if must_check(lane):
         lane.stage = Stage.CHECK
@@ -128,12 +130,12 @@ def _continues_at(lane: Lane) -> int:
 
 def must_check(lane: Lane) -> bool:
     """Return whether batches must be compared with the source because this attempt to host the lane did not itself
-    receive their acknowledgements."""
+    receive the acknowledgements for them."""
     return lane.resume_ordinal > lane.trusted
 
 
 def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
-    """Handle the result of a comparison. If the outcome is `different`, the map is wrong and is rebuilt."""
+    """Handle the result of a comparison. If the outcome is `different`, the offset map is wrong and will be rebuilt."""
     waiting = lane.phase is Phase.RESUMING and lane.stage is Stage.CHECK
     is_later = answer.question == lane.comparison.later_question
     if answer.error != NONE:
@@ -158,7 +160,8 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
             return effects + halt(lane, "truncated", line, answer.source_end, position)
         lane.trusted = lane.resume_ordinal
         lane.history.found_epoch = (position, answer.source_epoch)
-        # The offsets between the last compared record and the position may belong to a different history.
+        # The offsets between the last compared record and the position may be from a different history of the source
+        # log.
         is_next = lane.record is not None and source_epochs.follows(lane.record, lane.resume_ordinal)
         lane.history.found_equal = answer.outcome == "equal" and is_next and answer.equal_until == lane.resume_ordinal
         return effects + _bind_holes(lane)
@@ -172,15 +175,16 @@ def _ends_short(lane: Lane, answer: CheckAnswer, position: int) -> bool:
 
 
 def _bind_holes(lane: Lane) -> Effects:
-    """If the target leapt over records or lost them, append a plan that copies them again under new ordinals. The plan
-    must take effect in the ledger before these records are produced. Otherwise begin to copy, unless an intent of an
-    earlier round has not taken effect yet."""
+    """If the target has skipped or lost records, append a plan to copy them again under new ordinals. The plan must
+    take effect in the ledger before these records are produced. Otherwise, begin to copy once all intents of earlier
+    rounds have taken effect."""
     if (lane.log.holes or lane.log.copied_again is not None) and lane.record is not None:
         if effects := _record_first_verdicts(lane):
             return effects
         plan = hole_repair.repair(lane, lane.record)
         facts = (*lane.log.facts_with_holes, *plan)
-        # Other records were sent under the ordinals that follow, so batches acknowledged under these are compared.
+        # Other records were sent under the ordinals that follow, so batches that are acknowledged under these ordinals
+        # have to be compared with the source.
         lane.comparison.first_ack_pending = lane.comparison.later_pending = True
         lane.log.holes, lane.log.copied_again = [], None
         if lane.log.cleaned:
@@ -194,16 +198,16 @@ def _bind_holes(lane: Lane) -> Effects:
         lane.stage = Stage.FACTS
         return [effect]
     if lane.intents:
-        # An intent of an earlier round may still take effect, and would change what the ledger declares.
+        # An intent of an earlier round may still take effect, which would change what the ledger declares.
         lane.stage = Stage.FACTS
         return []
     return copy(lane)
 
 
 def _record_first_verdicts(lane: Lane) -> Effects:
-    """If the plan has more verdicts than one entry may contain, record the first of them before the plan. The rest
-    follow once these have taken effect. If the lane has to begin a new round before the plan is recorded, it looks up
-    all records again."""
+    """If the plan has more verdicts than one entry may contain, record the first of them before the plan. The remaining
+    ones follow once the first ones have taken effect. If the lane has to begin a new round before the plan is recorded,
+    it looks up all of the records again."""
     number, fact = next(
         ((at, each) for at, each in enumerate(lane.log.facts_with_holes) if isinstance(each, VerdictGiven)), (0, None)
     )
@@ -219,8 +223,8 @@ def _record_first_verdicts(lane: Lane) -> Effects:
 
 
 def facts_bound(lane: Lane) -> Effects:
-    """Continue once all intents of this round and of earlier ones have taken effect: record what is left of the plan,
-    or begin to copy."""
+    """Continue once all intents of this round and of earlier ones have taken effect: record the rest of the plan, or
+    begin to copy."""
     return _bind_holes(lane) if lane.stage is Stage.FACTS and not lane.intents else []
 
 
@@ -246,7 +250,7 @@ def copy(lane: Lane) -> Effects:
     lane.next_ordinal = lane.acked = ordinal
     source_epochs.recall(lane)
     lane.sent_below = max(lane.sent_below, ordinal)
-    lane.trusted = min(lane.trusted, ordinal)  # a late batch may append records that were acknowledged and then lost
+    lane.trusted = min(lane.trusted, ordinal)  # a late batch may contain records that were acknowledged and then lost
     lane.expected = lane.log.end
     lane.resume_position = lane.resumed_at = ResumePosition(ordinal, lane.log.end, lane.log.end_epoch)
     if not lane.notes:

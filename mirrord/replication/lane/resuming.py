@@ -1,4 +1,4 @@
-"""Determines where a lane resumes, from the target's answers and from the contents of the target log itself.
+"""Determines where a lane resumes, based on the target's answers and on the contents of the target log itself.
 
 The lane asks the leader of the target partition four questions, in this order. The first three are the resume sandwich:
 
@@ -43,8 +43,8 @@ from mirrord.replication.lane.transitions import Quiesce, RebuildMap, Resume
 
 
 def target_moved(lane: Lane, moved: TargetMoved) -> Effects:
-    """Resume when the target has a new leader epoch. Otherwise, an idle lane would not notice that records were lost in
-    the election."""
+    """Resume when the target partition has a new leader epoch. Otherwise, an idle lane would not notice that records
+    were lost in the election."""
     if lane.phase is not Phase.COPYING or moved.leader_epoch <= lane.log.end_epoch:
         return []
     lane.go(Quiesce(until_safe=False))
@@ -52,8 +52,8 @@ def target_moved(lane: Lane, moved: TargetMoved) -> Effects:
 
 
 def enter(lane: Lane, now: float, wanted: Resume) -> Effects:
-    """Begin a new round: drop all batches in memory, and ask for the end of the target log. Answers to questions from
-    earlier rounds are ignored."""
+    """Begin a new round: drop all batches in memory, and ask for the end of the target log. From then on, answers to
+    questions from earlier rounds are ignored."""
     new_round(lane)
     lane.phase = Phase.RESUMING
     lane.resume_position = resume_position(lane)
@@ -66,7 +66,7 @@ def enter(lane: Lane, now: float, wanted: Resume) -> Effects:
     lane.origin.line = ""
     offset_gaps.forget(lane)
     missing_ordinals.forget(lane)
-    lane.log.holes, lane.log.facts_with_holes = [], ()  # the log may have lost them since
+    lane.log.holes, lane.log.facts_with_holes = [], ()  # the log may have lost them since then
     lane.pipelined = False
     lane.failure = None
     lane.log.look_back = 0
@@ -159,17 +159,17 @@ def covers(lane: Lane, answer: VisibleAnswer) -> bool:
 
 
 def barrier_until(lane: Lane) -> float:
-    """Return the time before which an unprotected lane must not write, because batches that were sent earlier may still
+    """Return the time until which an unprotected lane must not write, because batches that were sent earlier may still
     be appended."""
     return lane.late_writes.until
 
 
 def decide(lane: Lane) -> Effects:
-    """Decide where to resume, or what to read first, now that the target has answered all questions."""
+    """Now that the target has answered all questions, decide where to resume or what to read first."""
     if lane.comparison.differs is not None:
         return rebuilding.locate(lane)
     lane.protected = remembers(lane)
-    # With policies, the broker's memory proves only sequences: if a policy answers differently the next time, a
+    # With policies, what the broker remembers proves only sequences: if a policy decides differently the next time, a
     # different record gets the same sequence.
     if (lane.has_policies or not lane.protected) and lane.late_writes.end_read_at < barrier_until(lane):
         lane.phase = Phase.WAITING
@@ -184,9 +184,9 @@ def decide(lane: Lane) -> Effects:
     if lane.log.end < lane.resume_position.target_offset or went_back(lane):
         return look_back.begin(lane)
     if must_read(lane):
-        # Scan from the last record below the resume position. If that record is missing, the log went back and grew
-        # again. If the lane has no record below the resume position, and the log may have gone back, batches before
-        # that position may be the lane's own.
+        # Scan from the last record below the resume position. If that record is missing, the log went back and then
+        # grew again. If the lane has no record below the resume position and the log may have gone back, there may be
+        # batches of the lane itself before that position.
         may_lie = is_another_leader(lane) or lane.log.must_read_log
         before = 1 if lane.resume_position.ordinal > 0 else look_back.LOOK_BACK_RECORDS if may_lie else 0
         start = max(lane.resume_position.target_offset - before, lane.log.log_start)
@@ -204,12 +204,12 @@ def decide(lane: Lane) -> Effects:
 
 
 def must_read(lane: Lane) -> bool:
-    """Return whether the log after the resume position must be read, because the broker's memory alone is not
-    enough."""
+    """Return whether the log after the resume position must be read, because what the broker remembers is not
+    sufficient."""
     appended = lane.log.end - lane.resume_position.target_offset
-    # Equal numbers of records prove nothing if the log may have gone back and other clients may have written since
-    # then. More records may have been acknowledged than the resume position shows, and other clients may have written
-    # as many records as the log lost.
+    # The fact that the numbers of records are equal proves nothing if the log may have gone back and other clients may
+    # have written to it since then. More records may have been acknowledged than the resume position shows, and other
+    # clients may have written exactly as many records as the log lost.
     acknowledged = known_until(lane) > 0
     if is_another_leader(lane) and (acknowledged or lane.log.end > lane.log.log_start or lane.log.entry is not None):
         return True
@@ -220,11 +220,12 @@ def must_read(lane: Lane) -> bool:
 
 def _may_leap(lane: Lane) -> bool:
     """Return whether there may be gaps between the target offsets of the lane's records after the resume position. The
-    log end cannot rule this out: other clients may have written as many records as are missing because of a hole.
+    log end cannot rule this out: other clients may have written exactly as many records as are missing because of a
+    hole.
 
-    The ledger shows where these records are if this attempt received their acknowledgements, or if the former holder
-    drained the lane. Otherwise, the former holder's last leap may not have been recorded. In that case, the records are
-    compared with the source anyway.
+    The ledger shows where these records are if this attempt to host the lane received their acknowledgements, or if the
+    former holder drained the lane. Otherwise, the former holder's last leap may not have been recorded, and the records
+    are compared with the source in any case.
     """
     if lane.record is None:
         return False

@@ -14,19 +14,20 @@ class RebuiltBatch(msgspec.Struct, frozen=True):
 
     data: bytearray
     pieces: tuple[tuple[int, int], ...]
-    """Ranges (offset, length) of source offsets. Empty if the policies keep no record; `data` is then empty too."""
+    """Ranges (offset, length) of source offsets. Empty if the policies keep none of the records; in that case, `data`
+    is also empty."""
     newest_ms: int
     left_out: tuple[Verdict, ...] = ()
     """Verdicts on records that a policy did not keep, in ascending order. Their offsets do not overlap with
     `pieces`."""
     is_cut: bool = False
-    """Whether the batch holds only some of the requested records, because it would otherwise have been too large."""
+    """Whether the batch contains only some of the requested records because it would otherwise have been too large."""
 
 
 class Decided(msgspec.Struct, frozen=True):
     """A filter's decision on source offsets below `end`: the offsets in `pieces` are copied, and no others.
 
-    The decision is recorded in the ledger, and a different one could no longer be recorded, so the filter is not called
+    The ledger already contains the decision and could no longer record a different one, so the filter is not called
     again.
     """
 
@@ -37,7 +38,7 @@ class Decided(msgspec.Struct, frozen=True):
     """Offsets [start, end) for which the ledger has no decision."""
 
     def keeps(self, offset: int) -> bool | None:
-        """Return whether the record at an offset is copied, or None if this is undecided."""
+        """Return whether the record at an offset is copied, or None if no decision has been made."""
         if offset >= self.end:
             return None
         at = bisect_right(self.pieces, (offset, NEVER)) - 1
@@ -75,13 +76,13 @@ class RebuildRequest(msgspec.Struct, frozen=True):
 
 INSTEAD = (3, 1, 0)
 """Replacements for a codec that the target does not accept, in order of preference: lz4, which is the cheapest; gzip,
-which every Kafka version supports; no compression. A target never refuses an uncompressed batch because of its codec
-(`target.refused_retry`)."""
+which every Kafka version supports; and no compression. A target never refuses an uncompressed batch because of its
+codec (`target.refused_retry`)."""
 
 
 class PolicyRefused(Exception):
-    """Raised when a policy of the flow fails for a record. The message says why, and `offset` is the record's source
-    offset."""
+    """Raised when one of the flow's policies fails for a record. The message says why, and `offset` is the record's
+    source offset."""
 
     def __init__(self, line: str, offset: int) -> None:
         super().__init__(line)

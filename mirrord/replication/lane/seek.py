@@ -1,9 +1,10 @@
-"""Seeks ahead in the source on an operator command: records in the range that have not been copied yet are skipped.
+"""Seeks ahead in the source on an operator command: the records in a range of source offsets are skipped if they have
+not been copied yet.
 
-A seek reassigns the next ordinal, so no batch of the lane itself or of a former holder may be in flight when it is
-carried out (`mirrord.replication.lane.target.in_doubt`). One entry in the ledger records the verdict on the range, the
-run after the range, and that the command has been carried out. Until that entry has taken effect, each holder that
-takes the lane carries out the command again.
+A seek reassigns the next ordinal, so when it is carried out, no batch of the lane itself or of a former holder may be
+in flight (`mirrord.replication.lane.target.in_doubt`). A single entry in the ledger records the verdict on the range,
+the run after the range, and the fact that the command has been carried out. Until that entry has taken effect, each
+holder that takes the lane carries out the command again.
 """
 
 import msgspec
@@ -25,20 +26,21 @@ from mirrord.replication.lane.transitions import Quiesce, Resume
 
 
 def left_out(record: LaneRecord, lowest: int) -> list[Verdict]:
-    """Return the ranges of source offsets that are skipped by a decision in the ledger and end above `lowest`, in
-    ascending order."""
+    """Return, in ascending order, the ranges of source offsets that are skipped because of a decision in the ledger and
+    that end above `lowest`."""
     found = [Verdict(*each, "rejected") for each in skipped_ranges(record.quarantine)]
     found += [Verdict(*each, "skipped") for each in passed_ranges(record.seeks)]
     return sorted((each for each in found if each.end > lowest), key=lambda each: (each.start, each.end))
 
 
 def order_recorded(lane: Lane) -> Effects:
-    """Handle an operator command that the ledger has recorded. A halted lane resumes; a copying lane stops first."""
+    """Handle an operator command that has been recorded in the ledger. A halted lane resumes. A copying lane first
+    stops."""
     match lane.phase:
         case Phase.HALTED:
             return quarantine.released(lane)
         case Phase.RESUMING:
-            lane.go(Resume())  # its next step was decided without that command
+            lane.go(Resume())  # the next step was decided without knowledge of the command
             return []
         case Phase.COPYING:
             lane.seeks = pending(lane.record.seeks) if lane.record is not None else ()
@@ -50,8 +52,8 @@ def order_recorded(lane: Lane) -> Effects:
 
 
 def is_due(lane: Lane) -> bool:
-    """Return whether a command to seek can be carried out now: all records before its range have been copied or are in
-    flight, and no records remain to be copied again."""
+    """Return whether a seek command can be carried out now. This requires that all records before its range have been
+    copied or are in flight, and that no records remain to be copied again."""
     record = lane.record
     if record is None or not _due(lane):
         return False
@@ -59,15 +61,15 @@ def is_due(lane: Lane) -> bool:
 
 
 def _due(lane: Lane) -> Seeks:
-    """Return the seek commands whose range begins at or below the lane's position and ends at or below the end of the
-    source. Records that do not exist yet cannot be skipped."""
+    """Return the seek commands whose ranges begin at or below the lane's position and end at or below the end of the
+    source log. Records that do not exist yet cannot be skipped."""
     at = source_offset(lane)
     end = max(lane.source_end, at)
     return tuple(each for each in lane.seeks if each.start <= at and each.end <= end)
 
 
 def must_wait(lane: Lane) -> bool:
-    """Return whether a seek must wait, because a batch with the next ordinal may still be appended."""
+    """Return whether a seek must wait because a batch with the next ordinal may still be appended."""
     return bool(lane.seeks) and in_doubt.holds(lane, lane.resume_ordinal)
 
 

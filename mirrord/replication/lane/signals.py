@@ -1,8 +1,8 @@
 """The inputs that a lane receives, and the effects that it requests.
 
-Every question that a lane asks carries a number, and the answer carries the same number. A question is answered once,
-and a second answer is dropped. When a lane is in doubt about its state, it begins a new round. From then on, it ignores
-the answers to earlier questions and to batches that were sent in an earlier round.
+Every question that a lane asks carries a number, and the answer carries the same number. Only the first answer to a
+question counts; any further answer is dropped. When a lane is in doubt about its state, it begins a new round. From
+then on, it ignores answers to earlier questions, and answers for batches that were sent in an earlier round.
 """
 
 from collections.abc import Sequence
@@ -82,12 +82,12 @@ class Start(msgspec.Struct, frozen=True):
     """The name of this attempt to host the lane. No other attempt has this name, so the lane can recognize its own
     `LaneTaken`."""
     barrier_s: float
-    """How long a former holder may still write, in seconds: lease time plus request timeout, or less if the holder is
-    known to have ended."""
+    """How long a former holder may still write, in seconds: lease time plus request timeout, or less if the holder's
+    process is known to have exited."""
     left_cleanly: bool
     """Whether the former holder drained the lane, so that none of its batches is in flight."""
     handed: Progress | None = None
-    """The former holder's last progress record, which that holder passed on when it left
+    """The former holder's last progress record, which the former holder passed on when it left
     (`mirrord.replication.lane.fast_handoff`)."""
     times: tuple[int, int] = (0, 0)
     """The lease time and the request timeout, in milliseconds, that the next holder must assume (`LaneTaken`)."""
@@ -126,14 +126,15 @@ class StartAnswer(msgspec.Struct, frozen=True):
     inherited: CopyInherited | None = None
     """The position that the lane takes over from MirrorMaker 2, if any; the lane fills in the grant."""
     trouble: str = ""
-    """Why the lane cannot begin, in one line for the operator."""
+    """Why the lane cannot begin, as one line for the operator."""
     waits: bool = False
-    """Whether the problem in `trouble` will resolve itself without an operator, so that the lane asks again."""
+    """Whether the problem in `trouble` is expected to resolve itself without an operator. If so, the lane asks
+    again."""
 
 
 class EndAnswer(msgspec.Struct, frozen=True):
-    """The log end of the target partition's leader (OffsetForLeaderEpoch), which includes records that have not been
-    replicated yet."""
+    """The end of the log on the target partition's leader (OffsetForLeaderEpoch). It includes records that have not
+    been replicated yet."""
 
     question: int
     error: int
@@ -142,8 +143,8 @@ class EndAnswer(msgspec.Struct, frozen=True):
 
 
 class DivergenceAnswer(msgspec.Struct, frozen=True):
-    """The source's answer to `AskDivergence`: the newest epoch of its log that is not above the requested one, and the
-    offset at which that epoch ends. -1 means unknown."""
+    """The source's answer to `AskDivergence`: the newest epoch in its log that is not above the requested one, and the
+    offset at which that epoch ends. -1 means that a value is unknown."""
 
     question: int
     error: int
@@ -156,8 +157,8 @@ class ProducerEntry(msgspec.Struct, frozen=True):
 
     last_sequence: int
     age_ms: int
-    """The age of the producer's last record, based on its timestamp: a broker uses record timestamps to decide when to
-    forget a producer."""
+    """The age of the producer's last record, based on the record's timestamp: a broker uses these timestamps to decide
+    when to forget a producer."""
 
 
 class ProducersAnswer(msgspec.Struct, frozen=True):
@@ -187,12 +188,12 @@ class ScanAnswer(msgspec.Struct, frozen=True):
     others: tuple[tuple[int, int], ...] = ()
     """Target offsets [start, end) of batches from other writers, in ascending order; adjacent ranges are merged."""
     compacts: bool | None = False
-    """Whether the topic is compacted; None if that is not known. If no record can have been removed, the cluster is not
-    asked, and the value is False."""
+    """Whether the topic is compacted; None if that is not known. If it is certain that no record has been removed, the
+    cluster is not asked, and the value is False."""
 
 
 class CheckAnswer(msgspec.Struct, frozen=True):
-    """Outcome of comparing the lane's own batches in the target with the source."""
+    """The outcome of a comparison of the lane's own batches in the target with the source."""
 
     question: int
     error: int
@@ -203,14 +204,14 @@ class CheckAnswer(msgspec.Struct, frozen=True):
     source_epoch: int = -1
     """Leader epoch of the source batch before the requested position (`AskCheck.position`), or -1."""
     source_end: int = -1
-    """The end of the source log if it is below `AskCheck.position`, or -1."""
+    """The end of the source log if it is below `AskCheck.position`, otherwise -1."""
     gone: tuple[tuple[int, int], ...] = ()
     """Ordinals [start, end) whose records are in the target but no longer in the source, in ascending order."""
     equal_until: int = -1
     """The ordinal after the last one whose record was compared and found equal, or -1."""
     replaced: tuple[tuple[int, int], ...] = ()
-    """Ordinals [start, end) whose records the source has lost in an election, or never had: it has other records of
-    another leader epoch at their offsets, or ends below them."""
+    """Ordinals [start, end) whose records the source has lost in an election, or never had: at the offsets of these
+    records, the source has different records from a different leader epoch, or its log ends below these offsets."""
 
 
 class RebuildAnswer(msgspec.Struct, frozen=True):
@@ -223,13 +224,13 @@ class RebuildAnswer(msgspec.Struct, frozen=True):
     located: Located | None
     trouble: str = ""
     compacts: bool = False
-    """Whether the target topic is compacted or may be compacted."""
+    """Whether the target topic is, or may be, compacted."""
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """Whole batches of one fetch response: buffer[start:end] holds the records of the partition.
+    """Whole batches from one fetch response: buffer[start:end] contains the partition's record batches.
 
-    On an error, `log_start` and `high_watermark` are the values that the source broker returned, or -1.
+    If there is an error, `log_start` and `high_watermark` are the values that the source broker returned, or -1.
     """
 
     question: int
@@ -244,16 +245,16 @@ class Chunk(msgspec.Struct, frozen=True):
     end: int
     frame: object = None
     diverging_epoch: int = -1
-    """The highest epoch of the source log that is not above the epoch of the last copied batch, or -1."""
+    """The highest epoch in the source log that is not above the epoch of the last copied batch, or -1."""
     diverging_end: int = -1
     """The offset at which `diverging_epoch` ends in the source log, if the lane copied records beyond that offset
     (KIP-595); otherwise -1."""
 
 
 class OriginsAnswer(msgspec.Struct, frozen=True):
-    """All lanes that write to the source partition, according to the ledgers on the source cluster. The end of each
-    ledger was requested after the question was asked, and the ledger was read up to that end. If the ledgers cannot be
-    read, `trouble` says why."""
+    """All lanes that write to the source partition, according to the ledgers on the source cluster. Each ledger was
+    read up to its end, which was requested only after the question had been asked. If the ledgers cannot be read,
+    `trouble` says why."""
 
     question: int
     writers: tuple[Writer, ...] = ()
@@ -271,8 +272,9 @@ class ProduceAnswer(msgspec.Struct, frozen=True):
 
 
 class ProduceAccepted(msgspec.Struct, frozen=True):
-    """The target appended these batches, which were sent one after another; `base_offsets` says where each begins. This
-    signal replaces one `ProduceAnswer` per batch, so that the lane handles all of the batches in one step."""
+    """The target has appended these batches, which were sent one after another. `base_offsets` contains the offset at
+    which each of them begins. This signal replaces one `ProduceAnswer` per batch, so that the lane can handle all of
+    the batches in one step."""
 
     round: int
     batches: list[Batch]
@@ -280,17 +282,17 @@ class ProduceAccepted(msgspec.Struct, frozen=True):
 
 
 class Woken(msgspec.Struct, frozen=True):
-    """The time that a `Wake` requested has been reached."""
+    """The time that was requested in a `Wake` has been reached."""
 
     question: int
 
 
 class Fenced(msgspec.Struct, frozen=True):
-    """Another replicator took the lane, or another daemon took the flow."""
+    """Another replicator has taken the lane, or another daemon has taken the flow."""
 
 
 class TargetMoved(msgspec.Struct, frozen=True):
-    """The target partition has a leader with this epoch, according to the cluster's metadata."""
+    """According to the cluster's metadata, the target partition has a leader with this epoch."""
 
     leader_epoch: int
 
@@ -366,7 +368,8 @@ class AskStart(msgspec.Struct, frozen=True):
 
 
 class AskEnd(msgspec.Struct, frozen=True):
-    """Ask for the end of the target log and the epoch of the leader that answers (OffsetForLeaderEpoch, KIP-320)."""
+    """Ask for the end of the target log and for the epoch of the leader that answers (OffsetForLeaderEpoch,
+    KIP-320)."""
 
     question: int
 
@@ -388,7 +391,8 @@ class AskProducers(msgspec.Struct, frozen=True):
 
 
 class AskVisible(msgspec.Struct, frozen=True):
-    """Ask the target's leader of exactly this epoch for the high watermark and the log start offset."""
+    """Ask the leader of the target partition for the high watermark and the log start offset. Only a leader with
+    exactly the given epoch may answer."""
 
     question: int
     leader_epoch: int
@@ -408,7 +412,7 @@ class AskCheck(msgspec.Struct, frozen=True):
     """Compare the lane's own batches with the source. The batches with ordinals in [first, last] and target offsets in
     [start, end) are compared.
 
-    If `position` is given, the leader epoch of the source batch before that position is read first, and then the
+    If `position` is given, the leader epoch of the source batch that precedes that position is read first, and then the
     batches are compared. If the source is truncated in the meantime, the first fetch from that position, which carries
     this epoch, detects the truncation.
     """
@@ -421,13 +425,13 @@ class AskCheck(msgspec.Struct, frozen=True):
     end: int
     position: int = -1
     epochs: tuple[tuple[int, int], ...] = ()
-    """Pairs (ordinal, source epoch): the records from this ordinal on were copied from batches of this epoch. If a
-    source offset now has a different epoch, it belongs to a different record, which cannot be compared."""
+    """Pairs (ordinal, source epoch): the records from this ordinal onward were copied from batches of this epoch. If
+    the record at a source offset now has a different epoch, it is a different record and cannot be compared."""
 
 
 class AskRebuild(msgspec.Struct, frozen=True):
     """Find the source offsets of the lane's own batches by comparing contents. The batches are those at target offsets
-    [start, end), from ordinal `first` on."""
+    [start, end) with ordinals from `first` onward."""
 
     question: int
     producer_id: int
@@ -454,11 +458,11 @@ class FetchFrom(msgspec.Struct, frozen=True):
     """Leader epoch of the last copied batch, or -1. The source broker uses this epoch to detect a truncation."""
     delay_s: float = 0.0
     refresh: bool = False
-    """Whether to look up the leader again first, because it may have moved."""
+    """Whether to look up the leader again first, because leadership may have moved to another broker."""
 
 
 class StopFetch(msgspec.Struct, frozen=True):
-    """Cancel the fetch request, because the lane no longer wants a chunk."""
+    """Cancel the fetch request, because the lane no longer needs a chunk."""
 
 
 class Produce(msgspec.Struct, frozen=True):
@@ -474,28 +478,29 @@ class Wake(msgspec.Struct, frozen=True):
     question: int
     at: float
     refresh: bool = False
-    """Whether to look up the target's leader again in the meantime, because it may have moved."""
+    """Whether to look up the target's leader again in the meantime, because leadership may have moved to another
+    broker."""
 
 
 class SaveProgress(msgspec.Struct, frozen=True):
-    """Save the lane's progress record now, without waiting for the save that happens every second."""
+    """Save the lane's progress record now instead of waiting for the next regular save (one per second)."""
 
 
 class Halted(msgspec.Struct, frozen=True):
-    """The lane is halted; `line` says why, for the operator."""
+    """The lane is halted. `line` tells the operator why."""
 
     line: str
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """Some source records will not be copied, because they were lost or an operator skipped them. `line` says which
-    records, and the lane continues after them."""
+    """Some source records will not be copied, because they were lost or an operator skipped them. `line` identifies
+    these records. The lane continues after them."""
 
     line: str
 
 
 class Drained(msgspec.Struct, frozen=True):
-    """The lane has stopped. `clean` says that all batches that were sent have been answered, so that nothing is in
+    """The lane has stopped. If `clean` is true, all batches that were sent have been answered, so nothing is in
     flight."""
 
     clean: bool

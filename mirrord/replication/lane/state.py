@@ -1,7 +1,7 @@
 """A lane's state: what the lane knows and what it is waiting for.
 
-Only functions that `step` calls change the state. The state contains no clock and no connection, so tests can copy
-states, compare them, and explore which states can follow.
+Only functions that `step` calls change the state. The state contains no clock and no connection, so tests can copy and
+compare states, and explore which states can follow a given one.
 """
 
 from collections import deque
@@ -48,20 +48,20 @@ NO_VERDICTS: tuple[int, tuple[Verdict, ...]] = (-1, ())
 
 
 class Parking(msgspec.Struct, frozen=True):
-    """A record that the flow is configured to skip once the record has been parked."""
+    """A record that, according to the flow's configuration, is skipped once it has been parked."""
 
     offset: int
     error: int
     line: str
     data: bytes
-    """The batch that contains only this record and that the target refused. It is passed to `Park`."""
+    """The refused batch, which contains only this record. It is passed to `Park`."""
     tries: int = 0
     """Number of failed attempts."""
 
 
 class SplitLimit(msgspec.Struct, frozen=True):
-    """A limit of `most` records per batch for source offsets [start, end), because the target refused a larger batch of
-    these records."""
+    """A limit of `most` records per batch for source offsets [start, end), set because the target refused a larger
+    batch of these records."""
 
     start: int
     end: int
@@ -70,7 +70,7 @@ class SplitLimit(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True, eq=False)
 class Handed:
-    """The questions that were asked to take the lane over from a handoff checkpoint, and the answers so far."""
+    """The questions for taking the lane over from a handoff checkpoint, and the answers received so far."""
 
     grant: int
     """The former holder's grant."""
@@ -95,14 +95,14 @@ class TakeOver:
     times: tuple[int, int] = (0, 0)
     """The lease time and the request timeout that `LaneTaken` records for the next holder."""
     begun: Progress | None = None
-    """The progress record that the lane started with. It is set until the lane's first grant takes effect."""
+    """The progress record with which the lane started. It is kept until the lane's first grant takes effect."""
     fast_handoff: Handed | None = None
     """Set while the lane is being taken over from its former holder's handoff checkpoint."""
     knows_sent: bool = False
-    """Whether it is known that nothing was sent above `sent_below`: the lane has resumed once in this attempt to host
-    it, or the former holder reported it when it left."""
+    """Whether it is known that nothing was sent above `sent_below`. This is the case if the lane has resumed once in
+    this attempt to host it, or if the former holder reported it on leaving the lane."""
     leaps_recorded: bool = False
-    """Whether the former holder, before it left, recorded every leap in the target offsets of its records."""
+    """Whether the former holder recorded every leap in the target offsets of its records before it left."""
 
 
 @dataclass(slots=True)
@@ -110,27 +110,27 @@ class LateWrites:
     """Batches that may still be appended, although the lane no longer waits for their answers (`target.in_doubt`)."""
 
     until: float = 0.0
-    """Until this time, a batch that a former holder or a lost connection sent earlier may still be appended."""
+    """Until this time, batches from a former holder or from a lost connection may still be appended."""
     former_holder_until: float = 0.0
-    """Time until which a former holder may still be writing, whether or not the broker remembers the producer."""
+    """Until this time, a former holder may still be writing, whether or not the broker remembers the producer."""
     unanswered: bool = False
-    """Set when the lane stops waiting for a batch, or when a question times out; cleared when the leader answers."""
+    """Set when the lane gives up waiting for an answer, or a question times out; cleared when the leader answers."""
     delayed: bool = False
     """Whether a slow answer has already extended the wait for batches that may still be appended."""
     end_asked_at: float = 0.0
-    """When a resume last asked for the end of the target log."""
+    """When the lane last asked for the end of the target log during a resume."""
     end_read_at: float = 0.0
-    """When the target was last asked for the end of its log. The answer includes every batch that could no longer be
+    """When the target was last asked for the end of its log. The answer accounts for every batch that cannot be
     appended after this time (`target.in_doubt`)."""
     in_doubt_below: int = -1
     """Batches with lower ordinals that were sent in this attempt to host the lane may still be appended, although the
-    lane no longer waits for their answers. -1 if there are none."""
+    lane no longer waits for their answers. -1 if there are no such batches."""
 
 
 @dataclass(slots=True)
 class WentBack:
     """The lane's state before the target log lost its last records (before it "went back"). The lane restores this
-    state if its plan of what to copy again does not take effect in the ledger."""
+    state if its plan for copying records again does not take effect in the ledger."""
 
     resume_position: ResumePosition
     recorded_position: ResumePosition
@@ -138,7 +138,7 @@ class WentBack:
     rewinds: int
     """Number of `Rewound` notes in the ledger before the log went back."""
     tag: int = -1
-    """Tag of the append that records the plan; -1 before the append is made."""
+    """Tag of the append that records the plan, or -1 if it has not been appended yet."""
     rewound: Rewound | None = None
     """The `Rewound` note that is recorded together with the plan, if any. If the outcome of the append is unknown, the
     lane looks for this note in the ledger."""
@@ -149,16 +149,16 @@ class LostBelow(msgspec.Struct, frozen=True):
     ordinals."""
 
     offset: int
-    """The lost records have lower source offsets."""
+    """All lost records have lower source offsets than this one."""
     target_epoch: int
-    """The leader epoch in which the target log last had them."""
+    """The leader epoch in which the target log last contained the records."""
     source_epoch: int
-    """The source's leader epoch of the last lost record, or -1 if it is not known."""
+    """The leader epoch that the last lost record has in the source, or -1 if it is not known."""
 
 
 @dataclass(slots=True)
 class TargetLog:
-    """What a resume has found out about the target log."""
+    """What the lane has found out about the target log during a resume."""
 
     end_epoch: int = -1
     end: int = -1
@@ -170,52 +170,52 @@ class TargetLog:
     unread_parts: int = 0
     """Number of parts of the target log that are being read before `unread_from` can be cleared."""
     must_read_log: bool = False
-    """Whether the log must be read, for example because a batch was accepted after an earlier one had failed."""
+    """Whether the log must be read, for example because a batch was accepted after a preceding one had failed."""
     holes: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Ordinals (first, last) that the last scan found missing between batches, and that are not in the ledger yet."""
+    """Ordinals (first, last) that the latest scan found missing between batches and that are not in the ledger yet."""
     facts_with_holes: tuple[LaneFact, ...] = ()
     """Facts from the scan that found the holes. They are recorded in the same entry as the holes."""
     cleaned: bool = False
-    """Whether the log cleaner may have removed records from the part of the target log that was read last."""
+    """Whether the log cleaner may have removed records from the part of the target log that was read most recently."""
     shared: int = -2
-    """Offset up to which the log is unchanged since the resume position was saved. -1: not known. -2: not asked yet."""
+    """Offset up to which the log has not changed since the resume position was saved. -1: not known. -2: not asked."""
     epoch_end: int = -1
-    """Target offset at which the epoch of the resume position ends or, if the log lacks that epoch, the highest lower
-    epoch. -1: not known."""
+    """Target offset at which the leader epoch of the resume position ends. If the log does not have that epoch, the
+    offset at which the next lower epoch in the log ends. -1: not known."""
     epoch_ends: tuple[tuple[int, int, int], ...] = ()
     """What is known about earlier leader epochs in the log (`mirrord.replication.lane.target.epoch_ends`)."""
     scan: Reading | None = None
-    """The result of the last scan, kept while the ordinals that are missing from the log are looked up."""
+    """The result of the latest scan, kept while the ordinals that are missing from the log are looked up."""
     lost_ordinals: tuple[tuple[int, int], ...] = ()
     """Ordinals (first, last) of acknowledged records that the target log has lost."""
     copied_again: tuple[tuple[int, int], ...] | None = None
-    """The lost ordinals that are copied again, or None if all of them are copied again. For the others, the target has
-    a newer record with the same key."""
+    """The lost ordinals whose records are copied again, or None if the records of all lost ordinals are. For each
+    ordinal that is left out, the target has a newer record with the same key."""
     copied_again_until: int = 0
     looked_up_to: int = -1
-    """End of the target log when the records that are still to be copied again were looked up, before a plan was made
-    for them. -1 if this attempt to host the lane has made no plan."""
+    """End of the target log at the time when the records that are still to be copied again were looked up for a plan.
+    -1 if this attempt to host the lane has not made any plan."""
     lost_below: LostBelow | None = None
     """The lost records of a plan that omits some of them. None if there is no such plan."""
     last_by_look_up: bool = False
-    """Whether only a lookup in this round shows that the last ordinals were in the target log."""
+    """Whether a lookup in this round is the only evidence that the last ordinals were in the target log."""
     look_up_epoch: int = -1
-    """The leader epoch of the source record of the last one of these ordinals, as read by the lookup, or -1."""
+    """Leader epoch of the source record for the last of those ordinals, as read by the lookup, or -1."""
     went_back: WentBack | None = None
-    """Set after the target log has lost records, until the ledger records which of them are copied again."""
+    """Set when the target log has lost records, and kept until the ledger records which of them are copied again."""
     forgotten: Forgotten | None = None
-    """Set after ordinals were reassigned and `acknowledged` was lowered, until the outcome in the ledger is known."""
+    """Set when `acknowledged` is lowered after ordinals were reassigned; kept until the ledger shows the outcome."""
     unproven: tuple[int, int] = (-1, 0)
-    """The ordinal up to which a former holder may have saved a position, and the number of `Rewound` notes at that
-    time."""
+    """The ordinal up to which a former holder may have saved a position, and the number of `Rewound` notes that were in
+    the ledger when this was noted."""
     appended_later: tuple[int, int, int] = (-1, -1, -1)
-    """(first, end, leader epoch): the ordinals [first, end) were acknowledged after the last resume, and appended in
-    this leader epoch or a later one. (-1, -1, -1) if no such ordinals are known."""
+    """(first, end, leader epoch): the ordinals [first, end) were acknowledged after the last resume, and their records
+    were appended in this leader epoch or a later one. (-1, -1, -1) if no such ordinals are known."""
     earlier: tuple[tuple[int, int], ...] = ()
-    """Ordinals [first, end) of batches that were appended before an earlier read of the log, which did not show them
-    (`evidence.note_earlier`)."""
+    """Ordinals [first, end) of batches that were appended before an earlier read of the log, although that read did not
+    show them (`evidence.note_earlier`)."""
     look_back: int = 0
-    """Number of offsets below the target's end in which the lane searches for the last of its own batches."""
+    """How many offsets below the end of the target log the lane searches for the last of its own batches."""
     out_of_order: tuple[int, int, int] = (-1, -1, 0)
     """The last batch that the target refused as out of order: its ordinal, the leader epoch, and how many times in
     succession (`target.out_of_order`). (-1, -1, 0) if a batch has been accepted since."""
@@ -226,22 +226,23 @@ class ComparisonState:
     """Comparisons of the target with the source, and their results."""
 
     compared: int = -1
-    """Ordinals below this one need no further comparison in this round, even if the ledger does not record that yet."""
+    """Ordinals below this one need no further comparison in this round, even if the ledger does not show this yet."""
     differs: TakeoverChecked | None = None
     """The comparison that found a difference between target and source. None after the offset map has been rebuilt."""
     rebuild_in_doubt: bool = False
-    """Whether the rebuilt offset map was appended to the ledger but the outcome of the append is unknown."""
+    """Whether the rebuilt offset map has been appended to the ledger but the outcome of the append is unknown."""
     first_ack_pending: bool = False
     later_pending: bool = False
-    """Whether records since the takeover must be compared again once the former holder can no longer write."""
+    """Whether records written since the takeover must be compared again once the former holder can no longer write."""
     later_from: ResumePosition | None = None
     """Where the later comparison (`later_pending`) starts. Until the comparison is complete, no higher resume position
     is saved, because acknowledgements above this one may be for another holder's batches."""
     later_begins_at: int = NEVER
-    """The lowest target offset of a record at or above `later_from`. It may be below the offset in `later_from`, if the
-    log has lost its last records and they were appended again."""
+    """The lowest target offset of a record at or above `later_from`. It may be below the offset in `later_from` if the
+    log lost its last records and they were appended again."""
     later_end_question: int = -1
-    """The open question about the end of the target log before the later comparison; `later_end` is the answer."""
+    """The open question about the end of the target log, which is asked before the later comparison. `later_end` is the
+    answer."""
     later_end: int = -1
     later_question: int = -1
     """The open question about the result of the later comparison."""
@@ -254,25 +255,25 @@ class OriginDoubt:
     doubt: Doubt | None = None
     """The batch of unknown origin, which must be looked up in the ledgers."""
     asked_about: Doubt | None = None
-    """The batch that the last question was about."""
+    """The batch that the most recent question was about."""
     line: str = ""
     """Why the lane is waiting, in one line for the operator; empty while the wait is short."""
     question: int = -1
-    """The open question about the batch, or the pause before it is asked again."""
+    """The open question about the batch, or the pause before this question is asked again."""
 
 
 @dataclass(slots=True)
 class SourceGap:
-    """Offsets between the batches of the source (`source.offset_gaps`)."""
+    """Offsets that are missing between the batches of the source (`source.offset_gaps`)."""
 
     compacts: bool = False
     """Whether the source topic may have been compacted."""
     offsets: tuple[int, int] | None = None
-    """Offsets for which the source has no batch, while the reason is not known."""
+    """Offsets for which the source has no batch, kept while the reason is not known."""
     question: int = -1
-    """The open question about the gap, or the pause before it is asked again."""
+    """The open question about the gap, or the pause before this question is asked again."""
     judged: Verdict | None = None
-    """The verdict on the last gap that was asked about."""
+    """The verdict on the most recent gap about which a question was asked."""
 
 
 @dataclass(slots=True)
@@ -282,7 +283,8 @@ class RefusalState:
     largest: int = 1 << 62
     """Batches larger than this number of bytes are split, because the target refused a larger batch."""
     split: SplitLimit | None = None
-    """The limit for the last batch that the target refused, kept until it is known which of its records are refused."""
+    """The limit for the batch that the target refused most recently, kept until it is known which of its records are
+    refused."""
     refused_codecs: frozenset[int] = frozenset()
     """Codecs for which the target refused batches; later batches use a different codec."""
     parking: Parking | None = None
@@ -290,11 +292,11 @@ class RefusalState:
     parking_pause: int = -1
     """The pause before parking is retried."""
     configs_seen: str = ""
-    """A digest of the target topic's configs when the topic last refused a record (`target.refused_retry`)."""
+    """Digest of the target topic's configs at the time of the last refusal of a record (`target.refused_retry`)."""
     configs_since: float = 0.0
     """When the configs in `configs_seen` were first seen."""
     configs_pause: int = -1
-    """The pause before the configs are read again, while the lane is halted."""
+    """While the lane is halted: the pause before the configs are read again."""
     config_reads: int = 0
     """Number of times that the configs have been read since the lane was halted."""
     corrupt_ordinal: int = -1
@@ -310,8 +312,8 @@ class HaltState:
     facts: tuple[LaneFact, ...] = ()
     """The facts that record in the ledger why the lane is halted."""
     append_in_doubt: bool = False
-    """Whether the ledger may lack an append from before the halt, because the failure of that append was reported after
-    the halt."""
+    """Whether the ledger may lack an append that was made before the halt, because that append was reported as failed
+    after the halt."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -330,7 +332,8 @@ class Lane:
     mode: Mode = "sequence"
     """With "at-least-once", the lane neither requests the target broker's producer state nor relies on it."""
     on_loss: OnLoss = "continue"
-    """What to do if the source has lost records before they were copied: report and continue after them, or halt."""
+    """What to do if the source has lost records before they were copied: report the loss and continue after the lost
+    records, or halt."""
     on_reject: OnReject = "halt"
     """What to do with a record that cannot be copied: wait for a decision, park it and then skip it, or skip it without
     parking it."""
@@ -340,7 +343,7 @@ class Lane:
     """The transition that a handler requested; `step` carries it out once the handler has returned."""
     round: int = 0
     asked: int = 0
-    """Number of the last question."""
+    """Number of the latest question."""
     questions: set[int] = field(default_factory=set[int])
     """Questions in this round that have not been answered yet (`correlation`)."""
     replicator: str = ""
@@ -349,11 +352,11 @@ class Lane:
     producer_id: int = -1
     producer_epoch: int = -1
     trouble: str = ""
-    """Why the last batch was not accepted, while the lane is retrying."""
+    """While the lane is retrying: why the last batch was not accepted."""
 
     # takeover
     sent_below: int = 0
-    """Ordinals below this one are known to have been sent, by this attempt to host the lane or an earlier one."""
+    """Ordinals below this one are known to have been sent by this attempt to host the lane or by an earlier one."""
     resume_position: ResumePosition = NOTHING
     recorded_position: ResumePosition = NOTHING
     """A resume position below which the ledger is known to have a run or a verdict for every source offset."""
@@ -362,18 +365,18 @@ class Lane:
 
     # resume
     protected: bool = False
-    """Whether the broker remembers the lane's producer, so that it refuses batches that are out of order."""
+    """Whether the broker remembers the lane's producer and therefore refuses batches that are out of order."""
     resume_ordinal: int = 0
     confirm_end: bool = False
-    """Whether to ask for the log end again before the first produce request, because the broker cannot refuse a
+    """Whether to ask for the log end again before the first produce request, because the broker would not refuse a
     duplicate batch."""
     confirming: bool = False
     """Whether the question about the log end before the first produce request is open."""
     sent: bool = False
     """Whether the lane has sent at least one batch in this attempt to host it."""
     acknowledged: tuple[tuple[int, int], ...] = ()
-    """Pairs (ordinal, leader epoch) in ascending order. All lower ordinals were acknowledged. When their records were
-    last known to be in the target log, the target partition had this leader epoch."""
+    """Pairs (ordinal, leader epoch) in ascending order. All ordinals below the one in a pair were acknowledged. When
+    their records were last known to be in the target log, the target partition had the leader epoch in the pair."""
 
     # grouped by subject
     takeover: TakeOver = field(default_factory=TakeOver)
@@ -408,7 +411,7 @@ class Lane:
     """Source offsets that this version cannot copy: (why, start, end)."""
     has_policies: bool = False
     """Whether the records are passed to policies. If so, no batch takes the raw path. If a record is passed to a policy
-    a second time, the decision may differ from the first one."""
+    a second time, the policy's decision may differ from the first one."""
     decided: Decided = NOT_YET
     """The filter's decisions about records that have not been written yet. These decisions have taken effect in the
     ledger."""
@@ -436,9 +439,9 @@ class Lane:
     """Whether a batch has been acknowledged over this connection and in this leader epoch. Only then may several
     batches be in flight."""
     resumed_at: ResumePosition = NOTHING
-    """The resume position at which the lane continued after its last resume."""
+    """The resume position from which the lane continued after its last resume."""
     failure: tuple[int, Batch] | None = None
-    """The first answer in this round that was not a success."""
+    """(error, batch) of the first answer in this round that was not a success."""
     clean: bool = False
     """Whether the lane was drained and left nothing in flight."""
 
@@ -451,7 +454,7 @@ class Lane:
     unbound: tuple[int, tuple[Verdict, ...]] = NO_VERDICTS
     """The ordinal of the newest intent of this round, and the verdicts in that intent."""
     notes: set[int] = field(default_factory=set[int])
-    """Tags of appended facts that have not taken effect yet. While there are any, no progress record is written."""
+    """Tags of appended facts that have not taken effect yet. Until they do, no progress record is written."""
     facts_tag: int = -1
     """Tag of the facts that the current phase is waiting for."""
 
@@ -471,7 +474,7 @@ class Lane:
 
     @property
     def is_copying(self) -> bool:
-        """Whether the lane is copying, and no handler has requested a different phase."""
+        """Whether the lane is copying and no handler has requested a different phase."""
         return self.phase is Phase.COPYING and self.transition is None
 
     def retry(self) -> Effects:

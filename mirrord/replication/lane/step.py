@@ -79,7 +79,7 @@ ENTER: dict[type[Transition], Callable[[Lane, float, Any], Effects]] = {
 
 
 def step(lane: Lane, now: float, signal: Input) -> Effects:
-    """Process one input, and return the effects in the order in which they must be performed."""
+    """Process one input and return the effects in the order in which they must be performed."""
     effects = _handle(lane, now, signal)
     while (transition := lane.transition) is not None:
         lane.transition = None
@@ -204,8 +204,7 @@ def _woken(lane: Lane, now: float, question: int) -> Effects:
 
 def _between(lane: Lane, signal: ScanAnswer) -> Effects:
     """Handle the answer to a scan of the target log above the recorded log end. The scan was requested because a batch
-    or a higher log end had been seen there. The scan shows whether any of the lane's batches were appended in
-    between."""
+    or a higher log end had been seen there. It shows whether any of the lane's batches were appended in between."""
     if signal.purpose == "confirm":
         if signal.error or signal.own:
             lane.go(Resume(lane.limits.retry_s if signal.error else 0.0))
@@ -215,8 +214,8 @@ def _between(lane: Lane, signal: ScanAnswer) -> Effects:
         lane.go(Resume(lane.limits.retry_s))
         return []
     if signal.own and signal.own[0].leader_epoch > lane.log.end_epoch:
-        # A later leader appended the batch, which means that the log went back and that no record is in it twice. If
-        # the lane is not copying, either a resume follows, or the resume position stays before the offsets that have
+        # A later leader appended the batch, which means that the log went back and does not contain any record twice.
+        # If the lane is not copying, either a resume follows, or the resume position stays before the offsets that have
         # not been read.
         if lane.phase is Phase.COPYING:
             lane.go(Quiesce(until_safe=False))
@@ -255,7 +254,8 @@ def _bound(lane: Lane, now: float, answer: Bound) -> Effects:
 
 def _bound_while_draining(lane: Lane, now: float, answer: Bound | AppendFailed) -> Effects:
     if isinstance(answer, AppendFailed):
-        # Batches in flight may still be acknowledged above the current end, so only the resume position is held back.
+        # Batches in flight may still be acknowledged at offsets above the current end, so only the resume position is
+        # held back.
         lane.log.must_read_log = True
         lane.log.unread_from = lane.recorded_position
     elif all(answer.bound):
@@ -265,8 +265,7 @@ def _bound_while_draining(lane: Lane, now: float, answer: Bound | AppendFailed) 
 
 
 def _early(lane: Lane, now: float, effects: Effects) -> Effects:
-    """Process the chunk that was fetched for a fast takeover from a handoff checkpoint, before the lane was allowed to
-    copy."""
+    """Process the chunk that a fast handoff fetched before the lane was allowed to copy."""
     if lane.takeover.fast_handoff is None or not lane.is_copying:
         return effects
     chunk, lane.takeover.fast_handoff = lane.takeover.fast_handoff.chunk, None
@@ -331,7 +330,7 @@ def _out_of_range(lane: Lane, chunk: Chunk) -> Effects:
             lane.go(Quiesce())
             return []
         line = f"source offsets [{lane.position}, {chunk.log_start}) were deleted before they were copied"
-        # If part of the source is being copied again, ordinals have already been assigned to records that are now gone.
+        # If records are being copied again, ordinals have already been assigned to some that are now gone.
         if lane.on_loss == "continue" and not lane.plan:
             lost = Lost(f"{lane.source_topic}-{lane.partition}: {line}")
             effects = [lost, *intake.leap(lane, chunk.log_start, "expired")]

@@ -1,4 +1,4 @@
-"""Interprets the target log during a resume. From the scanned batches, it determines the position at which the lane
+"""Interprets the target log during a resume: determines, from the scanned batches, the position at which the lane
 continues.
 
 The log is read from the resume position onward. If the lane's records before that position are no longer at their
@@ -27,6 +27,7 @@ from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import (
     displaced_ordinals,
     epoch_ends,
+    hole_repair,
     look_back,
     lookup_after_rebuild,
     missing_ordinals,
@@ -62,7 +63,7 @@ def _read(lane: Lane, now: float, found: Reading, log: Log) -> Effects:
     if found.doubled is not None:
         return target_scan.halt_on_repeat(lane, found.doubled)
     if lane.log.entry is not None and found.next_ordinal > next_by_entry(lane) and not went_back(lane):
-        return lane.retry()  # a former holder's batch was appended after the broker was asked
+        return lane.retry()  # a former holder's batch was appended after the question to the broker
     if lane.protected and found.next_ordinal < next_by_entry(lane) and not lane.log.cleaned:
         line = (
             f"the target broker remembers ordinal {next_by_entry(lane) - 1} as the lane's last one, but its log ends "
@@ -85,7 +86,7 @@ def judged(lane: Lane, found: Reading) -> Effects:
 
 def _keep(lane: Lane, found: Reading, more: tuple[LaneFact, ...]) -> Effects:
     """Record the facts that follow from the scan. If records must be copied again under new ordinals, the facts are not
-    recorded now. A later entry contains them together with the plan for the new ordinals."""
+    recorded yet. A later entry will contain them together with the plan for the new ordinals."""
     lane.log.holes = list(found.holes)
     waits = bool(lane.log.holes) or lane.log.copied_again is not None
     lane.log.facts_with_holes = (*more, *found.facts) if waits else ()
@@ -104,8 +105,8 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
         first, is_lost = target_scan.ordinal_before(lane, max(answer.start, lane.log.shared)), True
         found = target_scan.walk(lane, own, first, log)
     elif not own:
-        # If no record of the lane is left to read, the runs show which ordinal was at the end of the log, or at the
-        # first record of another writer.
+        # If there is no record of the lane left to read, the runs show which ordinal was at the end of the log or at
+        # the offset of another writer's first record.
         displaced = target_scan.displaced_at(lane, answer.others)
         first = target_scan.ordinal_at(lane, lane.log.end if displaced is None else displaced)
         found = Reading(first, (), (), None)
@@ -128,8 +129,8 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
 
 def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] | None = None) -> Effects:
     """Copy again the records that were lost at the end of the target log. If `kept` is given, only the lost records
-    with these ordinals (first, last) are copied again. The target log, which is compacted, holds newer records with the
-    same keys as the others."""
+    with these ordinals (first, last) are copied again. In this case, the target log is compacted and holds newer
+    records with the same keys as the remaining lost records."""
     must_wait = kept is not None and lane.late_writes.end_read_at < lane.late_writes.until
     if (
         must_wait
@@ -160,8 +161,8 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
 
 
 def shared_answered(lane: Lane, answer: SharedAnswer) -> Effects:
-    """Handle the answer to `AskShared`. It shows up to which offset the target log is unchanged since the resume
-    position was recorded."""
+    """Handle the answer to `AskShared`. It shows up to which offset the target log has remained unchanged since the
+    resume position was recorded."""
     if lane.stage is not Stage.SHARED:
         return []
     if answer.error != NONE:
@@ -211,7 +212,7 @@ def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Eff
     if not lane.log.lost_ordinals:
         is_shorter = not lane.log.cleaned and found.next_ordinal < lane.resume_position.ordinal
         return went_back_to(lane, found) if is_shorter else judged(lane, found)
-    # The records of the holes get the ordinals of lost records. The lost records must not be forgotten because of that.
+    # The records of the holes get the ordinals of lost records. Even so, the lost records must not be forgotten.
     selects = bool(holes) or again != lane.log.lost_ordinals
-    selects = selects or (lane.record is not None and not missing_ordinals.are_in_order(lane.record, again))
+    selects = selects or (lane.record is not None and not hole_repair.are_in_order(lane, lane.record, again))
     return went_back_to(lane, found, again if selects else None)

@@ -8,7 +8,7 @@ import msgspec
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """Drop all batches in memory, and find out from the target log where to continue."""
+    """Drop all batches in memory, and determine from the target log where to continue."""
 
     delay_s: float = 0.0
     """Pause before the first question, in seconds."""
@@ -21,7 +21,7 @@ class Quiesce(msgspec.Struct, frozen=True):
 
     until_safe: bool = True
     """Determines when the lane resumes if no batch is in flight at the time of the request. If true, the lane waits
-    until no batch that was sent earlier can still be appended. If false, it resumes at once."""
+    until previously sent batches can no longer be appended. If false, the lane resumes at once."""
 
 
 class Reopen(msgspec.Struct, frozen=True):

@@ -1,8 +1,8 @@
 """The new daemon's part of an upgrade: it takes over the flows of the old daemon. A lane pauses only while it moves.
 
 The new daemon continues the leases of the old daemon, so the old replicators may keep writing. It moves their lanes to
-new replicators, one group of lanes at a time (`Fleet`). The old replicators run in processes of the old daemon, so they
-are commanded through its HTTP API. When they no longer host any lanes, the new daemon orders the old daemon to exit.
+new replicators, one group of lanes at a time (`Fleet`). The old replicators run in processes of the old daemon, so
+the new daemon sends commands to them through its HTTP API. When they no longer host any lanes, the new daemon orders the old daemon to exit.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -209,7 +209,7 @@ class SuccessionEngine:
 
 
 class Remote:
-    """The `ReplicatorHandle` of a replicator of the old daemon. The replicator is commanded through the old daemon's
+    """The `ReplicatorHandle` of a replicator of the old daemon. Commands reach it through the old daemon's
     HTTP API."""
 
     def __init__(self, name: str, succession: Succession) -> None:

@@ -42,7 +42,7 @@ class CopiesWithoutSource(NamedTuple):
     unseen: list[TopicCopy]
     """Target topics whose source topic is not in the source's list of topics."""
     replaced: list[TopicCopy]
-    """Target topics whose source topic was deleted and created again. The new source topic is copied into a different
+    """Target topics whose source topic was deleted and re-created. The new source topic is copied into a different
     target topic (`on_recreated = "fresh"`)."""
 
 

@@ -1,7 +1,7 @@
 """Determines what the ledger says about a source partition before the partition's lane begins. `partition_start` uses
 this evidence to decide where the lane begins.
 
-For example, this module determines whether a topic was deleted and created again. If a source topic was recreated, no
+For example, this module determines whether a topic was deleted and re-created. If a source topic was recreated, no
 record of the new topic has been copied yet. If a target topic was recreated, its records are copied again, provided
 that the source still has them.
 """
@@ -47,7 +47,7 @@ class Incarnations:
 
     def is_again(self, source_topic: str, source_topic_id: TopicId) -> bool:
         """Return whether the flow has copied a former source topic with this name. If so, the topic with this id was
-        created again, and none of its records has been copied yet."""
+        re-created, and none of its records has been copied yet."""
         ids = self._sources.get(source_topic, ())
         return source_topic in self._forgotten or any(each != source_topic_id for each in ids)
 

@@ -54,7 +54,7 @@ class LedgerEvidence(NamedTuple):
 
     @property
     def is_recreated(self) -> bool:
-        """Whether the source topic or the target topic was deleted and created again. If so, the start of the lane does
+        """Whether the source topic or the target topic was deleted and re-created. If so, the start of the lane does
         not depend on what the target contains."""
         return self.source_recreated or self.copied_from is not None
 
@@ -104,9 +104,9 @@ def partition_start(start: StartPoint, ledger: LedgerEvidence, target: TargetEvi
     """Decide where a new lane starts. `start` is the configured value for the lane's topic. The first rule that applies
     decides:
 
-    - The target topic was deleted and created again: start at the first source record that was copied into the deleted
+    - The target topic was deleted and re-created: start at the first source record that was copied into the deleted
       topic. If the source no longer has that record, start at the first record that it still has.
-    - The source topic was deleted and created again: start at the first offset. Positions in the deleted topic do not
+    - The source topic was deleted and re-created: start at the first offset. Positions in the deleted topic do not
       apply to the new topic.
     - MirrorMaker 2 has copied the partition: start where MirrorMaker 2 stopped.
     - `trouble` is set: the lane waits, because it must not begin now.

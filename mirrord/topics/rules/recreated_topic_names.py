@@ -56,7 +56,7 @@ class CopyNames(msgspec.Struct, frozen=True):
 
     def beside(self, topic: str) -> list[str]:
         """Return the names of the separate target topics of this source topic. The source topic may have been deleted
-        and created again several times."""
+        and re-created several times."""
         return [each.target_topic for each in self.bound.values() if each.source_topic == topic]
 
     def replaces(self, topic_id: TopicId, topic: str, former: TopicId | None) -> bool:

@@ -2,7 +2,7 @@
 target get a lane.
 
 If one topic cannot be copied, other topics are not affected. Lanes are identified by topic ids. If a topic is deleted
-and created again, the plan contains new lanes instead of the former lanes.
+and re-created, the plan contains new lanes instead of the former lanes.
 
 Code that needs the target topic of a source topic must use `TopicsPlan.names`. This mapping considers both the flow's
 naming and the names that the ledger has assigned.
@@ -136,7 +136,7 @@ def plan_topics(
             create.append(CreateTopic(topic, name))
             continue
         if known and there.topic_id not in known:
-            remarks[topic.name] = f"the target topic {name} was deleted and created again: it is copied again"
+            remarks[topic.name] = f"the target topic {name} was deleted and re-created: it is copied again"
         for other in _other_copies(topic, name, target, former, former_names):
             remarks.setdefault(topic.name, _RENAMED.format(other, name))
         if there.partitions < topic.partitions:

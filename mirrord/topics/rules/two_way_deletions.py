@@ -3,7 +3,7 @@
 On each of the two clusters, such a topic contains the records of both clusters. If it is deleted on one cluster, the
 deletion is not propagated, because that would also delete records that were written on the other cluster.
 
-The deleted topic is not created again, either. The flow to that cluster would copy only the records that were written
+The deleted topic is not re-created, either. The flow to that cluster would copy only the records that were written
 on the other cluster, so the new topic would be incomplete.
 """
 
@@ -14,11 +14,11 @@ from mirrord.model.names import Alias, TopicId
 
 _DELETED = (
     "{topic} was deleted on {target} and still exists on {source}, with the records of both clusters: it is neither "
-    "deleted there nor created again, because it is copied both ways; delete it on {source} as well, or create it on "
+    "deleted there nor re-created, because it is copied both ways; delete it on {source} as well, or create it on "
     "{target} by hand; it then gets only what was written on {source}"
 )
 _HALF = (
-    "{topic} was deleted on {target} and created again: what had been written there before is only on {source}; "
+    "{topic} was deleted on {target} and re-created: what had been written there before is only on {source}; "
     "`mirrord divergence` lists it"
 )
 
@@ -29,7 +29,7 @@ def not_again(
     copied_here: Collection[TopicId],
     aliases: tuple[Alias, Alias],
 ) -> dict[str, str]:
-    """Return a reason for each source topic whose target topic, if missing, must not be created again.
+    """Return a reason for each source topic whose target topic, if missing, must not be re-created.
 
     These are the source topics that this flow has already copied, and those into which the opposite flow has copied. In
     both cases, the target cluster has had a topic with the same name. `former` contains the ids of all target topics
@@ -49,7 +49,7 @@ def halves(
     former: Mapping[tuple[TopicId, str], Collection[TopicId]],
     aliases: tuple[Alias, Alias],
 ) -> dict[str, str]:
-    """Return a line for each source topic whose target topic was deleted and created again. The line says which records
+    """Return a line for each source topic whose target topic was deleted and re-created. The line says which records
     are missing from the new target topic."""
     found: dict[str, str] = {}
     for topic in source:

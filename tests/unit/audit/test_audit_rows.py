@@ -211,7 +211,7 @@ def test_nothing_is_said_of_what_was_not_looked_at() -> None:
 
 def test_a_partition_without_a_copy_is_a_row_and_a_difference() -> None:
     other = TopicPartition("conflict", 1)
-    gone = msgspec.structs.replace(planned(), skipped="the source topic no longer exists, or was created again")
+    gone = msgspec.structs.replace(planned(), skipped="the source topic no longer exists, or was re-created")
     missing = [
         Uncopied(source=ORDERS, target=COPY, start=0, end=3, why=""),
         Uncopied(source=other, target=COPY, start=5, end=9, why="topic name collision"),

@@ -188,7 +188,7 @@ async def test_when_nothing_is_brought_back(clusters: Clusters) -> None:
     assert "orders is compacted" in await refusal()
     clusters.policy = "delete"
     clusters.topics["orders"] = Topic("orders", TopicId("another"), 4)
-    assert "was created again" in await refusal()
+    assert "was re-created" in await refusal()
     clusters.quarantine = (msgspec.structs.replace(LEFT_OUT, letters=-1),)
     assert "they were not parked" in await refusal()
 

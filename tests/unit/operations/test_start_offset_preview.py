@@ -100,17 +100,17 @@ async def look(
         (
             copied(FORMER),
             "latest",
-            "the source topic was deleted and created again: begins at its first record",
+            "the source topic was deleted and re-created: begins at its first record",
         ),
         (
             copied(target=OTHER),
             "latest",
-            "the target topic was deleted and created again: begins at 5, or at the source's log start",
+            "the target topic was deleted and re-created: begins at 5, or at the source's log start",
         ),
         (
             [*copied(FORMER), *copied(target=OTHER)],
             "latest",
-            "the target topic was deleted and created again: begins at 5, or at the source's log start",
+            "the target topic was deleted and re-created: begins at 5, or at the source's log start",
         ),
         (
             copied(target=OTHER, name="dr-orders"),

@@ -1,15 +1,16 @@
-"""Limits the data in flight to one broker: enough to keep it busy, but not so much that other batches have to wait.
+"""Limits the data in flight to one broker: there should be enough to keep the broker busy, but not so much that other
+batches have to wait.
 
 A broker answers the requests on a connection one after another, so a request waits for all requests that were sent
 before it. Therefore, batches are held back when a limit is reached. While they are held back, a small batch can still
 overtake them (`mirrord.replication.lane.flow_control.request_packing`).
 
-The limit in bytes is the amount of data that the broker accepts within a certain time. This time is the duration of the
-broker's fastest answer plus a tenth of a second. Even a small request therefore waits for at most about that long.
+The limit in bytes is the amount of data that the broker accepts in a period that is a tenth of a second longer than the
+time that its fastest answer took. Even a small request therefore waits for at most about that long.
 
 The limit in requests is twice the number of requests that the broker answers within the duration of its fastest answer.
-Batches of one partition are in separate requests, so a distant broker is busy only if many requests are in flight. If
-more requests were in flight to a nearby broker, they would only wait.
+A request holds at most one batch of a partition, so a distant broker is kept busy only if many requests are in flight.
+To a nearby broker, additional requests would only have to wait.
 """
 
 LEAST_BYTES = 4 << 20
@@ -25,12 +26,13 @@ _NEW_SHARE = 0.125
 """Largest weight of the newest answer in the average rate."""
 _LATE_SHARE = 0.25
 """Total weight that the late answers of one round trip have in the average rate. An answer is late if its rate is lower
-than the average. The weight is small, so the rate does not drop much when a broker pauses for a moment. If it did, the
-broker would run out of requests after the pause, because the window at most doubles per round trip."""
+than the average. The weight is small so that the rate does not drop much when a broker pauses for a moment. If the rate
+did drop, the broker would run out of requests after the pause, because the window at most doubles in size with each
+round trip."""
 
 
 class ByteWindow:
-    """The limits for one connection, and the data in flight over it. Times are in seconds."""
+    """The limits for one connection, and the data in flight on it. Times are in seconds."""
 
     __slots__ = (
         "_answered",
@@ -65,7 +67,7 @@ class ByteWindow:
 
     @property
     def is_far(self) -> bool:
-        """Whether the broker is far away, because even its fastest answer took a long time."""
+        """Whether the broker is far away: even its fastest answer took a long time."""
         return FAR_S <= self._soonest_s < float("inf")
 
     def sent(self, size: int) -> tuple[int, int]:
@@ -95,7 +97,7 @@ class ByteWindow:
             self.limit_requests = min(MOST_REQUESTS, max(LEAST_REQUESTS, int(ROUND_TRIPS * rate * soonest_s)))
 
     def _learnt(self, known: float, newest: float) -> float:
-        """Return the average rate `known`, updated with the rate `newest` of the newest answer."""
+        """Return the average rate `known` after updating it with `newest`, the rate of the newest answer."""
         if not known:
             return newest
         late = newest < known and self.in_flight

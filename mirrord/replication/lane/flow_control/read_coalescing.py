@@ -1,10 +1,10 @@
 """Decides how many bytes of answers must arrive before a process wakes up: if the process sleeps a little longer, it
-handles several answers at once.
+can handle several answers at once.
 
-The minimum size of the answer to each request in flight is known. While many answers are outstanding, the process wakes
-up only when part of their bytes has arrived: about a quarter, and never more than half of the minimum size. During this
-time, the other requests keep the broker busy. When the process wakes up, a lane is informed of several batches in one
-step.
+The minimum size of the answer to each request in flight is known. While many answers are outstanding, the process does
+not wake up until about a quarter of their total minimum size has arrived, and never waits for more than half of it. In
+the meantime, the other requests keep the broker busy. When the process wakes up, a lane can handle the answers for
+several batches in one step.
 """
 
 LEAST_BYTES = 15
@@ -27,7 +27,7 @@ class Owed:
         self.least_bytes = 0
         """The minimum size of the outstanding answers, in bytes."""
         self.low_watermark_bytes = 1
-        """The number of received bytes at which the process is woken."""
+        """The number of received bytes at which the process is woken up."""
 
     def sent(self, partitions: int) -> None:
         """Count a request for this number of partitions as sent."""
@@ -38,8 +38,8 @@ class Owed:
         self.least_bytes -= LEAST_BYTES + TOPIC_BYTES + PARTITION_BYTES * partitions
 
     def moved(self) -> bool:
-        """Update `low_watermark_bytes` if it no longer fits the outstanding answers, and return whether it has changed.
-        It changes rarely, because each change takes a system call."""
+        """Update `low_watermark_bytes` if it no longer suits the outstanding answers, and return whether it has
+        changed. It is changed only rarely, because each change costs a system call."""
         least, low_watermark = self.least_bytes, self.low_watermark_bytes
         if 2 * low_watermark <= least < 16 * low_watermark or (low_watermark == 1 and least < 256):
             return False

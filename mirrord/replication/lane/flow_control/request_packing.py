@@ -1,11 +1,12 @@
 """Groups batches into produce requests.
 
-A broker keeps one batch per partition of a request and silently drops a second one, so a request holds at most one
-batch of a lane. Batches of several lanes share a request. The batches of one lane are spread over consecutive requests,
-and their order is kept.
+For each partition in a request, a broker keeps only one batch and silently drops any others, so a request holds at most
+one batch per lane. Batches of several lanes share a request. The batches of one lane are spread over consecutive
+requests, in their original order.
 
-If a lane has no batch in a waiting request, a small batch of the lane is added to the next request. The batch then
-overtakes waiting batches of lanes that are catching up, so a lane without lag does not have to wait for those lanes.
+If a lane has no batch in a waiting request, a small batch of this lane is added to the next request to be sent. The
+batch thus overtakes waiting batches of lanes that are catching up, so a lane without lag does not have to wait for
+them.
 """
 
 from collections import deque
@@ -18,7 +19,7 @@ REQUEST_BYTES = 1 << 20
 
 SMALL_SHARE = 16
 """A batch may overtake waiting batches if its size is at most `REQUEST_BYTES` divided by this number. Together, such
-batches may double the size of the request."""
+batches may at most double the maximum size of the request."""
 
 
 class Packer(Generic[ItemT]):
@@ -38,9 +39,9 @@ class Packer(Generic[ItemT]):
         self._first = 0
         """Number of the next request to be sent. Each new request gets the next higher number."""
         self._open = 0
-        """Requests with a lower number than this accept no further batch, except a small one that overtakes others."""
+        """Requests with a lower number than this accept no further batches, except small ones that overtake others."""
         self._last: dict[object, int] = {}
-        """For each lane, the number of the last request that holds a batch of the lane."""
+        """For each lane, the number of the latest request that holds one of its batches."""
 
     def __len__(self) -> int:
         """Return the number of waiting requests."""
@@ -60,7 +61,8 @@ class Packer(Generic[ItemT]):
             number = last + 1
         at = number - first
         while at < len(sizes) and sizes[at] + size > self._limit:
-            # A batch that does not fit closes the request, so that later batches need not examine the request again.
+            # A batch that does not fit closes the request, so that the request need not be examined again for later
+            # batches.
             if number == self._open:
                 self._open = number + 1
             number += 1
@@ -82,5 +84,5 @@ class Packer(Generic[ItemT]):
         return request
 
     def forget(self, lane: object) -> None:
-        """Forget a lane that will add no more batches."""
+        """Forget a lane for which no more batches will be added."""
         self._last.pop(lane, None)

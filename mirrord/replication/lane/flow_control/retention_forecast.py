@@ -1,17 +1,17 @@
-"""Forecasts how long it will be until the source deletes records that a lane has not copied.
+"""Forecasts how long it will be until the source deletes records that a lane has not copied yet.
 
-Retention deletes whole segments, so a log start offset stays the same for a while and then jumps. Therefore, the first
-forecast uses the average pace of the last hour: how fast the log start offset advanced, compared with the lane's
-position. It assumes that both continue at this pace.
+Retention deletes whole segments, so a log start offset stays the same for a while and then jumps. The first forecast
+therefore uses averages over the last hour: how fast the log start offset advanced, and how fast the lane's position
+did. It assumes that both will continue to advance at the same pace.
 
-The topic's configs show earlier than the log start offset which records will be deleted. There is therefore also a
-forecast for each of two configs:
+The topic's configs show which records will be deleted next, even before the log start offset advances. There is
+therefore also a forecast for each of two configs:
 
 - `retention.ms`: the age of the next records is taken from the newest timestamp in the next batch to be copied.
 - `retention.bytes`: the size of the records that have not been copied yet is estimated from the average size of the
   records that have been copied.
 
-A forecast that cannot be computed is ignored. The shortest of the other forecasts is returned.
+Forecasts that cannot be computed are ignored. The shortest of the remaining ones is returned.
 """
 
 from collections import deque
@@ -25,7 +25,7 @@ from mirrord.topics.rules.retention import NOTHING_KNOWN, Retention
 WINDOW_S = 3600.0
 GRAIN_S = 60.0
 """Minimum time in seconds between the stored states (`OffsetAt`) of a lane. For a lane with lag, about sixty states are
-stored. For a lane without lag, none is stored."""
+stored. For a lane without lag, no state is stored."""
 
 
 class OffsetAt(NamedTuple):
@@ -53,7 +53,7 @@ class RetentionPace:
         """Record the current start of the log and the current position."""
         seen = self.points
         if seen and (point.start < seen[-1].start or point.offset < seen[-1].offset):
-            seen.clear()  # the source or the reader went back
+            seen.clear()  # the log start or the reader moved back
         if len(seen) > 1 and point.at - seen[-2].at < GRAIN_S:
             seen.pop()
         seen.append(point)
@@ -75,8 +75,8 @@ class RetentionPace:
         return None if nearer <= 0 else max(0, last.offset - last.start) * (last.at - first.at) / nearer
 
     def ages_out_s(self, limit_ms: int, wall_ms: int) -> float | None:
-        """Return the number of seconds until the next batch to copy is older than `limit_ms`, if the age of the next
-        batch keeps growing as it did recently.
+        """Return the number of seconds until the next batch to be copied is older than `limit_ms`, if the age of the
+        next batch continues to grow as it has recently.
 
         Return None if the age does not grow, or if too little is known.
         """
@@ -91,7 +91,7 @@ class RetentionPace:
 
     def grows_out_s(self, limit_bytes: int, record_bytes: float) -> float | None:
         """Return the number of seconds until the records from the reader's position onward exceed `limit_bytes`, if
-        their number keeps growing as it did recently. `record_bytes` is their average size.
+        their number continues to grow as it has recently. `record_bytes` is their average size.
 
         Return None if the number does not grow, or if too little is known.
         """
@@ -109,7 +109,7 @@ class RetentionForecast:
     def __init__(self) -> None:
         self._seen: dict[LaneId, RetentionPace] = {}
         self._sizes: dict[LaneId, float] = {}
-        """Average size of the records copied so far in bytes, by lane."""
+        """Average size in bytes of the records that have been copied so far, by lane."""
 
     def note(self, report: LaneReport, now: float) -> None:
         """Record a lane's report. A lane without lag is dropped, because none of its records can be lost."""

@@ -1,9 +1,9 @@
-"""Splits batches that the target does not accept unchanged: decides which records share a new batch, and which records
-are skipped.
+"""Splits batches that the target does not accept unchanged: decides which records go into the same new batch, and which
+records are skipped.
 
 A batch that is too large is rebuilt as batches of half its size. A batch with a record that the target refuses is
-rebuilt as batches of half its records, until that record is alone. Each record keeps its ordinal, and therefore its
-sequence, so a crash between two of the new batches does no harm.
+rebuilt as batches with half as many records, until that record is alone in a batch. Each record keeps its ordinal, and
+therefore its sequence, so a crash between two of the new batches does no harm.
 """
 
 from itertools import pairwise
@@ -30,10 +30,10 @@ class BatchPiece(NamedTuple):
 
 
 def bounds(lane: Lane) -> tuple[int, int, int, int]:
-    """Return the limits for batches that can be copied unchanged: an ordinal, a source offset, a size in bytes, and
-    attributes that they must not have.
+    """Return the limits for batches that can be copied unchanged: an ordinal, a source offset, a size in bytes, and the
+    attributes that such a batch must not have.
 
-    A part that is copied again ends at the next run in `lane.plan`, even in the middle of a batch.
+    A part that is copied again ends at the next run in `lane.plan`, even if this is in the middle of a batch.
     """
     stop = lane.plan[0].ordinal if lane.plan else FAR
     if lane.has_policies:
@@ -44,8 +44,8 @@ def bounds(lane: Lane) -> tuple[int, int, int, int]:
 def rebuild_attributes(lane: Lane) -> int:
     """Return the attribute bits that cause a batch to be rebuilt.
 
-    A codec may share a bit with another codec that the target refuses. Batches with the first codec are then rebuilt as
-    well, but keep their codec.
+    A codec may share a bit with another codec that the target refuses. In that case, batches with the first codec are
+    also rebuilt, but they keep their codec.
     """
     found = ~RAW_ATTRIBUTES
     for codec in lane.refusal.refused_codecs:
@@ -66,7 +66,7 @@ def whole_until(lane: Lane, position: int) -> int:
 
 
 def next_piece(lane: Lane, position: int, next_offset: int) -> BatchPiece:
-    """Return the next records to copy or to skip, from `position` on, in a batch that ends before `next_offset`."""
+    """Return the next records to copy or skip, starting at `position`, in a batch that ends before `next_offset`."""
     limit = next_offset
     for out in lane.left_out:
         if out.start <= position < out.end:
@@ -83,7 +83,7 @@ def next_piece(lane: Lane, position: int, next_offset: int) -> BatchPiece:
 
 
 class Rest(NamedTuple):
-    """The records that are to be copied again, without those that are skipped."""
+    """The records that are to be copied again, excluding those that are skipped."""
 
     runs: list[Run]
     pieces: list[tuple[int, int, int]]
@@ -93,7 +93,7 @@ class Rest(NamedTuple):
 
 
 def without_left_out(lane: Lane) -> Rest:
-    """Return the records that are to be copied again from the lane's position on, without the ranges to skip."""
+    """Return the records that are to be copied again from the lane's position onward, excluding the ranges to skip."""
     begin = Run(lane.next_ordinal, lane.position)
     runs: list[Run] = []
     pieces: list[tuple[int, int, int]] = []
@@ -119,7 +119,7 @@ def without_left_out(lane: Lane) -> Rest:
 
 
 def rebuild(lane: Lane, wanted: RebuildRequest) -> RebuiltBatch | None:
-    """Rebuild a batch on the second path with no more records than fit within the size that the target is known to
+    """Rebuild a batch on the second path, with no more records than fit into the size that the target is known to
     accept.
 
     Raises ValueError if the source batch cannot be read.

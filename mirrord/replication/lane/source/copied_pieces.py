@@ -16,15 +16,15 @@ from mirrord.replication.lane.target.target_scan import but_not_void
 
 
 def mapped(record: LaneRecord, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the pieces (ordinal, offset, length) of the ordinals first..last, without records that the source
-    has lost. The runs must not change in the meantime."""
+    """Yield the pieces (ordinal, offset, length) of the ordinals first..last, excluding records that the source has
+    lost. The runs must not change while the result is being read."""
     return mapped_by(record.source_runs, record.truncations, first, last)
 
 
 def mapped_by(runs: Runs, cuts: Sequence[tuple[int, int]], first: int, last: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the same for these source runs and truncations."""
+    """Yield the same pieces as `mapped`, for the given source runs and truncations."""
     for ordinal, offset, length in runs.between(first, last):
-        # A run that continues the one before it is not stored, even if the source was truncated between the two.
+        # A run that continues the previous one is not stored, even if the source was truncated between the two.
         edges = sorted({ordinal, ordinal + length, *(cut for cut, _ in cuts if ordinal < cut < ordinal + length)})
         for begin, end in pairwise(edges):
             at = offset + begin - ordinal
@@ -34,8 +34,8 @@ def mapped_by(runs: Runs, cuts: Sequence[tuple[int, int]], first: int, last: int
 
 
 class AscendingPart(NamedTuple):
-    """The ordinals [first, end), whose source offsets are in ascending order. The source has lost the offsets from
-    `limit` on."""
+    """The ordinals [first, end), whose source offsets are in ascending order. The source has lost the records at the
+    offset `limit` and above."""
 
     first: int
     end: int
@@ -45,8 +45,8 @@ class AscendingPart(NamedTuple):
 
 
 def ascending_parts(record: LaneRecord, first: int, end: int) -> list[AscendingPart]:
-    """Split the ordinals [first, end) into parts whose source offsets are in ascending order, without ordinals that the
-    source has lost."""
+    """Split the ordinals [first, end) into parts whose source offsets are in ascending order, excluding ordinals whose
+    records the source has lost."""
     runs, cuts = record.source_runs, record.truncations
     first = max(first, runs.at(0).ordinal)
     inner = {each for each in (*runs.turns, *(cut for cut, _ in cuts)) if first < each < end}
@@ -62,8 +62,8 @@ def ascending_parts(record: LaneRecord, first: int, end: int) -> list[AscendingP
 class HeldOffsets:
     """The source offsets of records that are known to be in the target under ordinals below a given one.
 
-    `looked_up` are ordinals (first, last) whose records count as if they were in the target, even if the ordinals are
-    in holes: it is already known which of these records are copied again."""
+    `looked_up` contains ranges (first, last) of ordinals whose records are treated as if they were in the target, even
+    if the ordinals are in holes: it is already known which of these records are copied again."""
 
     def __init__(self, record: LaneRecord, below: int, looked_up: Sequence[tuple[int, int]] = ()) -> None:
         self._runs = runs = record.source_runs
@@ -119,8 +119,8 @@ def _without(holes: Sequence[HoleFound], looked_up: Sequence[tuple[int, int]]) -
 
 
 def highest_copied(record: LaneRecord, first: int, end: int, below: int = NEVER) -> tuple[int, int] | None:
-    """Return the highest source offset below `below` to which one of the ordinals [first, end) maps, and that ordinal.
-    Offsets that the source has lost are ignored."""
+    """Return the highest source offset below `below` to which one of the ordinals [first, end) maps, together with that
+    ordinal. Offsets that the source has lost are ignored."""
     found = (
         _last(record.source_runs, *each[:2], min(each.limit, below)) for each in ascending_parts(record, first, end)
     )

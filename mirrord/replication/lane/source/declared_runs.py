@@ -1,12 +1,12 @@
 """Determines what the ledger contains about the ordinal at which a lane resumes and about all later ordinals.
 
 The runs of these ordinals show which records are still to be copied again. Such records are not in source order. The
-lane is back in source order at the ordinal from which each source offset is higher than all offsets before it. The
-ordinals in the fact about a hole (`HoleFound`) do not show what is still to be copied again. They become out of date
-when a later plan begins where an older one ends, or when a plan is shortened.
+lane is back in source order at the first ordinal whose source offset, like each later one, is higher than all offsets
+before it. The ordinals in the fact about a hole (`HoleFound`) do not show what is still to be copied again, because
+they become out of date when a later plan begins where an older one ends, or when a plan is shortened.
 
-If a plan omits records on purpose, because the target has newer ones, the runs do not show where the plan ends. Only
-the field `until` of a `HoleFound` with an empty range of ordinals shows this.
+If a plan omits records on purpose because the target has newer records with the same keys, the runs do not show where
+the plan ends. Only the field `until` of a `HoleFound` with an empty range of ordinals shows this.
 """
 
 from bisect import insort
@@ -32,7 +32,7 @@ Pieces = list[tuple[int, int, int]]
 
 
 class RestOfPlan(NamedTuple):
-    """The records that are still to be copied again from an ordinal on, each record once."""
+    """The records that are still to be copied again from an ordinal onward. Each record occurs once."""
 
     runs: list[Run]
     """The first run begins at the ordinal from which records are copied again. The last run begins where the lane
@@ -51,8 +51,9 @@ def jumps(record: LaneRecord, ordinal: int, left: RestOfPlan | None) -> list[Run
 
 
 def rest(record: LaneRecord, ordinal: int, looked_up: Sequence[tuple[int, int]] = ()) -> RestOfPlan | None:
-    """Return the records that are still to be copied again from an ordinal on. Return None if there are none, so that
-    the lane continues in source order. The records of the ordinals (first, last) in `looked_up` are omitted."""
+    """Return the records that are still to be copied again from an ordinal onward. If there are none, the lane
+    continues in source order, and the result is None. The records of the ordinals (first, last) in `looked_up` are
+    omitted."""
     if not any(hole.first < ordinal for hole in record.holes):
         return None
     least = max([ordinal, *(hole.until for hole in _leaving_out(record) if hole.first < ordinal)])
@@ -60,7 +61,7 @@ def rest(record: LaneRecord, ordinal: int, looked_up: Sequence[tuple[int, int]] 
     if least == ordinal and _is_in_order(record, ordinal, held):
         return None
     found = _rest(record, ordinal, least, held)
-    # A plan that begins where this plan ends, or within it, is part of this plan.
+    # A plan that begins within this plan, or where this plan ends, is part of this plan.
     orders = [hole for hole in record.holes if hole.first > hole.last]
     while found and (further := [each.until for each in orders if each.again <= found.until < each.until]):
         found = _rest(record, ordinal, max(further), held)
@@ -68,9 +69,9 @@ def rest(record: LaneRecord, ordinal: int, looked_up: Sequence[tuple[int, int]] 
 
 
 def _is_in_order(record: LaneRecord, ordinal: int, held: HeldOffsets) -> bool:
-    """Return whether the lane certainly continues in source order at an ordinal: no record before it has a higher
-    source offset, and no record after it has a lower one. Of the later runs, only those that go back to a lower source
-    offset are checked."""
+    """Return whether it is certain that the lane continues in source order at an ordinal: no record before this ordinal
+    has a higher source offset, and no record after it has a lower one. Of the later runs, only those that go back to a
+    lower source offset are checked."""
     runs = record.source_runs
     offset = runs.offset_of(ordinal)
     if offset is None or offset >= _lost_from(record, ordinal) or held.highest() >= offset:
@@ -125,13 +126,13 @@ def _rest(record: LaneRecord, ordinal: int, least: int, held: HeldOffsets) -> Re
 
 
 def _lost_from(record: LaneRecord, ordinal: int) -> int:
-    """Return the lowest offset at which the source log was truncated since the record of this ordinal was copied, or
-    `NEVER`. If the ordinal maps to that offset or a higher one, the source has lost the record."""
+    """Return the lowest offset at which the source log has been truncated since the record of this ordinal was copied,
+    or `NEVER`. If the ordinal maps to that offset or a higher one, the source has lost the record."""
     return min((start for beyond, start in record.truncations if ordinal < beyond), default=NEVER)
 
 
 class _Parts:
-    """The records that the ledger's runs contain from an ordinal on, as triples (run, former ordinal, length).
+    """The records that the ledger's runs contain from an ordinal onward, as triples (run, former ordinal, length).
 
     They extend to the ordinal `least`, or to the ordinal from which the runs are in source order, whichever is higher.
     Each record occurs once, and records that the target already holds are omitted.
@@ -162,8 +163,8 @@ class _Parts:
         return uncovered((start, end), [*self._held.within(start, end), *within((start, end), self._had)])
 
     def lacks(self, other: AscendingPart, ordinal: int, offset: int) -> bool:
-        """Return whether `other` begins after `ordinal` and still contains records to copy. These are records with
-        source offsets below `offset` that are not in the target and were not yielded in an earlier part."""
+        """Return whether `other` begins after `ordinal` and contains records that still have to be copied. Only records
+        with source offsets below `offset` that are not in the target and were not yielded in an earlier part count."""
         if other.first <= ordinal or other.lowest >= offset:
             return False
         limit = min(offset, other.limit)
@@ -176,8 +177,9 @@ class _Parts:
 
 
 def _in_order_from(record: LaneRecord) -> int:
-    """Return the first ordinal from which each source offset is higher than all offsets before it, regardless of lost
-    records. Return -1 if no run goes back to a lower source offset after the first ordinal of the first hole."""
+    """Return the first ordinal whose source offset, like each later one, is higher than all offsets before it,
+    regardless of lost records. Return -1 if no run goes back to a lower source offset after the first ordinal of the
+    first hole."""
     runs, first_hole = record.source_runs, min(hole.first for hole in record.holes)
     turns = [turn for turn in runs.turns if turn > first_hole]
     if not turns:
@@ -197,7 +199,7 @@ def _joined(runs: Sequence[Run]) -> list[Run]:
 
 
 def decided(record: LaneRecord, ordinal: int) -> Decided:
-    """Return the decisions in the ledger on records from an ordinal on, up to the last run in the ledger."""
+    """Return the ledger's decisions on the records from an ordinal up to the last run in the ledger."""
     last = record.source_runs.last
     if last is None or last.ordinal <= ordinal:
         return NOT_YET
@@ -206,8 +208,9 @@ def decided(record: LaneRecord, ordinal: int) -> Decided:
 
 
 def torn(record: LaneRecord, ordinal: int) -> Iterator[tuple[int, int]]:
-    """Yield source offsets after an ordinal for which the ledger has neither a run nor a verdict: the fact about them
-    was lost, and a later fact took effect. No record after such a gap was produced."""
+    """Yield the ranges of source offsets that follow an ordinal and for which the ledger has neither a run nor a
+    verdict: the fact about them was lost, but a later fact took effect. No record after such a range has been
+    produced."""
     last = record.source_runs.last
     if last is None or last.ordinal <= ordinal:
         return

@@ -2,10 +2,10 @@
 offset.
 
 With this epoch, a source broker can detect that its log has lost records that the lane has read (KIP-595). If the epoch
-is too low, it ends below the fetch offset in the broker's log, and the broker reports a divergence that does not exist.
-An epoch that is too high does no harm, provided that a batch at or after the fetch offset has this epoch. Therefore, if
-the fetch offset is in a gap, or before all batches that the lane has read, the request carries the epoch of the batch
-that follows.
+in the request is too low, it ends below the fetch offset in the broker's log, and the broker reports a divergence that
+does not exist. An epoch that is too high does no harm as long as a batch at or after the fetch offset has this epoch.
+Therefore, if the fetch offset is in a gap or precedes all batches that the lane has read, the request carries the epoch
+of the batch that follows.
 """
 
 from bisect import bisect_left
@@ -48,16 +48,16 @@ class EpochCache:
             self._end = position
 
     def before(self, position: int) -> int:
-        """Return the epoch that a fetch request from this position carries, or -1 if none is known."""
+        """Return the epoch that a fetch request from this position must carry, or -1 if none is known."""
         if not self._starts or position > self._end:
             return -1
         return self._epochs[max(bisect_left(self._starts, position) - 1, 0)]
 
     def go_to(self, position: int) -> int:
-        """Continue fetching at a different position. Return the epoch that a fetch request from there carries, or -1 if
-        none is known."""
+        """Continue fetching at a different position. Return the epoch that a fetch request from there must carry, or -1
+        if none is known."""
         if self._starts and position > self._end:
-            # The batches in between were not seen.
+            # The lane has not seen the batches in between.
             self.note(self._end, -1)
             self._end = position
         return self.before(position)
@@ -69,7 +69,7 @@ class EpochCache:
 
     def take_over(self, epochs: list[tuple[int, int]], end: int) -> None:
         """Replace all epochs with `epochs`: pairs (offset, epoch) in ascending order. Each epoch applies from its
-        offset up to the offset of the next pair. The last one applies up to `end`."""
+        offset up to the offset of the next pair. The last epoch applies up to `end`."""
         self._starts = [offset for offset, _ in epochs]
         self._epochs = [epoch for _, epoch in epochs]
         self._end = end
@@ -78,8 +78,8 @@ class EpochCache:
         """Return the offset at which a source log diverges from the batches that the lane has read.
 
         `epoch` and `end` are the broker's answer (KIP-595): the highest epoch in its log that is not above the
-        requested epoch, and the offset at which that epoch ends. If the lane has read batches of a higher epoch, the
-        log therefore does not contain them.
+        requested epoch, and the offset at which that epoch ends. Therefore, if the lane has read batches of a higher
+        epoch, that log does not contain them.
         """
         return min([end, *(start for start, seen in zip(self._starts, self._epochs, strict=True) if seen > epoch >= 0)])
 

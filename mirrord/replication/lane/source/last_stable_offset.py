@@ -1,12 +1,13 @@
 """Measures how much time has passed since the last stable offset of a source partition advanced.
 
-A read_committed lane reads records only below this offset. A transaction that begins at this offset has not ended yet.
-All later records have to wait for its end, whichever producer wrote them.
+A read_committed lane reads records only below this offset. If a transaction begins at this offset, it has not ended
+yet. All later records, no matter which producer wrote them, have to wait until it ends.
 """
 
 
 class StableEnd:
-    """The last stable offset of one partition, from the source's answers. Times are seconds of a monotonic clock."""
+    """The last stable offset of one partition, according to the source's answers. Times are in seconds on a monotonic
+    clock."""
 
     __slots__ = ("_since", "offset")
 
@@ -24,14 +25,15 @@ class StableEnd:
             self.offset, self._since = last_stable, now
 
     def forget(self) -> None:
-        """Forget the offset. The source has not been asked for a while, so its last stable offset may have advanced."""
+        """Forget the offset, because the source has not been asked for a while and its last stable offset may have
+        advanced."""
         self.note(-1, -1, 0.0)
 
     def waited_s(self, position: int, now: float) -> float:
         """Return how many seconds a reader at this position has waited for the transaction to end, or 0 if it is not
         waiting.
 
-        The wait is measured from the moment when the last stable offset was first seen at this value. A reader that
-        reached the position later has therefore waited less than the result.
+        The wait is measured from the moment when the last stable offset was first seen to have this value. A reader
+        that reached its position later than that has waited for less time than the result says.
         """
         return max(0.0, now - self._since) if 0 <= self.offset <= position else 0.0

@@ -1,24 +1,24 @@
 """Recognizes copies in the source. A copy is a batch that another flow wrote to the partition that a lane reads. The
-lane does not copy such a batch any further.
+lane skips such batches.
 
 If topics have the same names on both clusters, flows in both directions write to the same topics. A source batch is a
 copy if and only if it is in a target run of a lane that writes to this topic id and partition. These lanes are known
-from the ledgers of all flows whose target is the source cluster. That cluster stores these ledgers.
+from the ledgers of all flows whose target is the source cluster. The ledgers are stored on that cluster.
 
-The header of a batch gives a hint: the producer id, the producer epoch and the sequence. The ordinal follows from the
-sequence. The hint alone is not enough, because two producers may have the same id after a cluster was cloned or
-restored. In the following rules, the writer is a lane that writes to this partition and has the batch's producer id:
+The header of a batch gives a hint: the producer id, the producer epoch and the sequence. The ordinal is derived from
+the sequence. The hint alone is not enough, because two producers may have the same id after a cluster has been cloned
+or restored. In the following rules, the writer is a lane that writes to this partition and has the batch's producer id:
 
 - If there is no such writer, the batch is not a copy. This rule applies only if the ledgers were read after the batch
   was seen, up to their ends at that time. A lane records its producer id in its ledger before it first uses the id. The
-  ledgers therefore contain the producer id of every copy that was visible by then.
+  ledgers therefore contain the producer id of every copy that was visible at that time.
 - If one of the writer's runs maps the ordinal to the offset of the batch, the batch is a copy.
 - If the batch is after all known records of the writer and continues the writer's ordinals, it is a copy. This rule
   applies only if the writer is known to have records in this partition, because a different producer with the same id
-  would also begin with sequence 0. A writer records the offset of its first record in its ledger without delay, so this
-  soon becomes known.
+  would also begin with sequence 0. A writer records the offset of its first record in its ledger without delay, so it
+  soon becomes known that the writer has records.
 - If the batch is after the writer's resume position, or has a newer leader epoch than that position, the answer is not
-  known yet. The ledgers are then read again.
+  yet known, and the ledgers are read again.
 - If the batch is below the writer's resume position, does not have a newer leader epoch than that position, and is in
   no run, it is not a copy. The ledger explains everything below a resume position (`lane_report.progress_record`).
 """
@@ -83,8 +83,8 @@ class Origins:
     def __init__(self) -> None:
         self._writers: dict[int, list[_Known]] = {}
         self._natives: set[int] = set()
-        """Producer ids that are known to belong to no lane. They apply to one leader epoch only. After a cluster has
-        been restored, its partitions have a different leader epoch, and such an id may belong to a lane."""
+        """Producer ids that are known to belong to no lane. This holds for only one leader epoch: after a cluster has
+        been restored, its partitions have a different leader epoch, and the id may belong to a lane."""
         self._epoch = -1
 
     def __repr__(self) -> str:
@@ -92,7 +92,7 @@ class Origins:
 
     def learn(self, writers: Iterable[Writer], asked: int) -> None:
         """Replace the known writers with those in the ledgers. The ledgers were read after a batch with the producer id
-        `asked` was seen, up to their ends at that time. If no writer has this id, the id therefore belongs to no
+        `asked` was seen, up to their ends at that time. Therefore, if no writer has this id, the id belongs to no
         lane."""
         self._writers = {}
         for writer in writers:

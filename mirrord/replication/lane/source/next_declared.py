@@ -1,4 +1,4 @@
-"""Determines the next run that the ledger already contains when the lane reaches it."""
+"""Determines the next run in the ledger that the lane has not reached yet."""
 
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target.evidence import known_until

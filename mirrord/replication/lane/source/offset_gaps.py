@@ -3,8 +3,8 @@
 The log of a topic that is not compacted has no gaps, because brokers assign consecutive offsets and delete whole
 segments from the start of the log. A gap in such a log means that a segment was lost. A gap therefore gets the verdict
 "compacted" only if the topic may have been compacted, and the verdict "unexplained" otherwise. The topic's
-cleanup.policy is read when the gap is found. Two other signs also show that the topic was compacted: a batch without
-some of its records, and earlier verdicts in the ledger.
+cleanup.policy is read when the gap is found. There are two more signs that the topic was compacted: a batch from which
+some records are missing, and earlier verdicts in the ledger.
 """
 
 from mirrord.ledger.facts.core import Reason, Verdict
@@ -30,8 +30,8 @@ def reason_of(lane: Lane, start: int, end: int) -> Reason | None:
 
 
 def _verdicts(lane: Lane) -> list[Verdict]:
-    """Return earlier verdicts on gaps: the verdict that the last answer about the cleanup.policy led to, and those in
-    the ledger."""
+    """Return earlier verdicts on gaps: the verdict that resulted from the last answer about the cleanup.policy, and
+    those in the ledger."""
     recorded = lane.record.newest_verdicts if lane.record is not None else ()
     judged = [lane.gap.judged] if lane.gap.judged is not None else []
     return judged + [each for each in recorded if each.reason in {"compacted", "unexplained"}]
@@ -46,7 +46,7 @@ def ask_cleanup(lane: Lane) -> Effects:
 
 
 def ask_again(lane: Lane) -> Effects:
-    """Ask for the cleanup.policy again, after the pause that follows a failed attempt to read it."""
+    """Ask for the cleanup.policy again after the pause that follows a failed attempt to read it."""
     lane.gap.question = -1
     return ask_cleanup(lane)
 
@@ -62,7 +62,7 @@ def cleanup_answered(lane: Lane, now: float, signal: CleanupAnswer) -> Effects:
         lane.gap.question = ask(lane)
         return [Wake(lane.gap.question, now + lane.limits.retry_s)]
     lane.gap.offsets, lane.gap.question, lane.origin.line = None, -1, ""
-    # If mirrord has no permission to read the policy, the topic may be compacted, so it is treated as such.
+    # If mirrord has no permission to read the policy, the topic may be compacted, so it is treated as compacted.
     lane.gap.compacts = signal.compacts is not False
     if lane.gap.compacts:
         return []

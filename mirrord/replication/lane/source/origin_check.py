@@ -1,8 +1,8 @@
 """Asks whether a source batch is a copy (`mirrord.replication.lane.source.loop_detection`). The lane fetches nothing
 until the answer is known.
 
-Batches that were read before this batch are sent in the meantime. This batch is not kept in memory, and is fetched
-again once the answer is known.
+Batches that were read before the one in question are sent in the meantime. The batch in question is not kept in memory:
+it is fetched again once the answer is known.
 """
 
 from mirrord.replication.lane import intake
@@ -31,7 +31,7 @@ def ask_origin(lane: Lane, now: float) -> Effects:
 
 
 def ask_again(lane: Lane) -> Effects:
-    """Ask for the origin of the batch again, after the pause that follows an inconclusive answer."""
+    """Ask for the origin of the batch again after the pause that follows an inconclusive answer."""
     if lane.origin.doubt is None:
         return []
     lane.origin.question = ask(lane)
@@ -39,7 +39,8 @@ def ask_again(lane: Lane) -> Effects:
 
 
 def origins_answered(lane: Lane, now: float, signal: OriginsAnswer) -> Effects:
-    """Handle the answer: the lanes that the ledgers contain, or the reason why the ledgers cannot be read."""
+    """Handle the answer, which contains either the lanes in the ledgers or the reason why the ledgers cannot be
+    read."""
     doubt, origins = lane.origin.doubt, lane.origins
     if doubt is None or origins is None or lane.phase is not Phase.COPYING:
         return []
@@ -53,7 +54,7 @@ def origins_answered(lane: Lane, now: float, signal: OriginsAnswer) -> Effects:
 
 
 def forget_answered(lane: Lane) -> None:
-    """Forget which batch was asked about, once the lane has read past this batch."""
+    """Once the lane has read past the batch that the last question was about, forget that batch."""
     if (
         lane.origin.asked_about is not None
         and lane.origin.doubt is None

@@ -2,8 +2,8 @@
 
 An unclean election may remove records. The source then assigns their offsets to other records, in a higher leader
 epoch. An offset therefore identifies a record only together with its epoch. The ledger contains both. Before the first
-record of a new epoch is produced, a `SourceRun` records the ordinal at which this epoch begins. The ledger also
-contains the truncations, which show the ordinals whose records the source has lost.
+record of a new epoch is produced, a `SourceRun` must record the ordinal at which this epoch begins. The ledger also
+contains the truncations, which show for which ordinals the source has lost the records.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,20 +21,20 @@ ones, until the ordinal of the next pair."""
 
 
 UNKNOWN = -1
-"""The ledger says that the epoch is not known for this ordinal and the following ones, because the lane skipped records
-without seeing them."""
+"""According to the ledger, the epoch is not known for this ordinal and the following ones, because the lane skipped
+records without seeing them."""
 UNRECORDED = -2
 """The ledger says nothing about the epoch."""
 
 
 def recorded_at(epochs: Epochs, ordinal: int) -> int:
-    """Return the source's leader epoch of the record with this ordinal, according to the ledger: `UNRECORDED`,
-    `UNKNOWN` or the epoch."""
+    """Return the leader epoch that the record with this ordinal has in the source, according to the ledger. The result
+    is the epoch, `UNKNOWN` or `UNRECORDED`."""
     return next((epoch for first, epoch in reversed(epochs) if first <= ordinal), UNRECORDED)
 
 
 def epoch_at(epochs: Epochs, ordinal: int) -> int:
-    """Return the source's leader epoch of the record with this ordinal, or -1 if it is not known."""
+    """Return the leader epoch that the record with this ordinal has in the source, or -1 if it is not known."""
     return max(recorded_at(epochs, ordinal), UNKNOWN)
 
 
@@ -45,12 +45,12 @@ def follows(record: LaneRecord, ordinal: int) -> bool:
 
 
 def recorded_before(record: LaneRecord, epochs: Epochs, ordinal: int) -> int:
-    """Return what is recorded about the epoch of the source record directly before the record of an ordinal.
+    """Return what is recorded about the epoch of the source record that directly precedes the record of an ordinal.
 
     This is what the ledger has for the ordinal itself, with one exception. The ledger may say that the epoch is not
     known from this ordinal onward, although the ordinal maps to the source offset directly after that of the previous
-    ordinal. In this case, `epochs_again` has revoked the epochs that were recorded before, and the epoch of the
-    previous ordinal applies.
+    ordinal. In this case, `epochs_again` has revoked the previously recorded epochs, and the epoch of the previous
+    ordinal applies.
     """
     is_anew = (ordinal, UNKNOWN) in epochs and follows(record, ordinal)
     return recorded_at(epochs, ordinal - 1 if is_anew else ordinal)
@@ -71,7 +71,7 @@ def carried(recorded: Epochs, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
 
 def mended_until(record: LaneRecord, ordinal: int) -> int:
     """Return the ordinal after the records that the lane still has to copy again, of which `ordinal` is the first. If
-    there are none, but the record before `ordinal` was the last of them, return `ordinal`. Otherwise return -1."""
+    there are none, but the record before `ordinal` was the last such record, return `ordinal`. Otherwise, return -1."""
     found = rest(record, ordinal)
     if found is not None and found.until > ordinal:
         return found.until
@@ -108,7 +108,7 @@ def copied_from(record: LaneRecord, offset: int, last: int) -> int | None:
         pieces = mapped(record, runs.at(at).ordinal, last)
         found += [max(start, offset) for _, start, length in pieces if start + length > offset]
         if runs.at(at).offset <= offset:
-            break  # records that were copied before, and are not lost, have lower offsets
+            break  # records that were copied earlier and are not lost have lower offsets
         last = begin - 1
     return min(found, default=None)
 
@@ -142,8 +142,8 @@ def continues_at(record: LaneRecord, ordinal: int, looked_up: Sequence[tuple[int
 
 def last_copied(lane: Lane) -> tuple[int, int] | None:
     """Return the source offset after the last copied record below the lane's position, and the leader epoch of that
-    record. Records that are known to be lost are ignored. If the ledger does not know the epoch from some ordinal on,
-    the record before this ordinal is the last one. Return None if the epoch is not known.
+    record. Records that are known to be lost are ignored. If the ledger does not contain the epochs from some ordinal
+    onward, the record before this ordinal counts as the last one. Return None if the epoch is not known.
 
     Only facts that have taken effect are considered. Within a round, use `read_until` instead.
     """
@@ -173,8 +173,8 @@ def read_until(lane: Lane) -> tuple[int, int] | None:
 
 
 def divergence_of_copied(lane: Lane, epoch: int, end: int) -> int:
-    """Return the source offset at which a source log diverges from the copied records, as `divergence` does, but also
-    consider all epochs in the ledger."""
+    """Return the source offset at which a source log diverges from the copied records. Unlike `divergence`, consider
+    all epochs in the ledger."""
     record, start = lane.record, divergence(lane, epoch, end)
     if record is None or epoch < 0:
         return start
@@ -189,8 +189,8 @@ def divergence(lane: Lane, epoch: int, end: int) -> int:
     """Return the source offset at which a source log diverges from the copied records.
 
     `epoch` and `end` are the source broker's answer: the highest epoch in its log that is not above the requested
-    epoch, and the offset at which that epoch ends. If records of a higher epoch were copied, the log therefore does not
-    contain them.
+    epoch, and the offset at which that epoch ends. Therefore, if records of a higher epoch were copied, that log does
+    not contain them.
     """
     record, start = lane.record, lane.seen.divergence(epoch, end)
     if record is None or not record.holes or epoch < 0:
@@ -213,8 +213,8 @@ def before(lane: Lane, offset: int) -> int:
 
 
 def recorded_ahead(lane: Lane) -> Epochs:
-    """Return the epochs of the records that are to be copied again. If this round has recorded epochs for them, return
-    those, even if the facts have not taken effect yet. Otherwise return the epochs in the ledger."""
+    """Return the epochs of the records that are to be copied again. If epochs have been recorded for them in this
+    round, return those, even if the facts have not taken effect yet. Otherwise, return the epochs in the ledger."""
     return lane.history.epochs_again or (lane.record.epochs if lane.record is not None else ())
 
 
@@ -233,21 +233,21 @@ def recall(lane: Lane) -> None:
     - The epoch that a comparison read from the source, if it found all records equal.
     - The epoch in the ledger.
     - The epoch of the resume position, if the holder that saved this position recorded every later change of epoch in
-      the ledger. If the ledger has no change, the epoch is still the same.
-    - The epoch of the last record that a lookup found superseded, if this is the record before the position. The source
-      may have replaced it with another record since then.
+      the ledger. If the ledger contains no change, the epoch is still the same.
+    - The epoch of the last record that a lookup found to be superseded, if this is the record before the position. The
+      source may have replaced that record with a different one since then.
     - The epoch that any other comparison read from the source. This epoch comes last, because the source may have
-      replaced the copied records with others.
+      replaced the copied records with different ones.
 
-    An epoch that only a comparison or a lookup has read is neither in the ledger nor in a progress record. It is
-    therefore recorded with the next record, even if that record has the same epoch.
+    If only a comparison or a lookup has read an epoch, that epoch is neither in the ledger nor in a progress record. It
+    is therefore recorded with the next record, even if that record has the same epoch.
     """
     record = lane.record
     epochs = record.epochs if record is not None else ()
     known = recorded_before(record, epochs, lane.resume_ordinal) if record is not None else UNRECORDED
     lane.history.recorded_epoch_since = lane.resume_ordinal
     if known == UNRECORDED and lane.resume_ordinal == 0:
-        lane.seen.begin(0, UNKNOWN)  # what was fetched earlier was not copied, and the fact about its epoch was lost
+        lane.seen.begin(0, UNKNOWN)  # earlier fetched records were not copied, and the fact about their epoch was lost
     is_saved = known == UNRECORDED and lane.history.epochs_recorded and lane.seen.last >= 0
     if known >= 0:
         _seed(lane, epochs)
@@ -277,9 +277,9 @@ def recall(lane: Lane) -> None:
 def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
     """Return the epochs of records that are copied again because of holes.
 
-    A comparison may have found all records after the holes equal, although the last one has a different epoch in the
-    source than in the ledger. In this case, a batch that was sent earlier, while its ordinals belonged to other
-    records, was appended late. No epoch is then known for the ordinals from the first hole onward.
+    A comparison may have found all records after the holes to be equal although the last one has a different epoch in
+    the source than in the ledger. If so, a batch that was sent earlier, while its ordinals belonged to other records,
+    was appended late. In this case, no epoch is known for the ordinals from the first hole onward.
     """
     record = lane.record
     if record is None or not record.epochs:
@@ -330,7 +330,7 @@ def _seed(lane: Lane, epochs: Epochs) -> None:
         # The records in between were not copied and may belong to the later epoch.
         start = offset if former is None else min(offset, former + 1)
         if former is not None and lane.position == offset == former + 1:
-            continue  # no record of this epoch was copied, and the source may have a different one there by now
+            continue  # no record of this epoch was copied, and the source may by now have a different epoch there
         if start <= below:
             found.append((start, epoch))
             below = start - 1
@@ -340,9 +340,9 @@ def _seed(lane: Lane, epochs: Epochs) -> None:
 def _by_offset(record: LaneRecord, epochs: Epochs, end: int) -> list[tuple[int, int]]:
     """Return the source's leader epochs of the records below the ordinal `end`, as pairs (source offset, epoch) in
     ascending order. The records have been copied or are to be copied again. After a hole, records that were copied
-    again have higher ordinals than records with higher source offsets.
+    again have higher ordinals than some records with higher source offsets.
 
-    The epoch of the ordinal `end` is returned as well, if there is a gap directly before its source offset.
+    The epoch of the ordinal `end` is also returned if there is a gap directly before its source offset.
     """
     begin = record.source_runs.at(0).ordinal
     edges = [begin, *(first for first, _ in epochs if begin < first < end), end]
@@ -359,7 +359,7 @@ def _by_offset(record: LaneRecord, epochs: Epochs, end: int) -> list[tuple[int, 
         # The records in between were not copied and may belong to the later epoch.
         former = highest_copied(record, begin, end, offset)
         start = offset if former is None else former[0] + 1
-        # No record of this epoch was copied. If no other record was copied either, the epoch is used all the same.
+        # No record of this epoch was copied. If no other record was copied either, the epoch is used nevertheless.
         is_at_end = former is not None and start == offset == following
         if not is_at_end and (not found or found[-1][1] != epoch):
             found.append((start, epoch))
@@ -385,7 +385,7 @@ def is_news(lane: Lane, epoch: int) -> bool:
 
 
 def note_epoch(lane: Lane, epoch: int) -> bool:
-    """Store the epoch of the next batch. Return whether this epoch must be recorded in the ledger, together with the
+    """Store the epoch of the next batch. Return whether this epoch must be recorded in the ledger together with the
     next run."""
     if not is_news(lane, epoch):
         return False
@@ -399,15 +399,15 @@ def note_epoch(lane: Lane, epoch: int) -> bool:
 
 def is_truncation_unrecorded(lane: Lane) -> bool:
     """Return whether the lane has appended a `truncated` verdict that has not taken effect yet. A progress record that
-    was saved now would hide that the source has lost copied records."""
+    was saved at this point would hide the fact that the source has lost copied records."""
     ordinal, verdicts = lane.unbound
     waits = bool(lane.intents) and lane.intents[-1][1] == ordinal
     return waits and any(verdict.reason == "truncated" for verdict in verdicts)
 
 
 def unrecorded(lane: Lane) -> Epochs:
-    """Return the epochs of copied records that the ledger does not contain, because only progress records have stored
-    them so far. The next progress records will store later epochs in their place."""
+    """Return the epochs of copied records that the ledger does not contain, because so far only progress records have
+    contained them. The next progress records will contain later epochs in their place."""
     if lane.history.new_epochs:
         return tuple(each for each in lane.history.new_epochs if each[0] < lane.next_ordinal)
     recorded = (
@@ -433,8 +433,8 @@ def is_recorded_from(record: LaneRecord, ordinal: int) -> bool:
 
 
 def is_recorded_ahead(lane: Lane, record: LaneRecord) -> bool:
-    """Return whether the ledger records that an epoch begins at the next ordinal or at a later one. When the lane
-    continues, the epoch may begin at a different ordinal."""
+    """Return whether the ledger records that an epoch begins at the next ordinal or a later one, although the epoch may
+    begin at a different ordinal when the lane continues."""
     ordinal, epoch, limit = lane.resume_ordinal, lane.epoch, mended_until(record, lane.resume_ordinal)
     if limit > ordinal:
         return any(first > limit for first, _ in record.epochs)  # records that are copied again keep their epochs
@@ -445,12 +445,12 @@ def is_recorded_ahead(lane: Lane, record: LaneRecord) -> bool:
 
 
 def epochs_again(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epochs:
-    """Return the epochs to record so that the ledger's epochs for the resume ordinal and later ordinals no longer
-    apply. Records that are copied again keep their epochs (`carried`)."""
+    """Return the epochs that must be recorded so that the ledger's epochs for the resume ordinal and later ordinals no
+    longer apply. Records that are copied again keep their epochs (`carried`)."""
     record, ahead = lane.record, recorded_ahead(lane)
     epochs = lane.history.epochs_again = carried(ahead, pieces) if ahead else ()
     if not epochs:
-        # Records that were announced may still arrive, so nothing is recorded about their epoch until a record follows.
+        # Further records of this run may still arrive, so nothing is recorded about their epoch until one arrives.
         is_open = record is not None and follows(record, lane.resume_ordinal)
         epochs = ((lane.resume_ordinal, UNKNOWN if is_open else max(lane.epoch, UNKNOWN)),)
     lane.history.recorded_epoch = epochs[0][1]
@@ -458,8 +458,8 @@ def epochs_again(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epo
 
 
 def leap(lane: Lane, to: int) -> None:
-    """Continue at the source offset `to`, and skip records that the lane has not seen. The epoch of the records that
-    follow is then not known."""
+    """Continue at the source offset `to`, skipping records that the lane has not seen. After this, the epoch of the
+    records that follow is not known."""
     if lane.epoch >= 0:
         lane.history.left_position = (lane.position, lane.epoch)
     lane.position, lane.epoch = to, lane.seen.go_to(to)
@@ -479,7 +479,7 @@ def take_new(lane: Lane, ordinal: int) -> Epochs:
 
 
 def known_epochs(lane: Lane, first: int) -> Epochs:
-    """Return the epochs of the ordinal `first` and all later ordinals, according to the ledger and the progress
+    """Return the epochs of the ordinal `first` and of all later ordinals, according to the ledger and the progress
     record."""
     record = lane.record
     epochs = record.epochs if record is not None else ()
@@ -491,7 +491,7 @@ def known_epochs(lane: Lane, first: int) -> Epochs:
 
 
 def ends_short(lane: Lane, answer: CheckAnswer, position: int) -> bool:
-    """Return whether the source log ends before `position`, and the epoch of the copied records before the resume
+    """Return whether the source log ends before `position` while the epoch of the copied records before the resume
     ordinal is not known. Without this epoch, the lane cannot tell which source records replaced copied ones."""
     if lane.record is None or not 0 <= answer.source_end < position:
         return False

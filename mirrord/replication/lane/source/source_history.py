@@ -10,12 +10,12 @@ class SourceHistory:
     """Leader epochs of the source, and whether the source still has the copied records."""
 
     recorded_epoch: int = -2
-    """The source epoch of the next ordinal according to the ledger and the saved position (`source.source_epochs`). A
-    negative number means that there is none."""
+    """The source epoch of the next ordinal, according to the ledger and the saved position (`source.source_epochs`). A
+    negative number means that no epoch is recorded."""
     recorded_epoch_since: int = 0
     """The ordinal from which `recorded_epoch` applies."""
     epochs_recorded: bool = False
-    """Whether the epoch of the saved position is recorded, and the ledger contains every later change of epoch."""
+    """Whether the epoch of the saved position is recorded and the ledger contains every later change of epoch."""
     new_epochs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """Pairs (ordinal, epoch) that must be recorded in the ledger with the next runs."""
     epochs_again: tuple[tuple[int, int], ...] = ()
@@ -27,18 +27,19 @@ class SourceHistory:
     found_equal: bool = False
     """Whether the last comparison with the source found all records equal."""
     source_confirmed: bool = False
-    """Whether the source has confirmed that it still has the copied records. The source is asked if a fetch from the
-    lane's position does not show this."""
+    """Whether the source has confirmed that it still has the copied records. If a fetch from the lane's position does
+    not show this, the source is asked."""
     divergence_question: int = -1
-    """The open question of whether the source still has the copied records, or the pause before it is asked again."""
+    """The open question of whether the source still has the copied records, or the pause before this question is asked
+    again."""
     unconfirmed_chunk: Chunk | None = None
-    """A chunk that was fetched while the epoch before the lane's position was unknown. It is kept while the source is
-    asked whether it still has the copied records."""
+    """A chunk that was fetched while the epoch before the lane's position was unknown. The chunk is kept while the
+    source is asked whether it still has the copied records."""
     left_position: tuple[int, int] | None = None
-    """The position before the lane skipped ahead in this round, and the epoch of the last batch before that
+    """The position that the lane had before it skipped ahead in this round, and the epoch of the last batch before that
     position."""
     suspected_position: int = -1
-    """The position at which the source had a different record from the one that was to be copied again."""
+    """The position at which the source had a record other than the one that was to be copied again."""
     vanished_position: int = -1
     """The position at which the source lacked a record to be copied again, and at which all such records were looked
     up."""

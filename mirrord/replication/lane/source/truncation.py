@@ -1,13 +1,14 @@
-"""Handles a truncation of the source: in an unclean election, the source loses records that have already been copied,
-and it then assigns their offsets to other records in a higher leader epoch.
+"""Handles a truncation of the source: in an unclean election, the source loses records that have already been copied.
+It then assigns the offsets of these records to other records in a higher leader epoch.
 
 A fetch request carries the epoch of the last batch before its position. The source broker can therefore detect that its
 log diverges from the copied records (KIP-595, `diverging_epoch`). The copied records stay in the target. The ledger
-records the range of source offsets with the verdict "truncated". The lane goes back to the point of divergence, and
+records the verdict "truncated" on the range of source offsets. The lane goes back to the point of divergence, and
 copies the new records under new ordinals.
 
 Like the repair of a hole, this reassigns the next ordinals. The lane therefore goes back only under three conditions:
-all batches in flight have been answered, the target has been asked for its end, and no previous holder can still write.
+all batches in flight have been answered, the target has been asked for the end of its log, and no previous holder can
+still write.
 """
 
 from itertools import pairwise
@@ -32,10 +33,10 @@ OUT_OF_RANGE = 1
 
 
 def fetch_diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
-    """Handle a fetch response that says that the source log diverges below the lane's position."""
+    """Handle a fetch response which reports that the source log diverges below the lane's position."""
     start = lane.seen.divergence(chunk.diverging_epoch, chunk.diverging_end)
     if start >= lane.position:
-        # Only records that were fetched but not copied are gone, so the position stays the same.
+        # The only records that are gone were fetched but not copied, so the position stays the same.
         lane.seen.diverge(chunk.diverging_end, lane.epoch)
         lane.epoch = lane.seen.before(lane.position)
         lane.history.source_confirmed = False
@@ -66,7 +67,7 @@ def divergence_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Eff
     start = source_epochs.divergence(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
     if start < _promised_until(lane):
         return _lose_promised(lane, start)
-    # An old broker knows only the ends of its log.
+    # An older broker knows only the ends of its log.
     lane.history.source_confirmed = start < NEVER or answer.error in {NONE, OUT_OF_RANGE}
     lane.history.divergence_question = ask(lane)
     wake = Wake(lane.history.divergence_question, now + lane.limits.retry_s, refresh=answer.error != NONE)
@@ -74,9 +75,9 @@ def divergence_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Eff
 
 
 def ask_again(lane: Lane, now: float) -> Effects:
-    """After a pause, ask again whether the source still has the records that are to be copied again. It had them when
-    it was last asked. If it has lost them in the meantime, a fetch returns nothing, and only this question shows the
-    loss."""
+    """After a pause, ask again whether the source still has the records that are to be copied again. The source had
+    them when it was last asked. If it has lost them in the meantime, a fetch returns nothing, and only this question
+    reveals the loss."""
     if lane.phase is not Phase.COPYING:
         return []
     if lane.history.unconfirmed_chunk is not None:
@@ -91,11 +92,11 @@ def ask_again(lane: Lane, now: float) -> Effects:
 
 
 def is_unconfirmed(lane: Lane, chunk: Chunk) -> bool:
-    """Return whether the lane must ask the source if it still has the copied records.
+    """Return whether the lane must ask the source whether it still has the copied records.
 
     After a leap, no epoch is known that a fetch request could carry (KIP-595), so the broker cannot report a
-    divergence. The source may have lost records since they were copied, and its log may have grown beyond the lane's
-    position again.
+    divergence. The source may have lost records after they were copied, and its log may since have grown beyond the
+    lane's position again.
     """
     if lane.history.source_confirmed or lane.plan or chunk.end <= chunk.start:
         return False
@@ -104,8 +105,8 @@ def is_unconfirmed(lane: Lane, chunk: Chunk) -> bool:
 
 
 def confirm_source(lane: Lane, chunk: Chunk) -> Effects:
-    """Ask whether the source still has the copied records. The chunk has already been fetched, and is kept until the
-    answer arrives. If the source is truncated later, the next fetch detects this, because it carries the chunk's
+    """Ask whether the source still has the copied records. The chunk has already been fetched and is kept until the
+    answer arrives. If the source log is truncated later, the next fetch detects this because it carries the chunk's
     epoch."""
     known = source_epochs.read_until(lane)
     if known is None:
@@ -146,13 +147,13 @@ def another_record(lane: Lane, now: float) -> Effects:
 
 
 def _promised_until(lane: Lane) -> int:
-    """Return the source offset after the records that are being copied again, where the lane then continues."""
+    """Return the source offset at which the lane will continue after the records that are being copied again."""
     return max(lane.position, lane.plan[-1].offset)
 
 
 def _lose_promised(lane: Lane, start: int) -> Effects:
-    """Handle a divergence that was found while records were being copied again. The lane first copies the records among
-    these that the source still has, and then the records that the source has in place of the lost ones."""
+    """Handle a divergence that was found while records were being copied again. The lane first copies those of these
+    records that the source still has, and then the records that the source has in place of the lost ones."""
     record = lane.record
     end = _promised_until(lane)
     if lane.on_loss == "halt" or record is None:
@@ -178,8 +179,8 @@ def _lose_promised(lane: Lane, start: int) -> Effects:
 
 
 def left_before(lane: Lane, start: int) -> tuple[list[Run], list[tuple[int, int, int]]]:
-    """Return the runs of the records below the source offset `start` that are still to be copied again, and a last run
-    that begins at `start`. Also return these records as triples (ordinal, former ordinal, length)."""
+    """Return the runs of the records below the source offset `start` that are still to be copied again, followed by a
+    last run that begins at `start`. Also return these records as triples (ordinal, former ordinal, length)."""
     runs: list[Run] = []
     pieces: list[tuple[int, int, int]] = []
     ordinal = lane.next_ordinal
@@ -193,13 +194,13 @@ def left_before(lane: Lane, start: int) -> tuple[list[Run], list[tuple[int, int,
 
 
 def is_settled(lane: Lane) -> bool:
-    """Return whether the lane has no batch in memory or in flight, and no batch of a former holder may be in flight."""
+    """Return whether the lane has no batch in memory or in flight and no former holder can have a batch in flight."""
     held = lane.in_flight or lane.ready or lane.intents or lane.confirming or lane.acked != lane.next_ordinal
     return not held and not in_doubt.holds(lane, lane.next_ordinal)
 
 
 def _compare_again(lane: Lane, now: float) -> Effects:
-    """Start a pending comparison again after a truncation. Otherwise its result could be about records that the source
+    """Start a pending comparison again after a truncation. Otherwise, its result could be about records that the source
     has just lost."""
     if lane.comparison.later_question not in lane.questions:
         return []
@@ -208,11 +209,11 @@ def _compare_again(lane: Lane, now: float) -> Effects:
 
 
 def _gone_from(lane: Lane, start: int, end: int, until: int) -> int:
-    """Return the source offset at which the lost copied records begin. It may be above `start`, the offset to which the
-    lane goes back.
+    """Return the source offset of the first copied record that is lost. It may be above `start`, the offset to which
+    the lane goes back.
 
     If a higher epoch began between two copied records, the exact offset is not known, and the lane goes back to the
-    lowest possible one. Records that the source's log still has do not count as lost.
+    lowest possible offset. Records that the source's log still has do not count as lost.
     """
     record = lane.record
     if record is None or record.holes or end <= start:
@@ -222,9 +223,9 @@ def _gone_from(lane: Lane, start: int, end: int, until: int) -> int:
 
 
 def _go_back(lane: Lane, start: int, end: int, until: int) -> Effects:
-    """Go back to `start`, where the source's log diverges from the copied records. `end` comes from the broker's
-    answer: it is the offset at which the last epoch that is not above the requested one ends. `until` is the offset
-    after the last record that was read."""
+    """Go back to `start`, where the source's log diverges from the copied records. `end` is from the broker's answer:
+    the highest epoch in its log that is not above the requested one ends at this offset. `until` is the offset after
+    the last record that was read."""
     gone_from = _gone_from(lane, start, end, until)
     gone = Verdict(gone_from, until, "truncated")
     line = f"source offsets [{gone_from}, {until}) were copied, and the source has lost them: an unclean election"
@@ -237,7 +238,7 @@ def _go_back(lane: Lane, start: int, end: int, until: int) -> Effects:
     lane.history.recorded_epoch_since = lane.next_ordinal
     lane.open_run = Run(lane.next_ordinal, start)
     lane.declared = -1
-    lane.decided = NOT_YET  # other records have these offsets now
+    lane.decided = NOT_YET  # different records have these offsets now
     lane.log.lost_below = None
     lane.history.source_confirmed, lane.history.left_position = False, None
     epochs = (*before, (lane.next_ordinal, lane.epoch))

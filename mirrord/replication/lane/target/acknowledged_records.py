@@ -1,7 +1,9 @@
-"""Acknowledgements of records that a target log has lost, and that get different ordinals before they are copied again.
+"""Handles acknowledgements of records that a target log has lost and that get different ordinals before they are copied
+again.
 
-This happens if the source deletes some of the lost records first. The records after these get lower ordinals. They are
-still records that the target had: if the target log loses more, they must be looked up again as before.
+This happens if the source first deletes some of the lost records. The records that follow the deleted ones get lower
+ordinals. It is still known that the target had these records: if the target log loses more records, they must be looked
+up again, as they would be under their former ordinals.
 """
 
 from bisect import bisect_right
@@ -15,14 +17,14 @@ from mirrord.replication.lane.limits import NEVER
 
 
 class AcknowledgedPart(NamedTuple):
-    """Acknowledged records with the source offsets [start, end)."""
+    """Acknowledged records at the source offsets [start, end)."""
 
     start: int
     end: int
     leader_epoch: int
     """Leader epoch of the target in which these records were last known to be in its log."""
     source_epoch: int
-    """Leader epoch of the source with which these records were copied."""
+    """Leader epoch that these records had in the source when they were copied."""
 
 
 class Forgotten(msgspec.Struct, frozen=True):
@@ -31,14 +33,14 @@ class Forgotten(msgspec.Struct, frozen=True):
     first: int
     """The lowest ordinal that was reassigned."""
     round: int
-    """The lane's round at that time."""
+    """The lane's round when the ordinals were reassigned."""
     acknowledged: tuple[tuple[int, int], ...]
     epochs: tuple[tuple[int, int], ...]
     """Pairs (ordinal, leader epoch of the source) of the acknowledged records."""
     rewinds: int
     """Number of `Rewound` notes in the ledger before the reassignment."""
     records: tuple[AcknowledgedPart, ...] = ()
-    """The acknowledged records of the reassigned ordinals, in the order of their source offsets. They do not overlap.
+    """The acknowledged records of the reassigned ordinals, in the order of their source offsets, without overlaps.
     Records whose source epoch is not known are left out."""
 
 
@@ -52,8 +54,8 @@ class AcknowledgedOrdinals(NamedTuple):
 
 
 def assigned_again(records: Sequence[AcknowledgedPart], runs: Sequence[Run]) -> list[AcknowledgedOrdinals]:
-    """Return the ordinals, from the first one of `runs` on, that these runs assign to acknowledged records. The result
-    ends before the first ordinal of any other record."""
+    """Return the ordinals that these runs assign to acknowledged records, starting with the first ordinal of `runs`.
+    The result ends before the first ordinal that is assigned to any other record."""
     found: list[AcknowledgedOrdinals] = []
     for run, end in zip(runs, [*(each.ordinal for each in runs[1:]), NEVER], strict=True):
         ordinal = run.ordinal

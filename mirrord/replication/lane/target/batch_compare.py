@@ -1,9 +1,9 @@
 """Compares a batch in the target with the source.
 
 First, the headers are compared: in a raw copy, the checksum of the records is the same as in the source batch. The
-checksums differ if the batch was rebuilt by the second path or recompressed by the target. Then the records themselves
-are compared. A record that the source or the target no longer has cannot be compared. Such a record is not treated as a
-difference.
+checksums differ if the batch was rebuilt on the second path or recompressed by the target. In that case, the records
+themselves are compared. A record that the source or the target no longer has cannot be compared, and is not treated as
+a difference.
 """
 
 import sys
@@ -31,8 +31,8 @@ class BatchFinding(msgspec.Struct, frozen=True):
     equal_until: int = -1
     """The ordinal after the last one whose record was compared and found equal, or -1."""
     replaced: tuple[tuple[int, int], ...] = ()
-    """Ordinals [start, end) whose records are in the target, but the source has other records of another leader epoch
-    at their offsets, or ends below these offsets."""
+    """Ordinals [start, end) whose records are in the target but not in the source: at the offsets of these records, the
+    source has different records from a different leader epoch, or its log ends below these offsets."""
 
 
 EQUAL = BatchFinding("equal")
@@ -46,7 +46,7 @@ class BatchCopy(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """Number of ordinals in the batch, including the ordinals of records that a log cleaner has removed."""
+        """Number of ordinals in the batch, including those of records that a log cleaner has removed."""
         return self.header.last_offset_delta + 1
 
     def first(self, near: int) -> int:
@@ -84,11 +84,12 @@ def same_records(
 ) -> BatchFinding:
     """Compare records in the target with records in the source.
 
-    `ordinals` are pairs (ordinal, source offset). `copies` are the target's records by ordinal, and `originals` are the
-    source's records by offset. `timed` is False if the target topic sets the timestamps to the append time. If the
-    source lacks a record, the record counts as gone from the source only if its offset is below `source_end`. `reused`
-    are ordinals at whose source offsets the source has records of another leader epoch. Such a record may still be the
-    very same one. If it is not, this is no difference, because the source has lost the copied record.
+    `ordinals` contains pairs (ordinal, source offset). `copies` contains the target's records by ordinal, and
+    `originals` the source's records by offset. `timed` is False if the target topic sets the timestamps to the append
+    time. If the source lacks a record, the record counts as gone from the source only if its offset is below
+    `source_end`. `reused` contains ordinals at whose source offsets the source has records from a different leader
+    epoch. Such a record may still be identical to the copied record. If it is not, it does not count as a difference,
+    because the source has lost the copied record.
     """
     missing, equal_until, gone, replaced = -1, -1, list[int](), list[int]()
     for ordinal, offset in ordinals:
@@ -122,7 +123,7 @@ def _difference(copy: DecodedRecord, original: DecodedRecord, *, timed: bool) ->
 
 def together(findings: Iterable[BatchFinding]) -> BatchFinding:
     """Combine findings: a difference takes precedence over a record that cannot be compared. If several findings have
-    the same outcome, the first one is returned."""
+    the same outcome, the first of them is returned."""
     worst, gone, replaced, equal_until = EQUAL, list[tuple[int, int]](), list[tuple[int, int]](), -1
     for finding in findings:
         if finding.outcome == "different":

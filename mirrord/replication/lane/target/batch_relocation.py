@@ -1,10 +1,10 @@
-"""Finds out what the target really holds: the source offsets of the lane's own batches are determined from the contents
-of their records.
+"""Finds out what the target really holds: determines the source offsets of the lane's own batches from the contents of
+the records.
 
 These batches may come from different holders that read the source at different times. Between these times, the log
-cleaner may have removed records from the source. Even so, the records of one batch are consecutive records of the
-source, except for those that were removed from the source later. A record that occurs only once in the source shows
-where the whole batch belongs. The source offsets of the other records follow from their order.
+cleaner may have removed records from the source. Even so, the records of a batch are consecutive in the source, apart
+from those that were removed from the source later. A record that occurs only once in the source shows where the whole
+batch belongs. The source offsets of the other records follow from their order.
 
 A record that the source no longer has, or that the target's log cleaner has removed, is assigned a source offset (it is
 "placed") only if exactly one offset is possible. Nothing is guessed: records that cannot be placed are reported.
@@ -25,8 +25,8 @@ from mirrord.replication.lane.target.relocation_result import Located
 from mirrord.replication.lane.target.target_scan import but_not_void
 
 LOOK_AROUND = 1_000
-"""Number of records that are searched before and after the mapped offsets. What two holders read from the source is
-expected to differ by at most this number of records."""
+"""Number of records that are searched before and after the mapped offsets. The records that two holders read from the
+source are expected to differ by at most this number."""
 
 
 class TargetBatch(NamedTuple):
@@ -43,8 +43,8 @@ class TargetBatch(NamedTuple):
 
 
 class SourceBatch(NamedTuple):
-    """A source batch with the offsets [start, end) and the contents of its records by offset. If the batch is not
-    copied, `contents` is empty."""
+    """A source batch: its offsets [start, end), and the contents of its records by offset. If the batch is not copied,
+    `contents` is empty."""
 
     start: int
     end: int
@@ -55,8 +55,8 @@ class SourceBatch(NamedTuple):
 
 
 class Unplaced(Exception):
-    """Raised when there is not exactly one way to assign source offsets to the target's records. The message says
-    why."""
+    """Raised when there is no way, or more than one way, to assign source offsets to the target's records. The message
+    says why."""
 
 
 class Range(NamedTuple):
@@ -104,8 +104,8 @@ def last_below(record: LaneRecord, first: int) -> int:
 
 
 def is_open(record: LaneRecord, ordinal: int) -> bool:
-    """Return whether more than one record may have been sent under this ordinal. If the source no longer has the
-    record, it is then unknown which record has the ordinal."""
+    """Return whether more than one record may have been sent under this ordinal. If so, and if the source no longer has
+    the record, it is unknown which record has the ordinal."""
     regiven = 0 <= record.regiven <= ordinal
     return regiven or any(hole.first <= ordinal <= hole.last for hole in record.holes)
 
@@ -131,10 +131,10 @@ class _Source:
         """Return the source offsets of `wanted` removed records, between the records at the offsets `after` and
         `behind`.
 
-        `behind` is -1 if no record follows. `within` has two values: whether the removed records share a target batch
-        with the record before them, and whether they share one with the record after them. This matters because only
-        records within one target batch are consecutive in the source. Raises `Unplaced` if the offsets cannot be
-        determined.
+        `behind` is -1 if no record follows. `within` contains two values: whether the removed records are in the same
+        target batch as the record before them, and whether they are in the same target batch as the record after them.
+        This matters because only records within one target batch are consecutive in the source. Raises `Unplaced` if
+        the offsets cannot be determined.
         """
         at = bisect_right(self.offsets, after)
         next_one = self.offsets[at] if at < len(self.offsets) else self.searched.end
@@ -158,7 +158,7 @@ class _Source:
 
     def _removed_between(self, first: int, last: int) -> list[int]:
         """Return the offsets in [first, last] whose records were removed. The source has no record at these offsets,
-        and they are not in a source batch that is not copied."""
+        and no uncopied source batch contains them."""
         return [
             offset
             for offset in range(first, last + 1)
@@ -176,12 +176,12 @@ def locate(
     opens: Callable[[int], bool] = lambda _: False,
     named: Callable[[int], int | None] = lambda _: None,
 ) -> Located:
-    """Return the source offset of each ordinal. Also return which source offsets have records that are in the target
-    twice, and which have records that the target lacks.
+    """Return the source offset of each ordinal. Also return the source offsets of records that are in the target twice,
+    and of records that the target lacks.
 
     `standing` contains the lane's own batches in the order of the target log. `originals` contains all source batches
     in `searched`. `covered` contains the source offsets of lower ordinals, and `before` is the offset of the highest of
-    these ordinals. `opens` tells whether the record of an ordinal must be left unplaced if the source no longer has
+    these ordinals. `opens` returns whether the record of an ordinal must be left unplaced if the source no longer has
     that record. `named` returns the offset to which the ledger maps an ordinal. Raises `Unplaced` if the offsets cannot
     be determined.
     """
@@ -210,8 +210,8 @@ def locate(
 
 
 def _epochs(originals: Sequence[SourceBatch]) -> tuple[tuple[int, int], ...]:
-    """Return each leader epoch with the source offset at which it begins. A removed record has the epoch of the batch
-    that follows it."""
+    """Return each leader epoch together with the source offset at which it begins. A removed record is assigned the
+    epoch of the batch that follows it."""
     found: list[tuple[int, int]] = []
     start = 0
     for each in originals:
@@ -230,10 +230,10 @@ def _anchored(source: _Source, batch: TargetBatch) -> list[int | None]:
         if any(content in source.known for content in contents):
             raise Unplaced(f"the source holds the records of ordinals {batch.first} to {batch.last} more than once")
         return found
-    # Go from the first anchor in both directions: the next record either is the source's next record, or was removed
-    # from the source. A record that the target's cleaner removed is the source's next record if no offset between that
-    # record and the last match is free. This holds only before the last anchor: the source may have lost the records
-    # after it, and may have other records there now.
+    # Starting at the first anchor, go in both directions: the next record either is the source's next record, or was
+    # removed from the source. A record that the target's cleaner removed is the source's next record if no offset
+    # between that record and the last match is free. This holds only before the last anchor: the source may have lost
+    # the records after that anchor, and may now have other records there.
     at, number = anchors[0]
     for step in (1, -1):
         here, there = at, number
@@ -260,7 +260,7 @@ def _fill(
     opens: Callable[[int], bool],
 ) -> list[int | None]:
     """Assign offsets to the records that were removed from the source. There must be exactly as many free offsets as
-    records. If the offset of a record cannot be determined, it is None in the result."""
+    records. If the offset of a record cannot be determined, the result contains None for it."""
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
     removed = {batch.first + at for batch in standing for at, each in enumerate(batch.contents) if each is None}
     flat = [offset for batch in found for offset in batch]

@@ -1,9 +1,10 @@
 """Handles displaced ordinals: ordinals that the target log lacks because later ordinals now have their target offsets.
 
-An election may remove records of the lane. A delayed batch with later ordinals may then be appended at their offsets.
-If the log holds newer records with the same keys, the lost records are not copied again. The log cleaner did not remove
-these records, so the log itself does not show when they were last in it. The ledger records this (`Displaced`), because
-a later election may remove the newer records. In this case, the displaced ordinals are looked up again.
+An election may remove records of the lane. A delayed batch with later ordinals may then be appended at the offsets of
+these records. If the log holds newer records with the same keys, the lost records are not copied again. It was not the
+log cleaner that removed these records, so the log itself does not show when they were last in it. The ledger records
+this (`Displaced`), because a later election may remove the newer records. In that case, the displaced ordinals are
+looked up again.
 
 Ordinals that only a lookup takes for appended (`Missing.kind`) are recorded in the same way. It is not certain that the
 log ever had them, so their target offsets are not known either.
@@ -24,32 +25,34 @@ from mirrord.replication.lane.target.target_scan import but_not_void, displaced_
 
 
 def known(lane: Lane) -> Sequence[Displaced]:
-    """Return the displaced ordinals that the ledger records. Return an empty sequence while facts about the target log
-    have not taken effect yet, because some of these ordinals may be in the log again."""
+    """Return the displaced ordinals that the ledger records. While facts about the target log have not taken effect
+    yet, return an empty sequence, because some of these ordinals may be in the log again."""
     return () if lane.notes else displaced_of(lane.record)
 
 
 def recorded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]], until: int = -1) -> tuple[LaneFact, ...]:
-    """Return the facts that a scan of the target log has found, and add the displaced ordinals to the run that follows
-    them. If the scan has found no new run after them, the ledger's last run is recorded again with them.
+    """Return the facts that a scan of the target log has found, with the displaced ordinals added to the run that
+    follows them. If the scan has found no new run after them, the ledger's last run is recorded again together with
+    them.
 
     An ordinal in `found.missing` is displaced if the log has no empty offset for it and its record is not copied again.
     `again` contains the ordinals (first, last) that are copied again. Ordinals of the kind `last` below `until` also
     count as displaced.
     """
-    left = [each for each in found.missing if each.last < found.next_ordinal and not each.has_room]
+    absent = [each for each in found.missing if each.last < found.next_ordinal and not each.has_room]
     copied = set(again)
-    left = [each for each in left if (each.first, each.last) not in copied][-DISPLACED_KEPT:]
+    left = [part for each in absent if (each.first, each.last) not in copied for part in _displaced(lane, each)]
+    left = left[-DISPLACED_KEPT:]
     facts: list[LaneFact] = []
     for fact in found.facts:
         if isinstance(fact, TargetRun):
             before = [each for each in left if each.last < fact.ordinal]
             left = left[len(before) :]
-            facts.append(replace(fact, displaced=tuple(_displaced(lane, each) for each in before)))
+            facts.append(replace(fact, displaced=tuple(before)))
         else:
             facts.append(fact)
-    left += _looked_up(lane, found, until)
-    rest = tuple(_displaced(lane, each) for each in left)
+    left += [part for each in _looked_up(lane, found, until) for part in _displaced(lane, each)]
+    rest = tuple(left)
     if all(_is_recorded(lane, each) for each in rest):
         return tuple(facts)
     return (*facts, *_last_run_again(lane, facts, rest))
@@ -76,9 +79,10 @@ def _is_recorded(lane: Lane, displaced: Displaced) -> bool:
 
 
 def _last_run_again(lane: Lane, facts: Sequence[LaneFact], displaced: tuple[Displaced, ...]) -> tuple[TargetRun, ...]:
-    """Return a fact that records displaced ordinals with the last target run, after the given facts. The fact maps no
-    ordinal to another target offset, and supersedes no other run. Its ordinal is above all displaced ordinals, because
-    a run supersedes those from its ordinal on. If the ledger has no run yet, the run begins at the end of the log."""
+    """Return a fact that records displaced ordinals with the last target run, after the given facts. The fact does not
+    map any ordinal to a different target offset, and does not supersede any other run. Its ordinal is above all
+    displaced ordinals, because a run supersedes all displaced ordinals at or above its own ordinal. If the ledger has
+    no run yet, the run begins at the end of the log."""
     record = lane.record
     if record is None:
         return ()
@@ -93,16 +97,20 @@ def _last_run_again(lane: Lane, facts: Sequence[LaneFact], displaced: tuple[Disp
     return (TargetRun(lane.id, lane.grant, ordinal, offset, lane.log.end_epoch, displaced),)
 
 
-def _displaced(lane: Lane, missing: Missing) -> Displaced:
+def _displaced(lane: Lane, missing: Missing) -> Iterator[Displaced]:
+    """Yield the facts that record these ordinals as displaced, one for each of the places where their records were."""
     # Records that were never acknowledged are older than everything that is appended from now on.
     is_known = missing.kind == "lost" and missing.leader_epoch >= 0
     epoch = missing.leader_epoch if is_known else lane.log.end_epoch
-    return Displaced(missing.first, missing.last, missing.above, epoch, missing.kind == "last")
+    begins = (run.ordinal for run in missing.recorded_at if missing.first < run.ordinal <= missing.last)
+    for first, end in pairwise((missing.first, *begins, missing.last + 1)):
+        yield Displaced(first, end - 1, missing.newer_from(first), epoch, missing.kind == "last")
 
 
 def below(lane: Lane, ordinal: int) -> tuple[Missing, ...]:
-    """Return the displaced ordinals below the given one, because a scan that begins there does not show them. Two kinds
-    are left out: ordinals whose records would be below the target's log start by now, and ordinals in holes."""
+    """Return the displaced ordinals below the given one, because a scan that begins at the given ordinal does not show
+    them. Two kinds are left out: ordinals whose records would by now be below the target's log start offset, and
+    ordinals in holes."""
     holes = lane.record.holes if lane.record is not None else ()
     return tuple(
         Missing("between", first, last, each.above, has_room=True)
@@ -113,9 +121,9 @@ def below(lane: Lane, ordinal: int) -> tuple[Missing, ...]:
 
 
 def reached(lane: Lane, first: int, room: int) -> int:
-    """Return the ordinal after the last one that may have been in the target log, if it held the ordinals from `first`
-    on at `room` offsets. Displaced ordinals are skipped if their offsets belong to other records. Ordinals in holes
-    are skipped, because they have no offsets."""
+    """Return the ordinal after the last one that may have been in the target log if the log held the ordinals from
+    `first` onward at `room` offsets. Displaced ordinals are skipped if their offsets belong to other records.
+    Ordinals in holes are skipped, because they have no offsets."""
     until, record = first + room, lane.record
     if record is None:
         return until
@@ -129,15 +137,16 @@ def reached(lane: Lane, first: int, room: int) -> int:
 
 def as_recorded(lane: Lane, missing: Missing) -> Iterator[Missing]:
     """Split lost records into parts, because the ledger may already record some of them as displaced. For such a part,
-    both the ledger and the new scan say which other records are newer. Both are right, so the wider condition
-    applies."""
+    both the ledger and the new scan state which other records are newer. Both statements are true, so the wider
+    condition applies."""
     first = missing.first
     for each in within(known(lane), missing.first, missing.last):
         begin, last = max(each.first, first), min(each.last, missing.last)
         if first < begin:
             yield replace(missing, first=first, last=begin - 1)
         epoch = each.leader_epoch if missing.leader_epoch < 0 else min(each.leader_epoch, missing.leader_epoch)
-        yield replace(missing, first=begin, last=last, above=min(each.above, missing.above), leader_epoch=epoch)
+        above = min(each.above, missing.above)
+        yield replace(missing, first=begin, last=last, above=above, leader_epoch=epoch, recorded_at=())
         first = last + 1
     if first <= missing.last:
         yield replace(missing, first=first)
@@ -147,10 +156,10 @@ def unrecorded(lane: Lane, first: int) -> Iterator[tuple[int, int]]:
     """Yield pairs (end, leader epoch) for displaced ordinals at or above `first` that an older version of mirrord found
     but did not record. Each epoch applies to the ordinals below its `end`.
 
-    The runs show that these ordinals were in the log for some time before the resume position was saved, but no longer
-    at that time. The leader epoch in which they were last in the log is not known, but it was lower than the epoch of
-    the resume position. If the resume position does not agree with the runs, it was saved before these ordinals were
-    displaced. In this case, nothing is yielded.
+    The runs show that these ordinals were in the log for some time before the resume position was saved, but were no
+    longer in it when the position was saved. The leader epoch in which they were last in the log is not known, but it
+    was lower than the epoch of the resume position. If the resume position does not agree with the runs, it was saved
+    before these ordinals were displaced, and nothing is yielded.
     """
     position, record = lane.resume_position, lane.record
     if record is None or lane.notes or position.leader_epoch < 1:

@@ -1,10 +1,9 @@
-"""Keeps track of how far leader epochs are known to extend in the target log, in addition to the epoch of the resume
-position.
+"""Keeps track of how far leader epochs other than that of the resume position are known to extend in the target log.
 
 A leader that is deposed before it appends a record leaves no trace of its epoch in other replicas' logs. If the resume
-position has such an epoch, a new leader does not know it. Two logs that contain records of the same leader epoch are
-identical up to the lower of the two offsets at which this epoch ends (KIP-101). An earlier epoch therefore also shows
-up to which offset the new leader's log is the same as before.
+position has such an epoch, a new leader does not know this epoch. Two logs that contain records of the same leader
+epoch are identical up to the lower of the two offsets at which this epoch ends (KIP-101). Therefore, an earlier epoch
+also shows up to which offset the new leader's log is the same as the former leader's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,26 +18,26 @@ MOST_EARLIER = 8
 
 
 def note_batches(lane: Lane, own: Sequence[OwnBatch]) -> None:
-    """Note the leader epochs of the lane's own batches that were read from the target log."""
+    """Note the leader epochs of the lane's own batches, as read from the target log."""
     _note(lane, {each.leader_epoch: each.base_offset + each.count for each in own if each.leader_epoch >= 0})
 
 
 def note_shared(lane: Lane, epoch: int) -> None:
-    """Note that the given leader epoch extends to the offset up to which the log is unchanged."""
+    """Note that the given leader epoch extends to the offset up to which the log has remained unchanged."""
     _note(lane, {epoch: lane.log.shared})
 
 
 def known(lane: Lane) -> Mapping[int, int]:
-    """Return leader epochs that the log had when the resume position was recorded, each with an offset that the epoch
-    is known to have reached."""
+    """Return the leader epochs that the log is known to have had when the resume position was recorded, each with an
+    offset that the epoch is known to have reached."""
     position = lane.resume_position
     return {**_of_log(lane, position.leader_epoch), position.leader_epoch: position.target_offset}
 
 
 def earlier(lane: Lane, leader_epoch: int) -> tuple[tuple[int, int], ...]:
     """Return what is known about epochs before `leader_epoch` in the log of the leader of this epoch, as pairs (epoch,
-    offset) in ascending order. The next holder of the lane needs them like this one. Only the newest ones are returned,
-    because a higher epoch shows at least as much as a lower one."""
+    offset) in ascending order. The next holder of the lane needs these pairs just as this one does. Only the pairs for
+    the newest epochs are returned, because a higher epoch shows at least as much as a lower one."""
     if not lane.log.epoch_ends:
         return ()  # the usual case, kept fast because this is computed for each lane every second
     known = _of_log(lane, leader_epoch)
@@ -46,7 +45,7 @@ def earlier(lane: Lane, leader_epoch: int) -> tuple[tuple[int, int], ...]:
 
 
 def learn(lane: Lane, progress: Progress) -> None:
-    """Take over what earlier holders have recorded about earlier epochs in the log of the resume position."""
+    """Take over what earlier holders recorded about earlier epochs in the log of the resume position."""
     leader = lane.resume_position.leader_epoch
     rewinds = [rewound for _, rewound in lane.record.rewinds] if lane.record is not None else []
     found = [each.epoch_ends for each in (progress, *rewinds) if each.leader_epoch == leader]
@@ -54,13 +53,13 @@ def learn(lane: Lane, progress: Progress) -> None:
 
 
 def _of_log(lane: Lane, leader_epoch: int) -> dict[int, int]:
-    """Return what is known about the log of the leader of this epoch."""
+    """Return what is known about the log of the leader with this epoch."""
     return {epoch: end for leader, epoch, end in lane.log.epoch_ends if leader == leader_epoch}
 
 
 def _note(lane: Lane, found: Mapping[int, int]) -> None:
-    """Add to what is known about the log of the current leader. Keep what is known about the log of the resume
-    position, which may be the log of a different leader."""
+    """Add the given epochs to what is known about the log of the current leader. Keep what is known about the log of
+    the resume position, which may be the log of a different leader."""
     before, now = lane.resume_position.leader_epoch, lane.log.end_epoch
     ends = _of_log(lane, now)
     for epoch, end in found.items():

@@ -9,8 +9,8 @@ from mirrord.replication.lane.state import Lane
 
 
 def remembers(lane: Lane) -> bool:
-    """Return whether the broker remembers the lane's producer and will do so for some time, because the producer's last
-    record is recent. Such a broker refuses batches that are out of order."""
+    """Return whether the broker remembers the lane's producer and will continue to do so for some time because the
+    producer's last record is recent. Such a broker refuses batches that are out of order."""
     return lane.log.entry is not None and lane.log.entry.age_ms < lane.limits.producer_expiry_ms // 2
 
 
@@ -32,9 +32,10 @@ def has_lost_records(lane: Lane) -> bool:
     """Return whether the target log has certainly lost records that it had when the lane last resumed or saved its
     resume position, regardless of whose records these were.
 
-    This is certain if the log is shorter than it was. It is also certain if the leader epochs up to that of the resume
-    position end below the offset at which the lane last resumed in one of them. Otherwise, nothing is known: a clean
-    election may have gone unnoticed, or other clients may have written as many records as the log has lost.
+    This is certain if the log is shorter than it was. It is also certain if the lane last resumed in one of the leader
+    epochs up to that of the resume position, and these epochs now end below the offset at which it resumed. Otherwise,
+    nothing is certain: a clean election may have gone unnoticed, or other clients may have written as many records as
+    the log has lost.
     """
     known, begun = lane.resume_position, lane.resumed_at
     if lane.log.end < known.target_offset:
@@ -43,7 +44,7 @@ def has_lost_records(lane: Lane) -> bool:
 
 
 def is_plan_unrecorded(lane: Lane) -> bool:
-    """Return whether the target log has lost its last records, but the ledger does not yet record which records are
+    """Return whether the target log has lost its last records while the ledger does not yet record which records are
     copied again under which ordinals."""
     known = lane.log.went_back
     if known is None or lane.record is None:
@@ -52,7 +53,7 @@ def is_plan_unrecorded(lane: Lane) -> bool:
 
 
 def is_another_leader(lane: Lane) -> bool:
-    """Return whether the target partition has a different leader epoch from the one recorded with the resume position.
+    """Return whether the leader epoch of the target partition differs from the one recorded with the resume position.
     This is also true if no leader epoch was recorded."""
     return lane.resume_position.leader_epoch != lane.log.end_epoch
 
@@ -65,7 +66,7 @@ def is_recorded(lane: Lane) -> bool:
 
 
 def known_until(lane: Lane) -> int:
-    """Return the ordinal after the last acknowledged one, even if the target log has lost the record of that ordinal.
+    """Return the ordinal after the last acknowledged one, even if the target log has lost that ordinal's record.
 
     Until a lost record is appended again, records with the same key that other clients write count as newer. The resume
     position is not sufficient to determine this ordinal, because it does not advance while a comparison is pending.
@@ -75,8 +76,8 @@ def known_until(lane: Lane) -> int:
 
 
 def unproven_until(lane: Lane) -> int:
-    """Return the ordinal up to which a former holder may have saved a resume position. Return -1 if it is not above the
-    position at which the lane has resumed, or if the ledger revokes such positions."""
+    """Return the ordinal up to which a former holder may have saved a resume position. Return -1 if that ordinal is not
+    above the position at which the lane has resumed, or if the ledger revokes such positions."""
     until, rewinds = lane.log.unproven
     known = lane.record.rewinds[rewinds:] if lane.record is not None else ()
     is_revoked = any(rewound.ordinal < until for _, rewound in known)
@@ -84,12 +85,12 @@ def unproven_until(lane: Lane) -> int:
 
 
 def note_earlier(lane: Lane, own: Sequence[OwnBatch]) -> None:
-    """Note which of the lane's own batches in the target log were appended before a resume position was recorded that
-    is not above them, according to their leader epochs.
+    """Note which of the lane's own batches in the target log are not below some resume position although, according to
+    their leader epochs, they were appended before that position was recorded.
 
-    The log that was read for this position did not have these batches: they were lost or cleaned there, and a replica
-    that still has them is the leader now. The lane, or a former holder, may have assigned their ordinals to other
-    records since then.
+    The log that was read for that position did not have these batches: they had been lost or cleaned there, and a
+    replica that still has them is now the leader. The lane, or a former holder, may have assigned their ordinals to
+    other records since then.
     """
     rewinds = lane.record.rewinds if lane.record is not None else ()
     positions = [(each.ordinal, each.leader_epoch) for each in (lane.resume_position, *(note for _, note in rewinds))]

@@ -1,5 +1,5 @@
-"""Detects copies in a target partition that are missing from the ledger. The evidence is records that occur both in a
-sample of the source log and in a sample of the target log."""
+"""Detects copies in a target partition that are missing from the ledger. The evidence consists of records that occur
+both in a sample of the source log and in a sample of the target log."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -8,12 +8,13 @@ from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL, Header
 
 What = Literal["records", "contents", "times"]
 """The part of each record that is compared. "records" is the whole record with its timestamp. "contents" is the record
-without its timestamp, for a target topic that sets timestamps itself. "times" is only the timestamp, for flows that
-transform records."""
+without its timestamp, for target topics that set the timestamps themselves. "times" is only the timestamp, for flows
+that transform records."""
 
 ENOUGH_CONTENTS = 10
-"""Minimum number of distinct record contents that must occur in both logs. Fewer could occur in both by coincidence. If
-the sample of the target log has fewer distinct contents, all of them must also occur in the source log."""
+"""Minimum number of distinct record contents that must occur in both logs. A smaller number could occur in both by
+coincidence. If the sample of the target log has fewer distinct contents, all of them must also occur in the source
+log."""
 ENOUGH_TIMES = 3
 
 

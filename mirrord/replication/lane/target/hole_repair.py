@@ -1,7 +1,7 @@
-"""Plans how missing records are copied again under new ordinals. The missing records are the records of holes, and
+"""Plans how missing records are copied again under new ordinals. The missing records are the records of holes and the
 records that the target log has lost."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from mirrord.ledger.facts.core import HoleFound, LaneFact, SourceRun
@@ -10,7 +10,7 @@ from mirrord.model.runs import Run
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.copied_pieces import HeldOffsets
-from mirrord.replication.lane.source.declared_runs import rest
+from mirrord.replication.lane.source.declared_runs import RestOfPlan, rest
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import missing_ordinals, position_rewind, target_scan
 
@@ -29,14 +29,20 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
                 runs.append(Run(ordinal, offset))
                 pieces.append((ordinal, former, length))
                 ordinal += length
-    for former, offset, length in missing_ordinals.pieces_copied_again(lane, record):
-        runs.append(Run(ordinal, offset))
-        pieces.append((ordinal, former, length))
-        ordinal += length
     goes_on = begin_at if lane.log.copied_again is None else lane.log.copied_again_until
-    # An older hole may be only partly mended. The rest of its plan then follows this plan.
+    # An older hole may be only partly mended. In that case, the rest of its plan is part of this plan, or follows it.
     looked_up = () if lane.log.copied_again is None else lane.log.lost_ordinals
-    if (older := rest(record, goes_on, looked_up)) is not None:
+    older = rest(record, goes_on, looked_up)
+    if lane.log.copied_again is not None:
+        for former, offset, length in sorted(_to_copy(record, lane.log.copied_again, older), key=_source_offset):
+            runs.append(Run(ordinal, offset))
+            pieces.append((ordinal, former, length))
+            ordinal += length
+    if older is not None and lane.log.copied_again is not None:
+        ends_at, former, _ = older.pieces[-1]
+        runs.append(Run(ordinal, older.runs[-1].offset + ends_at - older.runs[-1].ordinal))
+        pieces.append((ordinal, former, 1))
+    elif older is not None:
         moved = ordinal - goes_on
         runs += [Run(run.ordinal + moved, run.offset) for run in older.runs]
         pieces += [(at + moved, former, length) for at, former, length in older.pieces]
@@ -54,10 +60,40 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
     return [*holes, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, rewound=rewound)]
 
 
+def are_in_order(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> bool:
+    """Return whether lost records are copied again in source order if they get their former ordinals. `again` are the
+    ordinals (first, last) of these records.
+
+    The order of the ordinals may differ from source order: some records of holes had already been copied again under
+    later ordinals when they were lost, whereas other records of holes had not, and these get their former ordinals. The
+    rest of an older plan has later ordinals than the lost records, but its source offsets may be lower. If records were
+    copied in the order of their ordinals, an older record could follow a newer one.
+    """
+    older = rest(record, missing_ordinals.planned_until(lane), lane.log.lost_ordinals)
+    offsets = [offset for _, offset, _ in _to_copy(record, again, older)]
+    return offsets == sorted(offsets)
+
+
+def _to_copy(
+    record: LaneRecord, again: Sequence[tuple[int, int]], older: RestOfPlan | None
+) -> Iterator[tuple[int, int, int]]:
+    """Yield the lost records that are copied again, and then the rest of an older plan, as pieces (former ordinal,
+    source offset, length). `again` are the ordinals (first, last) of the lost records."""
+    for each in again:
+        yield from source_epochs.mapped(record, *each)
+    # The last piece is the record at which the lane continues in source order.
+    for _, former, length in older.pieces[:-1] if older is not None else ():
+        yield from source_epochs.mapped(record, former, former + length - 1)
+
+
+def _source_offset(piece: tuple[int, int, int]) -> int:
+    return piece[1]
+
+
 def _epoch_source(record: LaneRecord, ordinal: int) -> int:
     """Return the ordinal whose recorded epoch is that of the source record directly before the record of this ordinal.
     The result is either this ordinal or the previous one. The epoch that is recorded for this ordinal cannot always be
-    used: it may be that of a record that was never copied and that the source has lost.
+    used: it may be the epoch of a record that was never copied and that the source has lost.
 
     If there is a gap between the source offsets of the two ordinals, the epoch of this ordinal applies to the offsets
     in the gap (`epoch_cache`). The epoch of the previous ordinal may end inside the gap.
@@ -68,8 +104,8 @@ def _epoch_source(record: LaneRecord, ordinal: int) -> int:
 
 
 def _is_after_gap(record: LaneRecord, ordinal: int) -> bool:
-    """Return whether offsets that were not copied lie between the source offsets of the previous ordinal and of this
-    one. Return False if the source is known to have lost the record of this ordinal."""
+    """Return whether any offset between the source offset of the previous ordinal and that of this ordinal was not
+    copied. Return False if the source is known to have lost the record of this ordinal."""
     offset, former = record.source_runs.offset_of(ordinal), record.source_runs.offset_of(ordinal - 1)
     if offset is None or former is None or source_epochs.is_truncated(record, ordinal, offset):
         return False
@@ -77,7 +113,7 @@ def _is_after_gap(record: LaneRecord, ordinal: int) -> bool:
 
 
 def kept_plan(lane: Lane, runs: Sequence[Run]) -> list[HoleFound]:
-    """Return the fact that shows where a plan ends, for a plan that is recorded again. The fact is a `HoleFound` with
+    """For a plan that is recorded again, return the fact that shows where the plan ends. The fact is a `HoleFound` with
     an empty range of ordinals.
 
     If a plan omits records on purpose, its runs alone do not show where it ends. Recording the plan again revokes every
@@ -111,8 +147,9 @@ def _acknowledged_until(lane: Lane, pieces: Sequence[tuple[int, int, int]]) -> i
 def _may_leave_out(record: LaneRecord, runs: Sequence[Run]) -> bool:
     """Return whether a plan skips source offsets whose records an older plan may have omitted on purpose.
 
-    The end of such a plan must be recorded separately (`_without_ordinals`). If the source loses the records that
-    follow the omitted ones, the runs of the plan no longer show that the plan extends beyond the omitted records.
+    The end of such a plan must be recorded separately (`_without_ordinals`). If it were not, and the source then lost
+    the records that follow the omitted ones, the runs of the plan would no longer show that the plan extends beyond the
+    omitted records.
     """
     if not any(hole.first > hole.last for hole in record.holes):
         return False

@@ -3,18 +3,19 @@ ordinals must not be assigned to other records.
 
 A broker that remembers the producer identifies a batch by its sequence alone. If a later batch has the same ordinals,
 the broker treats it as a duplicate: it acknowledges the batch but does not append it. The records of the later batch
-would be missing. Therefore, no other record may be sent under an ordinal that a batch in flight may have. If a source
-offset has been reused in a later leader epoch of the source, the new record counts as a different record.
+would be missing. Therefore, no other record may be sent under an ordinal that may belong to a batch in flight. If a
+source offset has been reused in a later leader epoch of the source, the new record counts as a different record.
 
-A lane knows the ordinals of its own batches, but the batches of a former holder may have any ordinals. To find out
-which batches are in doubt, the lane notes when it last asked for the end of the target log. If a batch could only be
-appended before that question, the answer includes it. If it could also be appended later, it is in doubt.
+A lane knows the ordinals of its own batches, but the batches of a former holder may have any ordinals. To determine
+which batches are in doubt, the lane notes when it last asked for the end of the target log. A batch that could be
+appended only before this question was asked is reflected in the answer. A batch that could also be appended later is in
+doubt.
 """
 
 from mirrord.replication.lane.state import Lane
 
 NO_ANSWER = 13
-"""NETWORK_EXCEPTION: the error that `LaneHost` returns if the connection was lost before the question was answered."""
+"""NETWORK_EXCEPTION: the error that `LaneHost` reports if the connection was lost before the question was answered."""
 
 
 def leave_in_flight(lane: Lane, now: float, behind: int) -> None:
@@ -26,18 +27,18 @@ def leave_in_flight(lane: Lane, now: float, behind: int) -> None:
 
 
 def unreachable(lane: Lane) -> None:
-    """Note that the leader did not answer within a request timeout."""
+    """Note that the leader has not answered within a request timeout."""
     if _is_pending(lane):
         lane.late_writes.unanswered = True
 
 
 def answered(lane: Lane, now: float) -> None:
-    """Note that the leader of the target partition answered the question for the end of its log.
+    """Note that the leader of the target partition has answered the question about the end of its log.
 
-    A broker that was suspended or cut off from the network later reads the data that arrived in the meantime. This data
-    may include the lane's batches. If this may have happened, the lane waits for one request timeout, measured from
-    this answer. It may have happened if this is the first answer since a batch was left in flight, or since a question
-    remained unanswered. It may also have happened if the answer was slow. A slow answer counts only once, because a
+    When a broker that was suspended or cut off from the network recovers, it reads the data that arrived in the
+    meantime. This data may include the lane's batches. If this may have happened, the lane waits for one request
+    timeout, measured from this answer. It may have happened if this is the first answer since a batch was left in
+    flight or a question remained unanswered, and also if the answer was slow. A slow answer counts only once, because a
     broker that is always slow must not delay the lane forever.
     """
     slow = (
@@ -75,10 +76,10 @@ def was_given(lane: Lane, ordinal: int) -> bool:
     """Return whether a different record may have been sent under this ordinal and may have been appended.
 
     After a takeover, the result is true for the next ordinal until the first acknowledged batch has been compared with
-    the source. This remains so after the barrier, because batches of the former holder may be appended later than
-    expected. The lane finds those that were appended before it sends its own batches. For ordinals above the next one,
-    the result is not true merely because of the takeover: the comparison does not include later runs, so it could not
-    end a doubt about them.
+    the source. This is so even after the barrier, because batches of the former holder may be appended later than
+    expected. The lane detects those that are appended before it sends its own batches. For ordinals above the next one,
+    the takeover alone does not make the result true: the comparison does not include later runs, so it could not
+    resolve any doubt about them.
     """
     return (
         lane.comparison.later_pending
@@ -89,7 +90,7 @@ def was_given(lane: Lane, ordinal: int) -> bool:
 
 def assign(lane: Lane, ordinal: int) -> bool:
     """Note that a run begins at this ordinal. Return whether a different record may have been sent under the same
-    ordinal. If so, comparisons that were made earlier in this round no longer settle which record the target holds
+    ordinal. If so, comparisons made earlier in this round no longer settle which record the target holds
     (`difference.settles`)."""
     if not was_given(lane, ordinal):
         return False
@@ -98,8 +99,8 @@ def assign(lane: Lane, ordinal: int) -> bool:
 
 
 def holds(lane: Lane, ordinal: int) -> bool:
-    """Return whether this ordinal or a later one may belong to a batch that the lane does not know about. Such a batch
-    may have been appended after the lane last asked for the end of the target log, or may still be appended."""
+    """Return whether this ordinal or a later one may belong to a batch of which the lane is unaware. Such a batch may
+    have been appended after the lane last asked for the end of the target log, or may still be appended."""
     return (
         lane.late_writes.end_read_at < lane.late_writes.former_holder_until or ordinal < lane.late_writes.in_doubt_below
     )

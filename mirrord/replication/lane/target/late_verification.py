@@ -1,11 +1,11 @@
-"""Compares the records that were written since a takeover with the source. The comparison takes place once the former
-holder can no longer write.
+"""Compares with the source the records that have been written since a takeover, once the former holder can no longer
+write.
 
-The acknowledgements that the lane received do not prove what the target holds, for two reasons. An acknowledgement may
-refer to a batch of the former holder instead of the lane's own batch. The former holder's last batch may also have been
-appended after all acknowledged batches. In the second case, the broker would treat the lane's next batch with the same
-number of records as a duplicate and would not append it. The lane therefore first asks for the end of the target log.
-The comparison waits until all batches below that end are known.
+The acknowledgements that the lane received do not prove what the target holds, for two reasons. First, an
+acknowledgement may refer to a batch of the former holder instead of the lane's own batch. Second, the former holder's
+last batch may have been appended after all acknowledged batches. In the second case, the broker would treat the lane's
+next batch with the same number of records as a duplicate and would not append it. The lane therefore first asks for the
+end of the target log. It does not make the comparison until all batches below that end are known.
 """
 
 from mirrord.kafka.rules.error_policy import NONE
@@ -18,7 +18,7 @@ from mirrord.replication.lane.transitions import Quiesce
 
 
 def begin(lane: Lane, now: float) -> Effects:
-    """Begin the last comparison of a takeover, now that the former holder can no longer write."""
+    """Begin the final comparison after a takeover, now that the former holder can no longer write."""
     if lane.comparison.later_end >= 0:
         return _compare(lane, now)
     lane.comparison.later_end_question, lane.late_writes.end_asked_at = ask(lane), now
@@ -26,8 +26,8 @@ def begin(lane: Lane, now: float) -> Effects:
 
 
 def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
-    """Handle the answer to the question for the end of the target log. The former holder can append nothing after this
-    end."""
+    """Handle the answer to the question about the end of the target log. Nothing from the former holder can be appended
+    after this end."""
     if answer.error == in_doubt.NO_ANSWER:
         in_doubt.unreachable(lane)
     if answer.error != NONE or answer.leader_epoch != lane.log.end_epoch:
@@ -58,7 +58,7 @@ def _compare(lane: Lane, now: float) -> Effects:
 
 
 def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
-    """Handle the scan of the target log after the last acknowledged batch."""
+    """Handle the result of scanning the target log after the last acknowledged batch."""
     if answer.error:
         return [Wake(ask(lane), now + lane.limits.retry_s)]
     if answer.own:

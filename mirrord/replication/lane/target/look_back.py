@@ -1,5 +1,5 @@
-"""Finds the last of the lane's own batches in a target log that is shorter than expected. To do so, it reads earlier
-parts of the log."""
+"""Finds the last of the lane's own batches in a target log that is shorter than expected, by reading earlier parts of
+the log."""
 
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.phases import Stage

@@ -1,7 +1,7 @@
-"""Has lost records looked up again after the offset map was rebuilt.
+"""Arranges for lost records to be looked up again after the offset map has been rebuilt.
 
-If the target log has newer records of the same keys, a plan omits lost records. A rebuilt map does not show the plan:
-it continues in source order, and the lane would also copy the omitted records.
+A plan omits lost records for which the target log has newer records with the same keys. A rebuilt map does not show the
+plan: the map continues in source order, so the lane would also copy the omitted records.
 """
 
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from mirrord.replication.lane.target.scan_result import Missing
 
 
 def note_plan(lane: Lane, missing: Sequence[Missing]) -> None:
-    """Note which records the target log has lost, because a plan for them will omit some. If an earlier plan is not
-    carried out yet, what was noted about it is kept."""
+    """Note which records the target log has lost, because a plan for them will omit some. If an earlier plan has not
+    been carried out yet, the note about that plan is kept."""
     record, lost, known = lane.record, lane.log.lost_ordinals, lane.log.lost_below
     if record is None or not lost:
         return
@@ -31,7 +31,7 @@ def note_plan(lane: Lane, missing: Sequence[Missing]) -> None:
 
 
 def look_up_again(lane: Lane) -> None:
-    """Have the next resume look up the lost records that a rebuilt offset map does not contain."""
+    """Make the lane, when it next resumes, look up the lost records that a rebuilt offset map does not contain."""
     record, known, first = lane.record, lane.log.lost_below, lane.resume_ordinal
     lane.log.lost_below, lane.history.acknowledged_epochs = None, ()
     position = record.source_runs.offset_of(first) if record is not None else None

@@ -1,10 +1,10 @@
-"""Finds out why ordinals are missing from a compacted target log: the log cleaner removed their records, or the log
-lost them.
+"""Finds out why ordinals are missing from a compacted target log: either the log cleaner removed their records, or the
+log lost them.
 
 The lane asks the leader where the leader epoch of the resume position ends in its log (KIP-101). If the epoch ends at
-or after the resume position, the log below this position is complete, and the cleaner removed all records that are
+or after the resume position, the log has lost nothing below this position, and the cleaner removed all records that are
 missing there. If the epoch ends earlier, the log has lost the lane's records that were stored at or after the end of
-the epoch. If the leader does not know this epoch, an earlier epoch may answer the question (`epoch_ends`). All other
+the epoch. If the leader does not know this epoch, an earlier epoch may settle the question (`epoch_ends`). All other
 missing records are looked up by their keys (`mirrord.replication.lane.target.superseded_records`).
 """
 
@@ -27,7 +27,7 @@ from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.state import Lane, WentBack
-from mirrord.replication.lane.target import displaced_ordinals, epoch_ends, out_of_order
+from mirrord.replication.lane.target import displaced_ordinals, epoch_ends, out_of_order, recorded_places
 from mirrord.replication.lane.target.acknowledged_records import Forgotten
 from mirrord.replication.lane.target.evidence import is_plan_unrecorded, known_until, next_by_entry, note_earlier
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
@@ -54,9 +54,9 @@ def read(lane: Lane, answer: ScanAnswer) -> Log:
 
 
 def _note_appended_later(lane: Lane, own: Sequence[OwnBatch]) -> None:
-    """Note which acknowledged ordinals were appended in a later leader epoch of the target than the lane knew of.
+    """Note which acknowledged ordinals were appended in a leader epoch later than any that the lane knew of.
 
-    An acknowledgement does not contain the leader epoch, so the lane may not have noticed that the leader changed.
+    An acknowledgement does not contain the leader epoch, so the lane may not have noticed that the leader had changed.
     Batches that are still in the log do contain the epoch. The acknowledged records after such a batch were appended in
     the batch's epoch or a later one.
     """
@@ -70,8 +70,8 @@ def _note_appended_later(lane: Lane, own: Sequence[OwnBatch]) -> None:
 
 
 def must_ask(lane: Lane) -> bool:
-    """Return whether the lane must ask up to which offset the target log is unchanged since the resume position was
-    recorded. This is necessary if the log cleaner may have removed records, and the lane has not asked yet."""
+    """Return whether the lane must ask for the offset up to which the target log has remained unchanged since the
+    resume position was recorded. It must if the log cleaner may have removed records and the lane has not asked yet."""
     return (
         lane.log.cleaned
         and lane.log.shared == NOT_ASKED
@@ -81,14 +81,14 @@ def must_ask(lane: Lane) -> bool:
 
 
 def ask_shared(lane: Lane) -> Effects:
-    """Ask up to which offset the target log is unchanged since the resume position was recorded."""
+    """Ask for the offset up to which the target log has not changed since the resume position was recorded."""
     lane.stage = Stage.SHARED
     return [AskShared(ask(lane), lane.resume_position.leader_epoch)]
 
 
 def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]] = ()) -> Effects:
-    """Request that the missing ordinals be looked up. Return no effect if no ordinals are missing. `lost` are ranges
-    (first, last) of acknowledged ordinals that follow the last of the lane's own batches in the log."""
+    """Request that the missing ordinals be looked up. Return no effect if no ordinals are missing. `lost` contains
+    ranges (first, last) of acknowledged ordinals that follow the last of the lane's own batches in the log."""
     missing = [part for each in found.missing for part in _parted(each, known_until(lane))]
     behind = found.next_ordinal if lane.log.entry is None or not lane.log.cleaned else next_by_entry(lane)
     room, above = log.bare(max(found.behind, log.start), log.end)
@@ -96,7 +96,7 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
     reached = displaced_ordinals.reached(lane, found.next_ordinal, room)
     _note_unproven(lane, reached if has_forgotten and room > 0 else -1)
     if behind > found.next_ordinal and not (lost and lost[0][0] < behind):
-        # The broker remembered these records, and they were removed before the log was read.
+        # The broker still remembered these records, but they had been removed by the time the log was read.
         missing.append(Missing("between", found.next_ordinal, behind - 1, above, room >= behind - found.next_ordinal))
         found = replace(found, next_ordinal=behind)
     elif not lost and has_forgotten:
@@ -110,7 +110,7 @@ def look_up_between(lane: Lane, found: Reading, log: Log) -> Effects:
     """Request that the ordinals that are missing between the lane's own batches be looked up. Return no effect if no
     ordinals are missing. If the log lost their records, target and source differ. If a cleaner removed the records,
     target and source do not differ."""
-    limit = _first_different(lane)  # missing ordinals from there on belong to the difference anyway
+    limit = _first_different(lane)  # missing ordinals from there onward belong to the difference anyway
     between = [replace(each, last=min(each.last, limit - 1)) for each in found.missing if each.first < limit]
     missing = [part for each in between for part in _parted(each, known_until(lane))]
     return _ask(lane, found, log, missing, ())
@@ -123,8 +123,8 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
     lane.log.scan, lane.log.lost_ordinals, lane.stage = replace(found, missing=asked), tuple(lost), Stage.MISSING
     went_back = 0 <= lane.log.shared < lane.resume_position.target_offset
     if lane.log.shared == NOT_KNOWN:
-        # A cleaner may have caused the gaps between the lane's batches when the topic was still compacted. It has not
-        # caused displaced ordinals.
+        # A cleaner may have caused the gaps between the lane's batches while the topic was still compacted. It did not
+        # cause displaced ordinals.
         gaps = [each for each in asked if not within(displaced_ordinals.known(lane), each.first, each.last)]
         went_back = bool(lost) and all(each.first >= lost[0][0] for each in gaps)
     keeps_all = log.compacts is False and went_back
@@ -135,8 +135,8 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
 
 def epochs_lost_earlier(lane: Lane) -> source_epochs.Epochs | None:
     """Return the leader epochs of the source by ordinal, including those of acknowledged records that were lost earlier
-    and have not been copied again yet. When the lane resumed before these records, the ledger revoked their epochs.
-    Return None if there are no such records."""
+    and have not been copied again yet. When the lane resumed at an ordinal below those of these records, the ledger
+    revoked their epochs. Return None if there are no such records."""
     begin, end, former = max(lane.resume_position.ordinal, lane.acked), known_until(lane), lane.history
     if begin >= end or not former.acknowledged_epochs or lane.record is None:
         return None
@@ -155,9 +155,9 @@ def _first_different(lane: Lane) -> int:
 
 
 def _appended(lane: Lane, found: Reading, missing: Sequence[Missing]) -> tuple[tuple[int, int], ...]:
-    """Return the ordinals (first, last) after the first missing one whose records were appended. These are all ordinals
-    up to the last one in the log that are neither missing nor in a hole. Ordinals at which target and source differ are
-    left out."""
+    """Return those ordinals after the first missing one whose records were appended, as ranges (first, last). These are
+    all ordinals up to the last one in the log that are neither missing nor in a hole. Ordinals at which target and
+    source differ are left out."""
     holes = lane.record.holes if lane.record is not None else ()
     lacking = [(each.first, each.last + 1) for each in (*missing, *found.missing, *displaced_ordinals.known(lane))]
     lacking += [(first, last + 1) for first, last in found.holes]
@@ -168,26 +168,26 @@ def _appended(lane: Lane, found: Reading, missing: Sequence[Missing]) -> tuple[t
 
 def _planned_apart(first: int, last: int, known: int) -> list[tuple[int, int]]:
     """Split a range of lost ordinals at `known`. Ordinals below `known` were acknowledged. The records of the other
-    ordinals had been lost earlier, and had not been copied again yet."""
+    ordinals had been lost earlier and had not yet been copied again."""
     return [(first, last)] if last < known or first >= known else [(first, known - 1), (known, last)]
 
 
 def _newer_from(lane: Lane, found: Reading, ordinal: int) -> int:
-    """Return the lowest target offset at which a record with the same key counts as newer than the lost records. The
-    first lost record has the ordinal `ordinal`."""
+    """Return the lowest target offset at which a record with the same key counts as newer than the lost records.
+    `ordinal` is the ordinal of the first lost record."""
     shared, looked_up_to = lane.log.shared, lane.log.looked_up_to
     if lane.resume_position.leader_epoch < 0 or ordinal < known_until(lane):
         known = lane.record.target_runs.offset_of(ordinal) if lane.record is not None else None
-        # The resume position may be held back. Records of the same epoch before the lost record's place are older.
+        # The resume position may be held back. Records of the same epoch below the lost record's offset are older.
         above = max(shared, known or 0) if shared >= 0 else found.behind if known is None else known
     elif looked_up_to < 0:
-        # The log lost the record; it was to be appended again at the resume position.
+        # The log lost the record, which was then to be appended again at the resume position.
         above = shared if shared >= 0 else lane.resume_position.target_offset
     else:
         # Everything that was written after the last lookup is newer, even if other planned records follow it.
         return min(looked_up_to, shared) if shared >= 0 else looked_up_to
-    # The lost records were after the last own batch. If another client has written a record before that batch since the
-    # loss, the record has a later epoch.
+    # The lost records were after the last own batch. If another client has since written a record at an offset before
+    # that batch, the record has a later epoch.
     return max(above, found.behind) if lane.resume_position.leader_epoch >= 0 else above
 
 
@@ -217,13 +217,14 @@ def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
             parts.append(replace(missing, first=first, last=last, leader_epoch=epoch))
         first = last + 1
     parts = [piece for each in parts for piece in _as_appended(lane, each)]
+    parts = [recorded_places.added(lane, each) for each in parts]
     return [piece for each in parts for piece in displaced_ordinals.as_recorded(lane, each)]
 
 
 def _as_appended(lane: Lane, missing: Missing) -> Iterator[Missing]:
     """Split a range of lost ordinals where `appended_later` begins and ends. Ordinals inside `appended_later` are known
     to have been appended in a later leader epoch. For these ordinals, the offset of another record does not show
-    whether that record is newer: records of the same epoch may have been appended before them. Only a record of a
+    whether that record is newer: it may be from the same epoch and have been appended before them. Only a record of a
     higher epoch is certainly newer."""
     begin, end, epoch = lane.log.appended_later
     edges = sorted(
@@ -238,7 +239,7 @@ def _as_appended(lane: Lane, missing: Missing) -> Iterator[Missing]:
 def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
     """Return the ordinals of records that may have been appended after all of the lane's own batches and then removed
     by the cleaner. There are at most as many such ordinals as there are empty offsets in that part of the log, plus
-    displaced ordinals and ordinals in holes: these have no offsets of their own.
+    displaced ordinals and ordinals in holes, which have no offsets of their own.
 
     If the broker remembers the producer, these ordinals need not be looked up: the broker knows the producer's last
     ordinal, and the cleaner keeps the producer's last batch.
@@ -252,8 +253,9 @@ def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
 
 
 def is_look_up_outdated(lane: Lane, source_end: int) -> bool:
-    """Return whether the source has lost the last record that a lookup found superseded (`_last`). `source_end` is the
-    end of the source log, or -1. A new lookup does not include this record, so it ends at a lower ordinal."""
+    """Return whether the source has lost the last record that a lookup found to be superseded (`_last`). `source_end`
+    is the end of the source log, or -1. A new lookup would not include this record, so it would end at a lower
+    ordinal."""
     record = lane.record
     offset = record.source_runs.offset_of(lane.resume_ordinal - 1) if record is not None else None
     return lane.log.last_by_look_up and offset is not None and 0 <= source_end <= offset
@@ -263,7 +265,7 @@ def _note_unproven(lane: Lane, until: int) -> None:
     """Note that a former holder may have saved a resume position up to this ordinal.
 
     The cleaner may have removed all of the lane's last records from the log, and an election may have removed the newer
-    records with the same keys. The lane then copies its records again, and cannot know that it copied them before.
+    records with the same keys. If so, the lane copies its records again, unaware that they had already been copied.
     """
     if not lane.takeover.knows_sent:
         lane.log.unproven = (until, len(lane.record.rewinds) if lane.record is not None else 0)
@@ -271,7 +273,7 @@ def _note_unproven(lane: Lane, until: int) -> None:
 
 def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> list[Verdict]:
     """Return `compacted` verdicts on the source offsets of lost records that are not copied again, because the target
-    has newer records with the same keys. `again` are the ranges (first, last) of ordinals that are copied again."""
+    has newer records with the same keys. `again` contains the ordinals (first, last) that are copied again."""
     kept = [(first, last + 1) for first, last in again]
     verdicts: list[Verdict] = []
     for first, last in lane.log.lost_ordinals:
@@ -286,31 +288,8 @@ def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) 
     return verdicts
 
 
-def pieces_copied_again(lane: Lane, record: LaneRecord) -> list[tuple[int, int, int]]:
-    """Return the lost records that are copied again, as pieces (ordinal, source offset, length) in source order.
-    Return an empty list if all lost records are copied again in their former order, because then they do not have to be
-    selected.
-
-    The order of the ordinals may differ from source order: some records of holes had been copied again under later
-    ordinals before they were lost, and other records of holes, which had not, get their former ordinals. If records
-    were copied in the order of their ordinals, an older record could follow a newer one.
-    """
-    pieces = (piece for each in lane.log.copied_again or () for piece in source_epochs.mapped(record, *each))
-    return sorted(pieces, key=_source_offset)
-
-
-def are_in_order(record: LaneRecord, ordinals: Sequence[tuple[int, int]]) -> bool:
-    """Return whether the source offsets of these ranges (first, last) of ordinals are in ascending order."""
-    offsets = [offset for each in ordinals for _, offset, _ in source_epochs.mapped(record, *each)]
-    return offsets == sorted(offsets)
-
-
-def _source_offset(piece: tuple[int, int, int]) -> int:
-    return piece[1]
-
-
 def go_back(lane: Lane, kept: tuple[tuple[int, int], ...]) -> None:
-    """Note that only those lost records whose ordinals are in `kept` are copied again.
+    """Note that, of the lost records, only those with ordinals in `kept` are copied again.
 
     The lane keeps its former position until the ledger contains this plan. The fact with the plan also revokes saved
     resume positions that are too high (`position_rewind`). If the fact does not take effect, the lane looks up the
@@ -321,15 +300,15 @@ def go_back(lane: Lane, kept: tuple[tuple[int, int], ...]) -> None:
 
 
 def remember_position(lane: Lane) -> None:
-    """Keep the resume position from before the target log lost records, until the ledger records which records are
-    copied again. If the lane has to retry, it begins at the kept position. The new position may be above a hole, and a
-    scan from there would not find the hole again."""
+    """Keep the resume position from before the target log lost records. It is kept until the ledger records which
+    records are copied again. If the lane has to retry, it begins at the kept position. The new position may be above a
+    hole, and a scan from there would not find the hole again."""
     count = len(lane.record.rewinds) if lane.record is not None else 0
     lane.log.went_back = WentBack(lane.resume_position, lane.recorded_position, lane.acknowledged, count)
 
 
 def forget(lane: Lane) -> None:
-    """Discard the results of looking up missing ordinals, because a new round begins. If the ledger does not record yet
+    """Discard the results of looking up missing ordinals, because a new round begins. If the ledger does not yet record
     which records are copied again, return to the resume position from before the target log lost them."""
     if (known := lane.log.went_back) is not None and is_plan_unrecorded(lane):
         lane.resume_position, lane.recorded_position = known.resume_position, known.recorded_position
@@ -344,8 +323,8 @@ def forget(lane: Lane) -> None:
 
 def note_acknowledged(lane: Lane) -> None:
     """Note which ordinals have been acknowledged since the lane last resumed, and in which leader epoch of the target.
-    The resume position does not show this while a comparison is pending: it does not advance then, and its leader epoch
-    may be an older one."""
+    The resume position does not show this while a comparison is pending: during this time it does not advance, and its
+    leader epoch may be an older one."""
     acked, resumed = lane.acked, lane.resumed_at
     later = [each for each in lane.acknowledged if each[0] > acked]
     # The leader epoch of the resume position applies to all ordinals below that position.
@@ -357,9 +336,9 @@ def note_acknowledged(lane: Lane) -> None:
 
 
 def note_lost(lane: Lane, ordinal: int) -> None:
-    """Note that the target log has lost the acknowledged records at or above this ordinal. Also note in
-    which leader epochs of target and source they were copied. Until these records are acknowledged again, records with
-    the same keys that other clients write count as newer."""
+    """Note that the target log has lost the acknowledged records at or above this ordinal. Also note in which leader
+    epochs of the target and of the source these records were copied. Until these records are acknowledged again,
+    records with the same keys that other clients write count as newer."""
     known, record = lane.resume_position, lane.record
     if ordinal >= known.ordinal or known.leader_epoch < 0 or record is None:
         return
@@ -376,7 +355,7 @@ def note_lost(lane: Lane, ordinal: int) -> None:
 
 
 def other_records_from(lane: Lane, ordinal: int) -> None:
-    """Note that this ordinal and higher ordinals are assigned to records other than those that were acknowledged. The
+    """Note that this ordinal and higher ordinals are now assigned to records other than the acknowledged ones. The
     former acknowledgements are kept, because the fact with the new assignment may not take effect. In that case,
     `return_to_acknowledged` restores them."""
     if (known := lane.log.forgotten) is None:
@@ -389,12 +368,12 @@ def other_records_from(lane: Lane, ordinal: int) -> None:
 
 
 def return_to_acknowledged(lane: Lane) -> None:
-    """Restore the acknowledgements that `other_records_from` removed, except for ordinals that the ledger has assigned
-    to other records since then. When this function is called, the outcome of all earlier appends is known.
+    """Restore the acknowledgements that `other_records_from` removed, except for ordinals that the ledger has since
+    assigned to other records. When this function is called, the outcome of all earlier appends is known.
 
     Acknowledgements are not restored if the ledger does not record in which leader epoch of the source the records were
-    copied. Without this epoch, the lane could not tell whether the source has other records at the same offsets now. It
-    could therefore not look the records up.
+    copied. Without this epoch, the lane could not tell whether the source now has other records at the same offsets, so
+    it could not look up the records.
     """
     known, record = lane.log.forgotten, lane.record
     lane.log.forgotten = None
@@ -421,7 +400,7 @@ def lower(lane: Lane, ordinal: int) -> None:
 
 def lost_ordinals(lane: Lane, first: int) -> tuple[tuple[int, int], ...]:
     """Return the acknowledged ordinals at or above `first`, as ranges (first, last). Ordinals of a hole are omitted,
-    except for those whose records are still to be copied again: the log lacks these records like the others."""
+    except for those whose records are still to be copied again: the log lacks these records as well."""
     end, record = planned_until(lane), lane.record
     holes = record.holes if record is not None else ()
     lacking = _still_to_copy(record, first, end) if record is not None and holes else []
@@ -434,7 +413,7 @@ def planned_until(lane: Lane) -> int:
     return the ordinal after the last of these records instead.
 
     These records are included because newer records with their keys may have been written since the loss. They must be
-    looked up like the records that have just been lost.
+    looked up in the same way as the records that have just been lost.
     """
     known, record = known_until(lane), lane.record
     if record is None or not _copies_lost_records(record, known):
@@ -458,9 +437,9 @@ def _lost_until(record: LaneRecord, ordinal: int) -> int:
 
 
 def _still_to_copy(record: LaneRecord, first: int, end: int) -> list[Interval]:
-    """Return the ordinals [first, end) that are in holes, and whose records are to be copied again under ordinals at or
-    above `end`. They are returned as ranges [start, end). If several of them have the same record, only the first one
-    is returned."""
+    """Return those of the ordinals [first, end) that are in holes and whose records are to be copied again under
+    ordinals at or above `end`. They are returned as ranges [start, end). If several of them have the same record, only
+    the first one is returned."""
     void = list(_void(record, first, end))
     if not void:
         return []
@@ -476,7 +455,7 @@ def _still_to_copy(record: LaneRecord, first: int, end: int) -> list[Interval]:
 
 
 def _planned_from(record: LaneRecord, ordinal: int, limit: int) -> Iterator[Interval]:
-    """Yield the source offsets of the records that are to be copied from an ordinal on, as ranges [start, end).
+    """Yield the source offsets of the records that are to be copied from an ordinal onward, as ranges [start, end).
     Records that are copied in source order are omitted if their source offsets are at or above `limit`."""
     left = rest(record, ordinal)
     for _, former, length in left.pieces[:-1] if left is not None else ():
@@ -489,8 +468,8 @@ def _planned_from(record: LaneRecord, ordinal: int, limit: int) -> Iterator[Inte
 
 
 def _void(record: LaneRecord, first: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the ordinals [first, end) that are in holes, as pieces (ordinal, source offset, length) in ascending
-    order."""
+    """Yield those of the ordinals [first, end) that are in holes, as pieces (ordinal, source offset, length) in
+    ascending order."""
     for hole in sorted(record.holes, key=lambda each: each.first):
         if not hole.is_open:
             yield from mapped(record, max(hole.first, first), min(hole.last, end - 1))

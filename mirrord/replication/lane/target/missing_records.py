@@ -1,4 +1,4 @@
-"""Determines which source records are looked up for missing ordinals."""
+"""Determines which source records are looked up when ordinals are missing from the target log."""
 
 from collections.abc import Iterator
 
@@ -10,10 +10,11 @@ from mirrord.replication.lane.target.target_scan import but_not_void
 
 
 def pieces(record: LaneRecord, missing: Missing) -> Iterator[tuple[int, int, int]]:
-    """Yield the pieces (ordinal, source offset, length) of missing ordinals, without records that the source has lost.
+    """Yield the pieces (ordinal, source offset, length) of missing ordinals, excluding records that the source has
+    lost.
 
-    Ordinals of the kind `last` that are in holes are omitted as well: nothing was appended under them. Their records
-    are copied under later ordinals."""
+    Ordinals of the kind `last` that are in holes are also omitted, because nothing was appended under them. Their
+    records are copied under later ordinals."""
     parts = [(missing.first, missing.last)]
     if missing.kind == "last":
         holes = [hole for hole in record.holes if not hole.is_open]

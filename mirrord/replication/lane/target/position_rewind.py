@@ -1,12 +1,12 @@
 """Determines which saved resume positions are still valid after the target log has lost records and ordinals have been
 assigned to other source records.
 
-A resume position contains an ordinal, and the offset map in the ledger shows which source record this ordinal belongs
-to. A holder may reassign ordinals and end before it saves a lower resume position. The next holder then reads the
-former resume position, whose ordinal belonged to a different source record. In a compacted target topic, this could
-cause records to be lost: the next holder would treat records that were never copied as copied records that the log has
-lost. Therefore, the fact that reassigns ordinals also contains a resume position. Saved positions that are older and
-higher are no longer valid.
+A resume position contains an ordinal, and the offset map in the ledger shows to which source record this ordinal
+belongs. A holder may reassign ordinals and then exit before it saves a lower resume position. In that case, the next
+holder reads the former resume position, whose ordinal belonged to a different source record. In a compacted target
+topic, this could cause records to be lost: the next holder would treat records that were never copied as copied records
+that the log has lost. Therefore, the fact that reassigns ordinals also contains a resume position. Older saved
+positions that are higher than this one are no longer valid.
 """
 
 import sys
@@ -29,17 +29,17 @@ from mirrord.replication.lane.target.superseded_records import MOST_RANGES
 
 RESUMED = frozenset({Phase.COPYING.value, Phase.SETTLING.value, Phase.DRAINING.value, Phase.DRAINED.value})
 """Phases of a lane that has read where the target log ends. In these phases, the resume position is that of the current
-holder, not of a former one."""
+holder, not that of a former one."""
 
 
 def rewound_by(
     lane: Lane, runs: Sequence[Run], position: ResumePosition, epochs: Sequence[tuple[int, int]] = ()
 ) -> Rewound | None:
     """Return the `Rewound` that the fact with these runs has to contain. Return None if no acknowledged ordinal is
-    reassigned, because then no saved resume position can be too high.
+    reassigned, because in that case no saved resume position can be too high.
 
-    All records below the resume position `position` are known to be in the target log. `epochs` are pairs (ordinal,
-    leader epoch of the source) that the same fact contains. A record of a different epoch is a different record, even
+    All records below the resume position `position` are known to be in the target log. `epochs` contains the pairs
+    (ordinal, leader epoch of the source) in the same fact. A record from a different epoch is a different record, even
     at the same source offset. If acknowledged ordinals are reassigned, the lane also notes that their acknowledgements
     no longer apply.
     """
@@ -60,9 +60,9 @@ def rewound_by_next(
 ) -> Rewound | None:
     """Return the same as `rewound_by` for runs that begin at the next ordinal to be copied.
 
-    If the target log has lost acknowledged records, and the source has deleted some of them since, the records after
-    these get lower ordinals. The lane notes that they were acknowledged. Positions that were saved before the loss are
-    revoked once.
+    If the target log has lost acknowledged records and the source has since deleted some of them, the records that
+    follow the deleted ones get lower ordinals. The lane notes that these records were acknowledged. Positions that were
+    saved before the loss are revoked only once.
     """
     known, acknowledged = lane.log.forgotten, lane.acknowledged
     if known is not None and known.records and known.round == lane.round and known.first <= runs[0].ordinal:
@@ -96,7 +96,7 @@ def _acknowledged_from(lane: Lane, acknowledged: Sequence[tuple[int, int]], firs
 
 
 def _assign_again(lane: Lane, runs: Sequence[Run], epochs: Sequence[tuple[int, int]]) -> None:
-    """Note to which ordinals these runs assign acknowledged records. A record of a later epoch of the source is another
+    """Note which ordinals these runs assign to acknowledged records. A record from a later source epoch is a different
     record, even at the same source offset."""
     first, known = runs[0].ordinal, lane.log.forgotten
     if known is None or first > known_until(lane):
@@ -112,7 +112,7 @@ def _assign_again(lane: Lane, runs: Sequence[Run], epochs: Sequence[tuple[int, i
 
 
 def _runs_from(runs: Sequence[Run], ordinal: int) -> list[Run]:
-    """Return the given runs, without the part below this ordinal."""
+    """Return the given runs without the part below this ordinal."""
     offset = Runs(runs).offset_of(ordinal)
     begun = [] if offset is None else [Run(ordinal, offset)]
     return [*begun, *(each for each in runs if each.ordinal > ordinal)]
@@ -152,8 +152,8 @@ def valid_position(progress: Progress, record: LaneRecord | None) -> tuple[Resum
     positions = [ResumePosition(progress.ordinal, progress.target_offset, progress.leader_epoch)]
     reached = progress.ordinal
     for number, (grant, each) in enumerate(record.rewinds if record is not None else ()):
-        # A later holder that does not know of this rewind runs a version without `Progress.rewinds`, and has resumed
-        # since the rewind.
+        # If a later holder does not know of this rewind, it is running a version without `Progress.rewinds` and has
+        # resumed since the rewind.
         is_before = number >= progress.rewinds and (grant == progress.grant or progress.state not in RESUMED)
         if is_before or grant > progress.grant:
             positions.insert(0, ResumePosition(each.ordinal, each.target_offset, each.leader_epoch))

@@ -2,11 +2,11 @@
 these configs may change.
 
 The configs of the source topic may have been altered shortly before a record was written. The target topic receives the
-change a few seconds later. Therefore, the lane decides what to do with a refused record only if the configs of the
-target topic were in sync with those of the source topic before the record was sent.
+change a few seconds later. Therefore, the lane does not decide what to do with a refused record unless the configs of
+the target topic were in sync with those of the source topic before the record was sent.
 
-If a lane is halted because of a refused record, it reads the configs of the target topic from time to time. When the
-configs have changed, the lane resumes, regardless of who changed them.
+A lane that is halted because of a refused record reads the configs of the target topic from time to time. If the
+configs have changed, the lane resumes, no matter who changed them.
 """
 
 from mirrord.kafka.protocol.errors import ErrorCode
@@ -21,7 +21,7 @@ from mirrord.replication.lane.target.topic_configs import AskConfigs, ConfigsAns
 from mirrord.replication.lane.transitions import Resume
 
 SPREADING_S = 2.0
-"""Maximum time in seconds until a config change that the cluster has stored reaches the leader of the partition."""
+"""Maximum time in seconds that a config change stored by the cluster takes to reach the leader of the partition."""
 AGAIN_S = 0.5
 PAUSE_S = 5.0
 LONGEST_PAUSE_S = 60.0
@@ -58,7 +58,7 @@ def batch_refused(lane: Lane, error: int, batch: Batch) -> Effects:
     if batch.count > 1 and lane.on_reject == "skip":
         lane.refusal.split = SplitLimit(
             batch.offset, batch.next_offset, batch.count // 2
-        )  # it is parked record by record
+        )  # the batch is parked record by record
         lane.go(Resume())
         return []
     return _ask_configs(lane, error, batch)
@@ -79,7 +79,7 @@ def _ask_configs(lane: Lane, error: int, batch: Batch) -> Effects:
 
 
 def configs_answered(lane: Lane, now: float, answer: ConfigsAnswer) -> Effects:
-    """Handle the configs of the target topic, which were synced and read after the topic had refused a batch."""
+    """Handle the configs of the target topic, which were synced and read after the target had refused a batch."""
     if lane.phase is not Phase.SETTLING or lane.failure is None:
         return []
     error, batch = lane.failure
@@ -105,7 +105,7 @@ def _pause(lane: Lane, now: float) -> Wake:
 
 
 def read_configs_again(lane: Lane) -> Effects:
-    """Read the configs of the target topic again, while the lane is halted."""
+    """Read the configs of the target topic again while the lane is halted."""
     lane.refusal.configs_pause = -1
     return [AskConfigs(ask(lane), sync=False)]
 

@@ -18,9 +18,9 @@ class Located(msgspec.Struct, frozen=True):
     end: int
     """[start, end) is the range of source offsets in which the records of the batches were found."""
     epochs: tuple[tuple[int, int], ...] = ()
-    """Pairs (source offset, leader epoch of the source) in ascending order, one for each change of the epoch. The epoch
-    is -1 if it is not known."""
+    """Pairs (source offset, leader epoch of the source) in ascending order, one for each change of epoch. The epoch is
+    -1 if it is not known."""
     open: tuple[tuple[int, int], ...] = ()
-    """Ordinals [start, end) whose source records could not be determined."""
+    """Ordinals [start, end) for which the source records could not be determined."""
     source_start: int = 0
-    """The log start offset of the source when the source was searched."""
+    """The log start offset of the source at the time of the search."""

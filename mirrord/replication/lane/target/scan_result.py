@@ -7,6 +7,7 @@ import msgspec
 
 from mirrord.ledger.facts.core import LaneFact
 from mirrord.model.intervals import Interval
+from mirrord.model.runs import Run
 
 NOWHERE = 1 << 62
 
@@ -22,7 +23,7 @@ class Log(NamedTuple):
     """Whether the topic is compacted; None if that is not known."""
 
     def bare(self, start: int, end: int) -> tuple[int, int]:
-        """Look for target offsets in [start, end) that no batch of another writer contains. Return how many there are,
+        """Look for target offsets in [start, end) that are not in another writer's batch. Return how many there are,
         and the first of them."""
         count, first = 0, NOWHERE
         near = bisect_right(self.others, start, key=lambda each: each[1])
@@ -43,34 +44,44 @@ class Missing(msgspec.Struct, frozen=True, array_like=True):
     first: int
     last: int
     above: int
-    """A record with the same key at or above this target offset is newer than the missing record."""
+    """A record with the same key at or above this target offset is newer than the missing record. `recorded_at` may
+    contain higher offsets."""
     has_room: bool
     """Whether the log has at least one empty offset for each missing ordinal, at the position where their records
     belong. If so, a cleaner may have removed all of these records."""
     leader_epoch: int = -1
     """For `lost`: the target's leader epoch in which these records were last in the log. A record from a later epoch is
     newer."""
+    recorded_at: tuple[Run, ...] = ()
+    """For `lost`: the runs of these ordinals in the ledger that begin above the target offset `above`. The records
+    before the target offset of a lost record are older, unless they are from a later epoch."""
+
+    def newer_from(self, ordinal: int) -> int:
+        """Return the target offset from which on a record with the same key is newer than the missing record with this
+        ordinal."""
+        runs = bisect_right(self.recorded_at, ordinal, key=lambda run: run.ordinal)
+        return self.recorded_at[runs - 1].offset if runs else self.above
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """The result of reading a part of the target log: the lane's own batches there, compared with what was expected."""
+    """The result of reading a part of the target log: the lane's own batches there, compared with the expected ones."""
 
     next_ordinal: int
     """One more than the last ordinal in the log."""
     holes: tuple[tuple[int, int], ...]
-    """Ordinals (first, last) that are missing from the log, that no hole in the ledger explains, and that no log
-    cleaner removed."""
+    """Ordinals (first, last) that are missing from the log, but neither because of a hole in the ledger nor because a
+    log cleaner removed their records."""
     facts: tuple[LaneFact, ...]
-    """Facts about batches that are at other offsets than in the ledger."""
+    """Facts about batches that are at offsets other than those in the ledger."""
     doubled: tuple[int, int, int] | None
-    """Records that are in the log a second time, as (first ordinal, ordinal after the last, target offset)."""
+    """Records that are in the log a second time, as (first ordinal, ordinal after the last one, target offset)."""
     begins: int = NOWHERE
-    """The lowest target offset of a batch that has not been compared with the source, and whose acknowledgement this
-    attempt to host the lane did not receive."""
+    """The lowest target offset of a batch that has not been compared with the source and whose acknowledgement was not
+    received by this attempt to host the lane."""
     void: int = NOWHERE
-    """The first ordinal of a hole that, unexpectedly, is not empty: the log contains batches with ordinals of the hole,
+    """The first ordinal of a hole that, unexpectedly, is not empty: the log contains batches with ordinals in the hole,
     although the records of the hole were to be copied under later ordinals."""
     missing: tuple[Missing, ...] = ()
-    """Ordinals that are missing from a compacted log. It is not known yet whether they are holes."""
+    """Ordinals that are missing from a compacted log. It is not yet known whether they are holes."""
     behind: int = 0
     """The target offset after the last of the lane's own batches."""

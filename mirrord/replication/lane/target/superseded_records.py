@@ -2,20 +2,21 @@
 
 The log cleaner removes a record only if the log holds a later one with the same key (KIP-58, kafka.log.LogCleaner).
 Ordinals that are missing from a compacted copy therefore do not prove that the log lost records. If it did lose a
-record, the record must not be appended after a newer record with its key, no matter who wrote the newer one. In both
-cases, the same rule applies: a missing record whose key occurs later in the log is not appended again. A missing record
-whose key does not occur later was not removed by the cleaner, and is appended again.
+record, that record must not be appended after a newer record with the same key, no matter who wrote the newer one. The
+same rule therefore applies whether a record was removed or lost: a missing record whose key occurs later in the log is
+not appended again. A missing record whose key does not occur later was not removed by the cleaner, and is appended
+again.
 
-There are two exceptions. First, the cleaner removes a tombstone `delete.retention.ms` after it was appended, even if no
-record with its key follows. The tombstone may be appended again, because the key has no value before or after that.
-Second, records that follow all of the lane's own batches may never have been appended. For these, the record with the
-later timestamp is the newer one.
+There are two exceptions. First, once `delete.retention.ms` has passed since a tombstone was appended, the cleaner
+removes the tombstone even if no record with its key follows. The tombstone may be appended again, because it makes no
+difference: the key has no value either way. Second, records that follow all of the lane's own batches may never have
+been appended. For these records, the one with the later timestamp counts as the newer one.
 
-A newer record with the same key is not always in the log. It may have been a tombstone that the cleaner removed. Or it
-superseded copied records, the cleaner removed these, and then an election removed the newer record itself. A missing
-record is therefore also superseded if a copied record with its key has a higher source offset, whether or not the log
-still has that record. Otherwise the key would return to an older value of the source, or a deleted key would have a
-value again.
+A newer record with the same key is not always in the log. It may have been a tombstone that the cleaner removed. Or the
+cleaner may have removed copied records that the newer record superseded, and then an election may have removed the
+newer record itself. A missing record is therefore also superseded if a copied record with its key has a higher source
+offset, whether or not the log still has that record. Otherwise, the key would return to an older value from the source,
+or a deleted key would have a value again.
 """
 
 from bisect import bisect_right, insort
@@ -43,9 +44,9 @@ recorded again in one entry. The ledger topic refuses entries that are too large
 class AskSuperseded(msgspec.Struct, frozen=True):
     """Look up the missing records in the source, and their keys in the target log up to its current end.
 
-    The current end may be higher than `end`, which is the end that the lane knows. The log is read up to the current
-    end because a record that superseded a missing one may have been removed in the meantime. In this case, an even
-    later record with the same key follows.
+    The current end may be higher than `end`, which is the end known to the lane. The log is read up to the current end,
+    because a record that superseded a missing one may have been removed in the meantime. In this case, an even later
+    record with the same key follows.
     """
 
     question: int
@@ -53,14 +54,14 @@ class AskSuperseded(msgspec.Struct, frozen=True):
     end: int
     appended: tuple[tuple[int, int], ...] = ()
     """Ordinals (first, last) of records that were appended, even if the cleaner has removed them since. They supersede
-    missing records with their keys that have lower source offsets, so they are read from the source as well."""
+    missing records with the same keys and lower source offsets, so they too are read from the source."""
     keeps_all: bool = False
     """Whether lost records are copied again even if newer records with their keys exist. This is the case if the topic
     is no longer compacted, and the records are missing because the target log has lost its end, not because of the
     cleaner."""
     epochs: tuple[tuple[int, int], ...] | None = None
-    """Pairs (ordinal, leader epoch of the source), ascending, with which the missing records were copied. None if these
-    are the epochs in the ledger."""
+    """Pairs (ordinal, leader epoch of the source) in ascending order: the epochs of the missing records when they were
+    copied. None if these are the epochs in the ledger."""
 
 
 class SupersededAnswer(msgspec.Struct, frozen=True):
@@ -74,9 +75,9 @@ class SupersededAnswer(msgspec.Struct, frozen=True):
     until: int = -1
     """Ordinals of the kind `last` below this one were appended, and then removed by the cleaner."""
     until_epoch: int = -1
-    """Leader epoch of the source record of the last one of these ordinals when it was looked up, or -1."""
+    """Leader epoch that the source record of the last of these ordinals had when it was looked up, or -1."""
     trouble: str = ""
-    """Why it cannot be determined which records to copy again, in one line for the operator."""
+    """One line that tells the operator why it cannot be determined which records to copy again, or an empty string."""
 
 
 class AskShared(msgspec.Struct, frozen=True):
@@ -103,8 +104,10 @@ class Expected(NamedTuple):
     missing: Missing
     ordinal: int
     offset: int
-    """Its source offset."""
+    """The source offset of the record."""
     time_ms: int
+    newer_from: int
+    """A record with the same key at or above this target offset is newer."""
 
 
 class SupersededJudge:
@@ -115,29 +118,31 @@ class SupersededJudge:
         self._asked = asked
         self._wanted: dict[Hashable, list[Expected]] = {}
         self._replaced: dict[Hashable, list[Expected]] = {}
-        """Missing records for which the target log has a newer one, by ordinal in ascending order. An older record may
-        follow the newer one."""
+        """Missing records for which the target log has a newer record, by key, in ascending order of their ordinals. In
+        the log, an older record may still follow the newer one."""
         self._superseded: set[int] = set()
         self._gone: set[int] = set()
         self._last_epochs: dict[int, int] = {}
         """The leader epochs of the source records of the kind `last`, by ordinal."""
 
     def lowest_left(self) -> int:
-        """Return the lowest source offset of the missing records that have not been superseded so far. Ignore records
-        of the kinds that copied records of the source cannot supersede."""
+        """Return the lowest source offset of the missing records that have not been found to be superseded so far.
+        Ignore records of kinds that cannot be superseded by copied records of the source."""
         left = (each for expected in self._wanted.values() for each in expected if self._follows(each.missing))
         return min((each.offset for each in left), default=NEVER)
 
     def expect(
         self, missing: Missing, ordinal: int, offset: int, key: Hashable, time_ms: int, *, source_epoch: int = -1
     ) -> None:
-        """Add a missing record that the source still has. `offset` is its source offset, and `source_epoch` its leader
-        epoch there."""
+        """Add a missing record that the source still has. `offset` is the record's source offset, and `source_epoch` is
+        its leader epoch in the source."""
         if missing.kind == "last":
             self._last_epochs[ordinal] = source_epoch
         if key is None:
             return  # a record without a key is never superseded
-        self._wanted.setdefault(key, []).append(Expected(missing, ordinal, offset, time_ms))
+        self._wanted.setdefault(key, []).append(
+            Expected(missing, ordinal, offset, time_ms, missing.newer_from(ordinal))
+        )
 
     def gone(self, missing: Missing, ordinal: int, *, by_retention: bool) -> None:
         """Note that the source no longer has a missing record.
@@ -150,23 +155,23 @@ class SupersededJudge:
 
     def see(self, offset: int, key: Hashable, time_ms: int, leader_epoch: int, sequence: int = -1) -> None:
         """Process a committed record of the target log. `sequence` is the record's sequence if the lane wrote the
-        record, otherwise -1.
+        record; otherwise, it is -1.
 
         A record of the lane with a lower ordinal is older than the missing record, even at a higher target offset. Such
-        an offset is possible if a holder began to copy lost records again and ended before it saved a position.
+        an offset is possible if a holder began to copy lost records again and exited before it saved a position.
 
         A record of the lane with the same ordinal and the same timestamp is the missing record itself. The log may
-        contain displaced ordinals again if a replica whose log an election had discarded is now the leader.
+        contain displaced ordinals again if a replica whose log had been discarded in an election is now the leader.
 
-        A record of the lane with a lower ordinal may follow a newer record if its batch arrived late. It is then the
-        last value of the key, so the missing record is not superseded.
+        A record of the lane with a lower ordinal may follow a newer record if its batch arrived late. In this case, it
+        holds the last value of the key, so the missing record is not superseded.
         """
         if sequence >= 0 and key in self._replaced:
             self._restore(key, sequence)
         newest = -1
         for each in self._wanted.get(key, ()):
-            missing, ordinal, source_offset, its_time_ms = each
-            newer = offset >= missing.above
+            missing, ordinal, source_offset, its_time_ms, newer_from = each
+            newer = offset >= newer_from
             if missing.kind == "lost":
                 newer = newer or leader_epoch > missing.leader_epoch >= 0
                 newer = newer and not self._asked.keeps_all
@@ -196,7 +201,8 @@ class SupersededJudge:
             del self._wanted[key]
 
     def _restore(self, key: Hashable, sequence: int) -> None:
-        """Consider missing records with this key not superseded if they are newer than the lane's given record."""
+        """Treat missing records with this key as not superseded if they are newer than the lane's record with this
+        sequence."""
         replaced = self._replaced[key]
         newer = bisect_right(replaced, nearest(sequence, replaced[-1].ordinal), key=_ordinal)
         self._superseded.difference_update(each.ordinal for each in replaced[newer:])

@@ -16,11 +16,11 @@ from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 
 
 def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = None) -> Reading:
-    """Compare the ordinals in the lane's own batches with the expected ones. `expected` is the ordinal with which the
-    first batch should begin.
+    """Compare the ordinals in the lane's own batches with the expected ones. The first batch should begin with the
+    ordinal `expected`.
 
-    Ordinals may be absent before a batch. They are reported as `missing` if a log cleaner may have removed their
-    records. Otherwise, they are reported as a hole.
+    There may be ordinals missing before a batch. If a log cleaner may have removed their records, they are reported as
+    `missing`. Otherwise, they are reported as a hole.
     """
     record = lane.record
     mended = record.holes if record is not None else ()
@@ -53,10 +53,10 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
 
 def _has_room(lane: Lane, runs: Runs, log: Log, gap: Interval, pieces: Sequence[tuple[int, int]]) -> bool:
     """Return whether a cleaner may have removed all records of these ordinals (first, last), which are missing at the
-    target offsets [start, end) of `gap`. There must be enough empty offsets. In addition, the offsets at which the
-    ledger has acknowledged records must be empty, and the record after these must be at its recorded offset. Otherwise,
-    the log has lost the records, and other clients' records that were at their offsets may have been removed since
-    then."""
+    target offsets [start, end) of `gap`. There must be enough empty offsets. In addition, the offsets that the ledger
+    has for acknowledged records must be empty, and the record that follows these must be at its recorded offset.
+    Otherwise, the log has lost the records, and other clients' records that were at the same offsets may since have
+    been removed."""
     start, end = gap
     if log.bare(start, end)[0] < sum(last - first + 1 for first, last in pieces):
         return False
@@ -109,9 +109,9 @@ def holds_position(lane: Lane, own: Sequence[OwnBatch]) -> bool:
 def is_later(lane: Lane, batch: OwnBatch) -> bool:
     """Return whether the batch was appended by a later leader than the one recorded with the resume position.
 
-    If so, records before the batch may be lost, because a new leader may lack records that its predecessor appended.
-    Even a batch below the resume position can show this. The lane did not notice the new leader when the batch was
-    acknowledged, because an acknowledgement does not contain the leader epoch.
+    If so, records before the batch may have been lost, because a new leader may lack records that its predecessor
+    appended. Even a batch below the resume position can show this. The lane did not notice the new leader when it
+    received the acknowledgement, because an acknowledgement does not contain the leader epoch.
     """
     return batch.leader_epoch > lane.resume_position.leader_epoch >= 0
 
@@ -120,8 +120,8 @@ def after_position(lane: Lane, own: Sequence[OwnBatch]) -> tuple[Sequence[OwnBat
     """Return the batches of `own` that are not entirely below the resume position, and the ordinal with which the first
     of them should begin.
 
-    `own` are the lane's own batches, in the order of the log. The first of them must contain the resume position or end
-    directly before it.
+    `own` contains the lane's own batches, in the order of the log. The first of them must contain the resume position
+    or end directly before it.
     """
     first = own[0]
     if first.base_offset + first.count <= lane.resume_position.target_offset:
@@ -132,8 +132,8 @@ def after_position(lane: Lane, own: Sequence[OwnBatch]) -> tuple[Sequence[OwnBat
 def first_offset_of(lane: Lane, position: ResumePosition) -> int:
     """Return the lowest target offset at which the lane's records above the given resume position may be stored.
 
-    This offset may be lower than the target offset of the position: the log may have lost its end, and the records may
-    have been appended again.
+    This offset may be lower than the target offset of the position, because the log may have lost its end and the
+    records may have been appended again.
     """
     known = lane.record.target_runs.offset_of(position.ordinal) if lane.record is not None else None
     found = (
@@ -176,7 +176,7 @@ def _counted_up_to(lane: Lane, target_offset: int, *, in_run_of: int) -> int:
     """Return the ordinal at a target offset, assuming that the run that contains the offset `in_run_of` continues up to
     the target offset.
 
-    The result is at most the first ordinal of the next run, because the offsets between the records of a run and the
+    The result is at most the first ordinal of the next run, because the offsets between the records of one run and the
     next run belong to other writers. The result is at least the first ordinal of the first run, because runs of records
     below the log start are pruned.
     """
@@ -211,8 +211,8 @@ def _before_displaced(lane: Lane, ordinal: int) -> int:
 def displaced_of(record: LaneRecord | None) -> tuple[Displaced, ...]:
     """Return the displaced ordinals in the ledger whose source offsets the ledger still has.
 
-    The first target run does not serve as the lower bound: if it displaced these ordinals, it may be the first run that
-    was ever recorded.
+    The first target run does not serve as the lower bound, because if it displaced these ordinals, it may be the first
+    run that was ever recorded.
     """
     if record is None or not record.displaced:
         return ()
@@ -223,8 +223,9 @@ def displaced_of(record: LaneRecord | None) -> tuple[Displaced, ...]:
 def _after_hole(lane: Lane, ordinal: int) -> int:
     """Return `ordinal`, or, if a hole contains `ordinal`, the first ordinal after that hole.
 
-    Callers derive `ordinal` from a target offset. They assume that the run that begins before the offset continues up
-    to it. If the result is in a hole, the assumption is wrong, and the record at the offset belongs to another writer.
+    Callers derive `ordinal` from a target offset, on the assumption that the run that begins before this offset
+    continues up to it. If the derived ordinal is in a hole, the assumption is wrong, and the record at the offset
+    belongs to another writer.
     """
     holes = lane.record.holes if lane.record is not None else ()
     return max([ordinal, *(hole.last + 1 for hole in holes if not hole.is_open and hole.first < ordinal <= hole.last)])
@@ -246,8 +247,8 @@ def but_not_void(holes: Sequence[HoleFound], first: int, last: int) -> list[tupl
 
 
 def displaced_at(lane: Lane, others: Sequence[Interval]) -> int | None:
-    """Return the first target offset at which the log has a batch of another writer, but the ledger has a record of the
-    lane below the resume position. Return None if there is no such offset.
+    """Return the first target offset at which the log has another writer's batch, although the ledger has a record
+    of the lane there. Only records below the resume position are considered. Return None if there is no such offset.
 
     At such an offset, the log has lost the lane's record: the record was missing on a new leader, which then assigned
     the offset to another record.
@@ -268,8 +269,8 @@ def displaced_at(lane: Lane, others: Sequence[Interval]) -> int | None:
 
 def begins_late(lane: Lane, own: Sequence[OwnBatch], start: int) -> bool:
     """Return whether the first of the lane's own batches at or after the target offset `start` begins with a higher
-    ordinal than expected. The expected ordinal is the one that the ledger has for `start`. Return False if known holes
-    contain all ordinals in between."""
+    ordinal than the one that the ledger has for `start`. Return False if known holes contain all ordinals in
+    between."""
     first, wanted = nearest(own[0].base_sequence, lane.resume_position.ordinal), ordinal_at(lane, start)
     holes = lane.record.holes if lane.record is not None else ()
     return bool(but_not_void(holes, wanted, first - 1))

@@ -1,11 +1,11 @@
-"""The messages between a lane and its `LaneHost` about the configs of the target topic, after the topic has refused a
-record."""
+"""The messages between a lane and its `LaneHost` about the configs of the target topic. They are exchanged after the
+target has refused a record."""
 
 import msgspec
 
 
 class AskConfigs(msgspec.Struct, frozen=True):
-    """Read the configs of the target topic that determine which records it accepts."""
+    """Read those configs of the target topic that determine which records it accepts."""
 
     question: int
     sync: bool
@@ -18,9 +18,9 @@ class ConfigsAnswer(msgspec.Struct, frozen=True):
 
     question: int
     seen: str
-    """A digest of the configs; empty if they cannot be read."""
+    """A digest of the configs, or an empty string if they cannot be read."""
     trouble: str = ""
-    """Why the configs may still differ from those of the source."""
+    """Why the configs may still differ from those of the source topic."""
     may_pass: bool = False
     """Whether the problem in `trouble` may be temporary: the cluster may answer again, or an operator may grant a
     permission."""

@@ -1,10 +1,10 @@
 """Limits how many records a lane copies beyond its resume position.
 
-A lane derives the ordinal of a record from the record's sequence number. Sequence numbers wrap around, so this is
-possible only if an ordinal less than 2^30 away is known. After a crash, the ordinal of the resume position is the only
-known one. The resume position does not advance while records above it must still be compared with the source, or while
-a part of the target log must still be read. If the required records cannot be read, it does not advance at all. Without
-a limit, the lane could then copy 2^30 records or more beyond its resume position.
+A lane derives the ordinal of a record from the record's sequence number. Sequence numbers wrap around, so it can do
+this only if it knows an ordinal that is less than 2^30 away. After a crash, the ordinal of the resume position is the
+only known one. The resume position does not advance while records above it must still be compared with the source, or
+while a part of the target log must still be read. If the required records cannot be read, the resume position does not
+advance at all. Without a limit, the lane could in that case copy 2^30 records or more beyond it.
 """
 
 from mirrord.kafka.protocol.sequence import SEQUENCES
@@ -25,7 +25,7 @@ def is_over(lane: Lane) -> bool:
 
 
 def line(lane: Lane) -> str:
-    """Return why the lane is not copying, in one line for the operator. Return an empty string if the lane may copy."""
+    """Return one line that tells the operator why the lane is not copying, or an empty string if the lane may copy."""
     if not is_over(lane):
         return ""
     known = resume_position(lane).ordinal

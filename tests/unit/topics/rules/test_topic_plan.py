@@ -107,7 +107,7 @@ def test_a_copy_that_somebody_deleted_is_created_again_or_left_to_people() -> No
     there = {"eu.orders": topic("eu.orders")}
     planned = plan_topics([topic("orders")], there, PREFIX, {}, former, on_deleted_copy="halt")
     assert len(planned.lanes) == 3, "somebody created it again: that is his word"
-    assert "deleted and created again" in planned.remarks["orders"]
+    assert "deleted and re-created" in planned.remarks["orders"]
     former = {(TopicId("id-orders"), "eu.orders"): {TopicId("old"), TopicId("id-eu.orders")}}
     assert not plan_topics([topic("orders")], there, PREFIX, {}, former).remarks, "its lanes are open"
 

@@ -1,0 +1,27 @@
+"""Adds to lost ordinals where the ledger has their records in the target log.
+
+The records of a range of lost ordinals may have been at separate places in the log, with other clients' records between
+them. Such a record may be newer than the first lost records and older than the last ones.
+"""
+
+from msgspec.structs import replace
+
+from mirrord.model.runs import Run
+from mirrord.replication.lane.state import Lane
+from mirrord.replication.lane.target.evidence import known_until
+from mirrord.replication.lane.target.scan_result import Missing
+
+
+def added(lane: Lane, missing: Missing) -> Missing:
+    """Return `missing` with the runs in which the ledger has the lost records, if this shows which records are older.
+
+    This requires the leader epoch in which the records were last in the log: a record of a later epoch may be newer
+    even if it is before their recorded places. It also requires that all facts about the target log have taken effect,
+    and that the records were acknowledged.
+    """
+    record = lane.record
+    if missing.kind != "lost" or missing.leader_epoch < 0 or record is None or lane.notes:
+        return missing
+    last = min(missing.last, known_until(lane) - 1)
+    runs = (Run(ordinal, offset) for ordinal, offset, _ in record.target_runs.between(missing.first, last))
+    return replace(missing, recorded_at=tuple(run for run in runs if run.offset > missing.above))
