@@ -127,6 +127,7 @@ ONCE_FAILED = (
     (821228390660, "compacted copy, unclean, beside others + compacted copy, unclean"),
     (206172108243, "compacted copy, unclean, beside others + compacted copy, unclean"),
     (660822407927, "compacted copy, unclean, beside others + compacted copy, unclean"),
+    (730047027849, "compacted copy, beside others, old records + compacted copy, unclean"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
@@ -144,6 +145,11 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (326109343414, "compacted copy, unclean, beside others + retention of old records", "at-least-once", False),
     (1086553575616, "compacted copy, unclean, beside others + unclean, beside others", "at-least-once", False),
     (981786765186, "compacted copy, unclean, beside others + compacted copy, unclean", "sequence", True),
+    (829237427918, "compacted copy, beside others", "at-least-once", False),
+    (153043355021, "compacted copy, beside others", "at-least-once", False),
+    (617789857479, "compacted copy, beside others", "at-least-once", False),
+    (35609885395, "compacted copy, beside others", "at-least-once", False),
+    (432582378440, "compacted copy, beside others", "at-least-once", True),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""
 

@@ -387,7 +387,8 @@ class SourceRun(Fact, frozen=True, tag="source_run"):
 
 class Displaced(msgspec.Struct, frozen=True, array_like=True):
     """Ordinals that are missing from the target log because an election removed their records or the target refused
-    them. Other records are now stored at their target offsets.
+    them. Other records are now stored at their target offsets. The fact may also contain ordinals whose records a log
+    cleaner seems to have removed after the last record of the lane (`by_look_up`).
 
     A record with one of these ordinals is not copied again while the log holds a newer record with the same key.
     """
@@ -401,6 +402,9 @@ class Displaced(msgspec.Struct, frozen=True, array_like=True):
     leader_epoch: int
     """A record with the same key that was appended in a higher leader epoch of the target is newer, regardless of its
     offset."""
+    by_look_up: bool = False
+    """Whether only newer records with the same keys show that the records were in the target log. Their target offsets
+    are not known, and no other records may be stored there."""
 
 
 class TargetRun(Fact, frozen=True, tag="target_run"):

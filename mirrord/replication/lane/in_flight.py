@@ -31,7 +31,7 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane, ResumePosition
-from mirrord.replication.lane.target import in_doubt, position_rewind, refused_retry
+from mirrord.replication.lane.target import in_doubt, out_of_order, position_rewind, refused_retry
 from mirrord.replication.lane.transitions import Quiesce, Resume
 
 CORRUPT = 2
@@ -207,7 +207,7 @@ def leapt(lane: Lane, batch: Batch, base_offset: int) -> Effects:
 
 
 def _first_acknowledgement(lane: Lane, batch: Batch, base_offset: int, *, is_recorded: bool) -> Effects:
-    lane.pipelined, lane.trouble = True, ""
+    lane.pipelined, lane.trouble, lane.log.out_of_order = True, "", out_of_order.NEVER_REFUSED
     runs = lane.record.target_runs if lane.record is not None else Runs()
     # Runs after this ordinal describe the log as it was before it went back: the new fact supersedes them. Facts that
     # have not taken effect yet may change the runs.
@@ -255,6 +255,8 @@ def _settled(lane: Lane, now: float) -> Effects:
         return []
     if outcome is Produced.REFUSED and not lane.log.must_read_log:
         return refused_retry.batch_refused(lane, error, batch)
+    if effects := out_of_order.refused(lane, error, batch):
+        return effects
     said = f"the target currently accepts nothing; the batch is retried: {ErrorCode.name_of(error)}"
     lane.trouble = said if error else ""
     is_denied = outcome is Produced.DENIED

@@ -37,7 +37,7 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.source import offset_gaps
 from mirrord.replication.lane.state import Lane, ResumePosition
-from mirrord.replication.lane.target import in_doubt, look_back, missing_ordinals, target_scan
+from mirrord.replication.lane.target import in_doubt, look_back, missing_ordinals, out_of_order, target_scan
 from mirrord.replication.lane.target.evidence import is_another_leader, known_until, next_by_entry, remembers, went_back
 from mirrord.replication.lane.transitions import Quiesce, RebuildMap, Resume
 
@@ -178,6 +178,9 @@ def decide(lane: Lane) -> Effects:
         # No other attempt has ever used the producer id, and this attempt has sent nothing.
         lane.resume_position = ResumePosition(0, lane.log.end, lane.log.end_epoch)
         return resume_point.resume_at(lane, 0)
+    if out_of_order.is_position_refused(lane):
+        lane.log.shared = missing_ordinals.NOT_KNOWN  # an unchanged log would prove the position, which is wrong
+        return look_back.begin(lane)
     if lane.log.end < lane.resume_position.target_offset or went_back(lane):
         return look_back.begin(lane)
     if must_read(lane):

@@ -216,6 +216,9 @@ class TargetLog:
     show them (`evidence.note_earlier`)."""
     look_back: int = 0
     """How many offsets below the end of the target log the lane searches for the last of its own batches."""
+    out_of_order: tuple[int, int, int] = (-1, -1, 0)
+    """The last batch that the target refused as out of order: its ordinal, the leader epoch, and how many times in
+    succession (`target.out_of_order`). (-1, -1, 0) if a batch has been accepted since."""
 
 
 @dataclass(slots=True)

@@ -31,6 +31,7 @@ from mirrord.replication.lane.target import (
     look_back,
     lookup_after_rebuild,
     missing_ordinals,
+    out_of_order,
     target_scan,
 )
 from mirrord.replication.lane.target.evidence import has_lost_records, known_until, next_by_entry, went_back
@@ -97,6 +98,8 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
     is_late = not own or target_scan.is_later(lane, own[0]) or target_scan.begins_late(lane, own, answer.start)
     if missing_ordinals.must_ask(lane) or (answer.start > lane.log.log_start and is_late and lane.log.shared < 0):
         return look_back.begin(lane)
+    if not own and out_of_order.is_position_refused(lane):
+        return out_of_order.halt_without_batches(lane)
     is_lost = has_lost_records(lane)
     if lane.log.shared >= 0 or (lane.log.cleaned and not own):
         first, is_lost = target_scan.ordinal_before(lane, max(answer.start, lane.log.shared)), True
@@ -199,7 +202,7 @@ def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Eff
     again = tuple(each for each in answer.again if each[0] >= found.next_ordinal)
     ordinal = max(found.next_ordinal, answer.until)
     lane.log.last_by_look_up, lane.log.look_up_epoch = ordinal > found.next_ordinal, answer.until_epoch
-    facts = displaced_ordinals.recorded(lane, found, answer.again)
+    facts = displaced_ordinals.recorded(lane, found, answer.again, answer.until)
     if holes or again != lane.log.lost_ordinals:
         lookup_after_rebuild.note_plan(lane, found.missing)
     found = replace(found, holes=tuple(holes), facts=facts, missing=(), next_ordinal=ordinal)

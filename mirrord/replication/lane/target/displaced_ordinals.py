@@ -5,6 +5,9 @@ these records. If the log holds newer records with the same keys, the lost recor
 log cleaner that removed these records, so the log itself does not show when they were last in it. The ledger records
 this (`Displaced`), because a later election may remove the newer records. In that case, the displaced ordinals are
 looked up again.
+
+Ordinals that only a lookup takes for appended (`Missing.kind`) are recorded in the same way. It is not certain that the
+log ever had them, so their target offsets are not known either.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,6 +18,7 @@ from msgspec.structs import replace
 from mirrord.ledger.displaced import DISPLACED_KEPT, within
 from mirrord.ledger.facts.core import Displaced, LaneFact, TargetRun
 from mirrord.model.intervals import joined, uncovered
+from mirrord.model.runs import Run
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target.scan_result import Missing, Reading
 from mirrord.replication.lane.target.target_scan import but_not_void, displaced_of
@@ -26,13 +30,14 @@ def known(lane: Lane) -> Sequence[Displaced]:
     return () if lane.notes else displaced_of(lane.record)
 
 
-def recorded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]]) -> tuple[LaneFact, ...]:
+def recorded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]], until: int = -1) -> tuple[LaneFact, ...]:
     """Return the facts that a scan of the target log has found, with the displaced ordinals added to the run that
     follows them. If the scan has found no new run after them, the ledger's last run is recorded again together with
     them.
 
     An ordinal in `found.missing` is displaced if the log has no empty offset for it and its record is not copied again.
-    `again` contains the ordinals (first, last) that are copied again.
+    `again` contains the ordinals (first, last) that are copied again. Ordinals of the kind `last` below `until` also
+    count as displaced.
     """
     absent = [each for each in found.missing if each.last < found.next_ordinal and not each.has_room]
     copied = set(again)
@@ -46,10 +51,20 @@ def recorded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]]) -> tu
             facts.append(replace(fact, displaced=tuple(before)))
         else:
             facts.append(fact)
+    left += [part for each in _looked_up(lane, found, until) for part in _displaced(lane, each)]
     rest = tuple(left)
     if all(_is_recorded(lane, each) for each in rest):
         return tuple(facts)
     return (*facts, *_last_run_again(lane, facts, rest))
+
+
+def _looked_up(lane: Lane, found: Reading, until: int) -> Iterator[Missing]:
+    """Yield the ordinals of the kind `last` below `until` that the ledger does not record as displaced yet."""
+    others = [(each.first, each.last + 1) for each in known(lane)]
+    for each in found.missing:
+        if each.kind == "last" and each.first < until:
+            for start, end in uncovered((each.first, until), others):
+                yield replace(each, first=start, last=end - 1)
 
 
 def _is_recorded(lane: Lane, displaced: Displaced) -> bool:
@@ -66,7 +81,8 @@ def _is_recorded(lane: Lane, displaced: Displaced) -> bool:
 def _last_run_again(lane: Lane, facts: Sequence[LaneFact], displaced: tuple[Displaced, ...]) -> tuple[TargetRun, ...]:
     """Return a fact that records displaced ordinals with the last target run, after the given facts. The fact does not
     map any ordinal to a different target offset, and does not supersede any other run. Its ordinal is above all
-    displaced ordinals, because a run supersedes all displaced ordinals at or above its own ordinal."""
+    displaced ordinals, because a run supersedes all displaced ordinals at or above its own ordinal. If the ledger has
+    no run yet, the run begins at the end of the log."""
     record = lane.record
     if record is None:
         return ()
@@ -75,8 +91,7 @@ def _last_run_again(lane: Lane, facts: Sequence[LaneFact], displaced: tuple[Disp
         if isinstance(fact, TargetRun):
             runs.add_ascending(fact.ordinal, fact.offset)
     ordinal = max(each.last + 1 for each in (*record.displaced, *displaced))
-    if (last := runs.last) is None:
-        return ()
+    last = Run(ordinal, lane.log.end) if runs.last is None else runs.last
     ordinal = max(ordinal, last.ordinal)
     offset = last.offset + ordinal - last.ordinal
     return (TargetRun(lane.id, lane.grant, ordinal, offset, lane.log.end_epoch, displaced),)
@@ -89,7 +104,7 @@ def _displaced(lane: Lane, missing: Missing) -> Iterator[Displaced]:
     epoch = missing.leader_epoch if is_known else lane.log.end_epoch
     begins = (run.ordinal for run in missing.recorded_at if missing.first < run.ordinal <= missing.last)
     for first, end in pairwise((missing.first, *begins, missing.last + 1)):
-        yield Displaced(first, end - 1, missing.newer_from(first), epoch)
+        yield Displaced(first, end - 1, missing.newer_from(first), epoch, missing.kind == "last")
 
 
 def below(lane: Lane, ordinal: int) -> tuple[Missing, ...]:
@@ -107,12 +122,12 @@ def below(lane: Lane, ordinal: int) -> tuple[Missing, ...]:
 
 def reached(lane: Lane, first: int, room: int) -> int:
     """Return the ordinal after the last one that may have been in the target log if the log held the ordinals from
-    `first` onward at `room` offsets. Displaced ordinals are skipped, because their offsets belong to later ordinals.
+    `first` onward at `room` offsets. Displaced ordinals are skipped if their offsets belong to other records.
     Ordinals in holes are skipped, because they have no offsets."""
     until, record = first + room, lane.record
     if record is None:
         return until
-    skipped = [(each.first, each.last + 1) for each in record.displaced]
+    skipped = [(each.first, each.last + 1) for each in record.displaced if not each.by_look_up]
     skipped += [(hole.first, hole.last + 1) for hole in record.holes if not hole.is_open and hole.first <= hole.last]
     for start, end in joined(skipped):
         if start < until and end > first:

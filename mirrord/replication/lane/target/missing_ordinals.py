@@ -27,7 +27,7 @@ from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.state import Lane, WentBack
-from mirrord.replication.lane.target import displaced_ordinals, epoch_ends, recorded_places, target_scan
+from mirrord.replication.lane.target import displaced_ordinals, epoch_ends, out_of_order, recorded_places, target_scan
 from mirrord.replication.lane.target.acknowledged_records import Forgotten
 from mirrord.replication.lane.target.evidence import is_plan_unrecorded, known_until, next_by_entry, note_earlier
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
@@ -92,13 +92,14 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
     missing = [part for each in found.missing for part in _parted(each, known_until(lane))]
     behind = found.next_ordinal if lane.log.entry is None or not lane.log.cleaned else next_by_entry(lane)
     room, above = log.bare(max(found.behind, log.start), log.end)
-    has_forgotten = lane.log.cleaned and lane.log.entry is None and room > 0
-    _note_unproven(lane, displaced_ordinals.reached(lane, found.next_ordinal, room) if has_forgotten else -1)
+    has_forgotten = lane.log.cleaned and lane.log.entry is None and not out_of_order.is_refused(lane)
+    reached = displaced_ordinals.reached(lane, found.next_ordinal, room)
+    _note_unproven(lane, reached if has_forgotten and room > 0 else -1)
     if behind > found.next_ordinal and not (lost and lost[0][0] < behind):
         # The broker still remembered these records, but they had been removed by the time the log was read.
         missing.append(Missing("between", found.next_ordinal, behind - 1, above, room >= behind - found.next_ordinal))
         found = replace(found, next_ordinal=behind)
-    elif not lost and lane.log.cleaned and lane.log.entry is None:
+    elif not lost and has_forgotten:
         missing += _last(lane, found, room, above)
     parts = [part for each in lost for part in _planned_apart(*each, known_until(lane))]
     missing += [Missing("lost", *each, _newer_from(lane, found, each[0]), has_room=False) for each in parts]

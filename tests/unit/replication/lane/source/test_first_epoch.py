@@ -36,14 +36,21 @@ def fetch_of(effects: Effects) -> FetchFrom:
     return fetch
 
 
+def take_effect(play: Play, effects: Effects) -> None:
+    for each in effects:
+        if isinstance(each, Append):
+            play.tell(Bound(each.tag, play.fold(*each.facts), play.record))
+
+
 def compares(play: Play, epoch: int = -1) -> AskCheck:
     """Look up in a compacted target log, which has no record of the lane, that ordinals 0 to 6 are superseded. In the
     source, ordinal 6 has the given epoch. The ledger has no epoch, and there is no resume position."""
     play.sandwich(10)
     (asked,) = play.tell(ScanAnswer(play.lane.asked, 0, "resume", 0, 10, (), ((9, 10),), compacts=True))
     assert isinstance(asked, AskSuperseded)
-    (check,) = play.tell(SupersededAnswer(asked.question, 0, until=7, until_epoch=epoch))
-    assert isinstance(check, AskCheck)
+    effects = play.tell(SupersededAnswer(asked.question, 0, until=7, until_epoch=epoch))
+    take_effect(play, effects)
+    (check,) = [effect for effect in effects if isinstance(effect, AskCheck)]
     return check
 
 
@@ -52,9 +59,7 @@ def copies(play: Play, epoch: int = -1) -> FetchFrom:
     looked up."""
     check = compares(play, epoch)
     effects = play.tell(CheckAnswer(check.question, 0, 0, 6, "equal", source_epoch=4))
-    for each in effects:
-        if isinstance(each, Append):
-            play.tell(Bound(each.tag, play.fold(*each.facts), play.record))
+    take_effect(play, effects)
     return fetch_of(effects)
 
 

@@ -1,0 +1,90 @@
+"""Ordinals at the end of a compacted target log that only a lookup takes for appended: later records of another client
+have their keys."""
+
+import msgspec
+import pytest
+
+from mirrord.ledger.facts.core import Displaced, LaneFact, TargetRun
+from mirrord.replication.lane.phases import Phase
+from mirrord.replication.lane.signals import AskCheck, CheckAnswer, Effects, OwnBatch, TargetMoved
+from mirrord.replication.lane.target import displaced_ordinals
+from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
+from tests.unit.replication.lane.test_eighth_faults import read
+from tests.unit.replication.lane.test_rebuilding import LANE
+from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened, progress_at
+
+OWN = (OwnBatch(0, 5, 0, 0, 1),)
+FOREIGN = ((8, 12),)
+"""The offsets 5 to 7 are empty."""
+
+
+def looked_up(play: Faulty) -> AskSuperseded:
+    return one(read(play, play.ask_target(12), (1, 12), own=OWN, others=FOREIGN), AskSuperseded)
+
+
+def copying(*facts: LaneFact, until: int = 7) -> Faulty:
+    """A holder without a resume position finds that ordinals from 5 up to `until` were appended."""
+    play = opened(*(facts or BEGUN))
+    play.take(None, cleanly=False)
+    asked = looked_up(play)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("last", 5, 7)]
+    effects = play.tell(SupersededAnswer(asked.question, 0, (), until))
+    play.bind_all(effects)
+    check = one(effects, AskCheck)
+    play.bind_all(play.tell(CheckAnswer(check.question, 0, check.first, check.last, "equal", equal_until=until)))
+    assert (play.lane.phase, play.lane.next_ordinal) == (Phase.COPYING, until)
+    return play
+
+
+def lost_from(play: Faulty, end: int) -> Effects:
+    """An election removes everything from this target offset on."""
+    play.tell(TargetMoved(3))
+    others = tuple((start, min(behind, end)) for start, behind in FOREIGN if start < end)
+    return read(play, play.ask_target(end, epoch=3), (1, end), own=OWN, others=others)
+
+
+@pytest.mark.parametrize("facts", [BEGUN, BEGUN[:1]])
+def test_they_are_recorded_as_displaced(facts: tuple[LaneFact, ...]) -> None:
+    play = copying(*facts)
+    assert play.record.displaced == (Displaced(5, 6, 5, 1, by_look_up=True),)
+    assert [play.record.target_runs.offset_of(each) for each in range(5)] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("end", [8, 10])
+def test_they_are_looked_up_again_if_an_election_removes_newer_records(end: int) -> None:
+    """LOSS. Without the newer record, nothing shows that the target ever had the record of ordinal 6."""
+    asked = one(lost_from(copying(), end), AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 5, 6)]
+
+
+def test_the_next_holder_looks_them_up_again() -> None:
+    """LOSS. The position that was saved is above them."""
+    play = copying()
+    play.take(msgspec.structs.replace(progress_at(7, state="copying"), target_offset=12), cleanly=False)
+    asked = one(read(play, play.ask_target(6, epoch=3), (1, 6), own=OWN, others=()), AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 5, 6)]
+
+
+def test_they_are_not_looked_up_again_while_the_log_is_unchanged() -> None:
+    play = copying()
+    play.tell(TargetMoved(3))
+    play.bind_all(read(play, play.ask_target(12, epoch=3), (1, 12), own=OWN, others=FOREIGN))
+    assert (play.lane.phase, play.lane.next_ordinal) == (Phase.COPYING, 7)
+
+
+def test_they_may_have_had_offsets() -> None:
+    """Unlike those whose offsets other records have."""
+    play = copying()
+    assert displaced_ordinals.reached(play.lane, 5, 3) == 8
+    play.fold(TargetRun(LANE, play.lane.grant, 7, 7, 1, (Displaced(5, 6, 5, 1),)))
+    assert displaced_ordinals.reached(play.lane, 5, 3) == 10
+
+
+def test_they_are_recorded_once() -> None:
+    play = copying()
+    runs = list(play.record.target_runs)
+    play.take(None, cleanly=False)
+    asked = looked_up(play)
+    play.bind_all(play.tell(SupersededAnswer(asked.question, 0, (), 7)))
+    assert play.record.displaced == (Displaced(5, 6, 5, 1, by_look_up=True),)
+    assert list(play.record.target_runs) == runs

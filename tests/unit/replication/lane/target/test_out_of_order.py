@@ -1,0 +1,140 @@
+"""Batches that the target refuses as out of order, although its log was read before they were sent."""
+
+import pytest
+
+from mirrord.ledger.facts.core import Rewound, VerdictGiven
+from mirrord.replication.lane.phases import Phase
+from mirrord.replication.lane.signals import (
+    Append,
+    AskCheck,
+    AskEnd,
+    CheckAnswer,
+    Effects,
+    EndAnswer,
+    FetchFrom,
+    Halted,
+    OwnBatch,
+    Produce,
+    ProduceAnswer,
+    Wake,
+    Woken,
+)
+from mirrord.replication.lane.target.out_of_order import MOST_REFUSALS
+from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
+from tests.unit.replication.lane.test_eighth_faults import read
+from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened
+
+OUT_OF_ORDER = 45
+LAST = (OwnBatch(0, 5, 0, 0, 1),)
+FOREIGN = ((5, 6), (9, 12))
+"""The offsets 6 to 8 are empty: the cleaner removed records there."""
+
+
+@pytest.fixture
+def play() -> Faulty:
+    play = opened(*BEGUN)
+    play.take(None, cleanly=False)
+    return play
+
+
+def resumed(play: Faulty, effects: Effects) -> FetchFrom:
+    """Compare the records with the source, and begin to copy."""
+    for each in [each for each in effects if isinstance(each, AskCheck)]:
+        effects += play.tell(CheckAnswer(each.question, 0, each.first, each.last, "equal", equal_until=each.last + 1))
+    effects += play.bind_all(effects)
+    assert play.lane.phase is Phase.COPYING
+    return [each for each in effects if isinstance(each, FetchFrom)][-1]
+
+
+def by_look_up(play: Faulty) -> FetchFrom:
+    """Ordinals 0 to 4 are in the log. A lookup finds that records of another client are later than those of ordinals 5
+    to 7, so these count as appended and removed."""
+    asked = one(read(play, play.ask_target(12), (1, 12), own=LAST, others=FOREIGN), AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("last", 5, 7)]
+    fetch = resumed(play, play.tell(SupersededAnswer(asked.question, 0, (), 8)))
+    assert play.lane.next_ordinal == 8
+    return fetch
+
+
+def sent(play: Faulty, fetch: FetchFrom, end: int = 12) -> Produce:
+    """Copy the next record."""
+    effects = play.chunk(fetch, play.lane.position)
+    effects += play.bind_all(effects)
+    asked = one(effects, AskEnd)
+    return one(play.tell(EndAnswer(asked.question, 0, 1, end)), Produce)
+
+
+def refused(play: Faulty, fetch: FetchFrom, end: int = 12) -> Effects:
+    """Copy the next record; the target refuses it. Return what follows after the pause."""
+    produce = sent(play, fetch, end)
+    effects = play.tell(ProduceAnswer(produce.round, produce.batches[0], OUT_OF_ORDER, -1))
+    if play.lane.phase is Phase.HALTED:
+        return effects
+    wake = one(effects, Wake)
+    play.now = wake.at
+    return play.tell(Woken(wake.question))
+
+
+def refused_twice(play: Faulty) -> Effects:
+    """Return the effects after the target has been read for the second time since the lookup."""
+    refused(play, by_look_up(play))
+    fetch = resumed(play, read(play, play.ask_target(12), (1, 12), own=LAST, others=FOREIGN))
+    assert play.lane.next_ordinal == 8
+    refused(play, fetch)
+    return read(play, play.ask_target(12), (1, 12), own=LAST, others=FOREIGN)
+
+
+def test_a_broker_that_remembers_the_producer_disproves_a_lookup(play: Faulty) -> None:
+    """HALT. The broker refuses the ordinal after those that a lookup took for appended. It keeps the last batch of a
+    producer that it remembers, so nothing was appended after this batch."""
+    asked = one(refused_twice(play), AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 5, 7)]
+    effects = play.tell(SupersededAnswer(asked.question, 0, ((6, 6),)))
+    facts = one(effects, Append).facts
+    verdicts = [each for fact in facts if isinstance(fact, VerdictGiven) for each in fact.verdicts]
+    assert [(each.start, each.end, each.reason) for each in verdicts] == [(5, 6, "compacted"), (7, 8, "compacted")]
+    play.bind_all(effects)
+    assert [rewound for _, rewound in play.record.rewinds] == [Rewound(5, 5, 12, 1)]
+    assert (play.lane.phase, play.lane.next_ordinal, play.lane.position) == (Phase.COPYING, 5, 6)
+
+
+def test_a_first_refusal_may_be_due_to_a_late_batch(play: Faulty) -> None:
+    refused(play, by_look_up(play))
+    own = (*LAST, OwnBatch(12, 2, 8, 0, 1))
+    resumed(play, read(play, play.ask_target(14), (1, 14), own=own, others=FOREIGN))
+    assert play.lane.next_ordinal == 10
+
+
+def test_an_accepted_batch_ends_the_doubt(play: Faulty) -> None:
+    refused(play, by_look_up(play))
+    produce = sent(play, resumed(play, read(play, play.ask_target(12), (1, 12), own=LAST, others=FOREIGN)))
+    play.tell(ProduceAnswer(produce.round, produce.batches[0], 0, 12))
+    assert play.lane.log.out_of_order == (-1, -1, 0)
+
+
+def test_another_leader_may_have_forgotten_the_producer(play: Faulty) -> None:
+    refused(play, by_look_up(play))
+    fetch = resumed(play, read(play, play.ask_target(12), (1, 12), own=LAST, others=FOREIGN))
+    refused(play, fetch)
+    resumed(play, read(play, play.ask_target(12, epoch=2), (1, 12), own=LAST, others=FOREIGN))
+    assert play.lane.next_ordinal == 8
+
+
+def test_a_lane_halts_if_the_broker_remembers_a_batch_that_its_log_lacks(play: Faulty) -> None:
+    refused(play, by_look_up(play))
+    refused(play, resumed(play, read(play, play.ask_target(12), (1, 12), own=LAST, others=FOREIGN)))
+    halted = one(read(play, play.ask_target(12), (1, 12), own=(), others=FOREIGN), Halted)
+    assert halted.line.endswith(
+        "the target refuses ordinal 8 as out of order, but its log contains no batch of the lane"
+    )
+
+
+def test_a_lane_halts_if_the_log_does_not_show_why_the_target_refuses_its_next_batch(play: Faulty) -> None:
+    """HALT. Without a halt, the lane would retry forever, and no one would learn of it."""
+    for _ in range(MOST_REFUSALS - 1):
+        refused(play, resumed(play, read(play, play.ask_target(5), (1, 5), own=LAST, others=())), end=5)
+        assert play.lane.phase is Phase.RESUMING
+    fetch = resumed(play, read(play, play.ask_target(5), (1, 5), own=LAST, others=()))
+    halted = one(refused(play, fetch, end=5), Halted)
+    assert "the target refuses ordinal 5 as out of order" in halted.line
+    assert halted.line.endswith("ends with ordinal 4")
