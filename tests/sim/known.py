@@ -9,7 +9,8 @@ from mirrord.replication.lane.source.source_epochs import mended_until
 from mirrord.replication.lane.target import position_rewind
 from tests.sim import toy
 from tests.sim.host import Host, Request
-from tests.sim.target import Broker, Stored
+from tests.sim.target import Broker, FakeTarget, Stored
+from tests.sim.unknown_epochs import UnknownEpochs
 
 NEVER = 1 << 62
 
@@ -81,6 +82,7 @@ class Known:
         """Number → the ordinal under which it was appended last."""
         self.limits: dict[int, int] = {}
         """Number → the same for the holder that appended it last."""
+        self.epochs = UnknownEpochs()
 
     def take_over(self, holder: str, begun: Progress | None, lane: LaneState | None) -> None:
         """Another holder begins with this progress record."""
@@ -116,10 +118,11 @@ class Known:
         return taker == holder or number in self.below_position.get(holder, ())
 
     def look_up(
-        self, holder: str, asked: Iterable[int], committed: Iterable[Stored], epoch: int, hidden: Collection[int] = ()
+        self, holder: str, asked: Collection[int], committed: Sequence[Stored], epoch: int, hidden: Collection[int] = ()
     ) -> None:
         """A holder asks whether the target has newer records than these. It reads up to the high watermark. The log
         hides the `hidden` records."""
+        self.epochs.look_up(holder, asked, committed)
         numbers = (-number for stored in committed for number in stored.numbers if number < 0)
         lookup = Lookup(holder, max(numbers, default=0), epoch)
         for number in asked:
@@ -203,7 +206,9 @@ class Known:
         leader = target.brokers[target.leader]
         read = [stored for stored in leader.log if stored.end <= end]
         own = [(stored.sequence + at, each) for stored in read for at, each in enumerate(stored.numbers) if each > 0]
-        foreign = (-each for stored in leader.whole if stored.end <= end for each in stored.numbers if each < 0)
+        there = [each for stored in leader.whole if stored.end <= end for each in stored.numbers]
+        foreign = (-each for each in there if each < 0)
+        self.epochs.resumed(there)
         below = (each for each in own if each[0] < host.lane.acked)
         self.found(host.name, below, max(foreign, default=0))
 
@@ -214,15 +219,16 @@ class Known:
                 self.taken[number] = max(foreign, self.unknowing.get(number, 0))
                 self.takers[number] = (holder, ordinal)
 
-    def took(self, requests: list[Request], foreign: int) -> None:
+    def took(self, requests: list[Request], target: FakeTarget) -> None:
         """Batches were acknowledged, and the lane counts them."""
         for request in requests:
             if request.batch.first >= request.host.lane.acked:
                 continue
+            self.epochs.took(request, target)
             for at, (_, number) in enumerate(toy.records(request.data)):
                 # A holder that cannot know of the first time counts from its own.
                 if not self.knows(request.host.name, number):
-                    self.taken[number] = foreign
+                    self.taken[number] = target.foreign_numbers
                     self.takers[number] = (request.host.name, request.batch.first + at)
                 # Acknowledged again, it follows whatever no lookup could see when it was appended.
                 self.taken[number] = max(self.taken[number], self.appended.get(number, 0))

@@ -24,7 +24,9 @@ def places(world: World) -> list[tuple[int, tuple[int, int]]]:
 def is_superseded(world: World, offset: int) -> bool:
     """The compacted target has a newer record with the key of the one at this source offset."""
     number = world.source.at(offset)
-    return number is not None and (has_newer(world, number) or (world.shape.cleans and was_theirs(world, number)))
+    if number is None or has_newer(world, number):
+        return number is not None
+    return world.shape.cleans and (was_theirs(world, number) or seems_newer(world, number))
 
 
 def has_newer(world: World, number: int) -> bool:
@@ -38,6 +40,19 @@ def has_newer(world: World, number: int) -> bool:
     if there < 0:
         return -there > world.known.first_appended.get(number, NEVER) or number in world.known.presumed
     return world.source.offset_of[there] > world.source.offset_of[number]
+
+
+def seems_newer(world: World, number: int) -> bool:
+    """An election removed this record, and a plan left it out because of a foreign one, which is the last of its key.
+    The foreign record is older, but of a leader epoch that the holder did not know when this one was acknowledged. An
+    acknowledgement does not say whether this one was appended in that epoch as well (decision 95)."""
+    key, known, lost_in = world.target.key(number), world.known, world.target.lost.get(number, 0)
+    last = next((each for each in reversed(places(world)) if world.target.key(each[0]) == key), None)
+    if last is None:
+        return False
+    foreign, (_, leader_epoch) = -last[0], last[1]
+    is_seen = 0 < foreign <= known.left_out.get(number, 0)
+    return is_seen and known.epochs.hides(number, leader_epoch, lost_in)
 
 
 def was_theirs(world: World, number: int) -> bool:

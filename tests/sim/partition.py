@@ -6,6 +6,7 @@ from mirrord.ledger.facts.core import Reason
 from mirrord.replication.lane.state import Lane
 from tests.sim.host import LANE
 from tests.sim.known import NEVER
+from tests.sim.newer_records import seems_newer
 from tests.sim.operator import orders
 from tests.sim.world import World
 
@@ -60,7 +61,8 @@ def _was_superseded(world: World, offset: int, reason: Reason) -> bool:
     key, known = world.target.key(number), world.known
     theirs = range(known.first_appended.get(number, NEVER) + 1, world.target.foreign_numbers + 1)
     ours = (each for each in known.appended if world.source.offset_of[each] > offset)
-    return number in known.presumed or any(world.target.key(each) == key for each in (*theirs, *ours))
+    is_newer = any(world.target.key(each) == key for each in (*theirs, *ours))
+    return is_newer or number in known.presumed or seems_newer(world, number)
 
 
 def _explained(world: World) -> dict[int, Reason]:

@@ -10,7 +10,7 @@ from mirrord.replication.lane.state import Lane
 from tests.sim import toy
 from tests.sim.host import Request
 from tests.sim.known import Known, Lookup
-from tests.sim.target import Stored
+from tests.sim.target import FakeTarget, Stored
 from tests.unit.replication.lane.test_rebuilding import LANE
 from tests.unit.replication.lane.test_second_faults import BEGUN, opened, progress_at
 
@@ -182,10 +182,12 @@ def test_a_record_that_is_acknowledged_again_follows_what_was_written_after_its_
     known.begin("r1", 5, -1)
     known.look_up("r1", [5], [], 2)
     again = request("r1", 8, 5)
-    again.host.lane = cast("Lane", SimpleNamespace(acked=9))
+    again.host.lane = cast("Lane", SimpleNamespace(acked=9, resumed_at=SimpleNamespace(leader_epoch=1)))
+    target = FakeTarget()
+    target.foreign_numbers = FOREIGN
     known.arrived(again, FOREIGN, LOST)
     assert not known.is_over(5, [FOREIGN])
-    known.took([again], FOREIGN)
+    known.took([again], target)
     known.look_up("r1", [5], THEIRS, 3)
     known.arrived(again, FOREIGN + 1, {5: 3})
     assert not known.is_over(5, [FOREIGN])

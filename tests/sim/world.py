@@ -348,7 +348,7 @@ class World:
             host.leader = self.target.leader
         if error or not self.shape.together:
             host.take(ProduceAnswer(request.round, request.batch, error, base))
-            self.known.took([request], self.target.foreign_numbers)
+            self.known.took([request], self.target)
             return
         taken = [request]
         accepted = ProduceAccepted(request.round, [request.batch], [base])
@@ -366,7 +366,7 @@ class World:
             accepted.base_offsets.append(base)
             taken.append(request)
         host.take(accepted)
-        self.known.took(taken, self.target.foreign_numbers)
+        self.known.took(taken, self.target)
 
     def _do_append(self, host: Host) -> None:
         tag, entry = host.appends.popleft()
