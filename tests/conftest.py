@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 pytest_plugins = ["tests.fixtures.lab"]
 
@@ -42,14 +44,19 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_seed = seed
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(worker_group(item.path)))
+class GroupScheduling(LoadScopeScheduling):
+    """Lets one worker of pytest-xdist run all tests of a group."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return worker_group(Path(nodeid.partition("::")[0]))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling | None:
+    return GroupScheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def worker_group(path: Path) -> str:
-    """Return the group of a test file: with `--dist loadgroup`, one worker runs all tests of a group.
+    """Return the group of a test file. With `--dist loadfile`, one worker runs all tests of a group.
 
     The tests of Ray, and those of Spark, share one session, which two workers should not start side by side.
     """
@@ -69,16 +76,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
         stats = terminalreporter.stats
         counts = {outcome: len(reports) for outcome, reports in stats.items()}
         failed = [
-            f"{word} {_name(report.nodeid)}"
+            f"{word} {report.nodeid}"
             for word, outcome in (("FAILED", "failed"), ("ERROR", "error"))
             for report in stats.get(outcome, ())
         ]
         Path(tally).write_text(json.dumps({"counts": counts, "failed": failed, "slowest": _slowest(stats)}))
-
-
-def _name(node_id: str) -> str:
-    """Return the name of a test without the group that xdist appends to it."""
-    return node_id.removesuffix(f"@{worker_group(Path(node_id.partition('::')[0]))}")
 
 
 def _slowest(stats: Mapping[str, Sequence[object]]) -> list[tuple[float, str]]:
@@ -86,7 +88,7 @@ def _slowest(stats: Mapping[str, Sequence[object]]) -> list[tuple[float, str]]:
     seconds: defaultdict[str, float] = defaultdict(float)
     for report in chain.from_iterable(stats.values()):
         if isinstance(report, pytest.TestReport):
-            seconds[_name(report.nodeid)] += report.duration
+            seconds[report.nodeid] += report.duration
     return sorted(((spent, name) for name, spent in seconds.items()), reverse=True)[:SLOWEST]
 
 

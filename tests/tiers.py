@@ -52,7 +52,7 @@ class Ended(NamedTuple):
     """Seconds and name of its slowest tests."""
 
 
-SHARED = ("-n", "3", "--dist", "loadgroup", "--no-loadscope-reorder")
+SHARED = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 TIERS = (
     Tier("pure", ("unit", "property", "scenario", "tidy", "packaging", "sim"), 4, ("-n", "2")),
     # Ray's tests are the longest sequence, so they begin first.

@@ -44,6 +44,17 @@ def test_meeting():
         assert time.monotonic() < deadline
         time.sleep(0.05)
 """
+WHERE = """
+import os
+from pathlib import Path
+
+import pytest
+
+@pytest.mark.parametrize("number", range(4))
+def test_where(number):
+    with (Path(__file__).parent / "workers").open("a") as file:
+        print(os.environ["PYTEST_XDIST_WORKER"], file=file)
+"""
 OPTIONS = ("-p", "tests.conftest", "-p", "no:cacheprovider", "-q")
 
 
@@ -87,7 +98,7 @@ def test_tiers_that_need_brokers_share_their_workers(
     monkeypatch.setenv("PYTHONPATH", str(tiers.ROOT))
     monkeypatch.setattr(tiers, "ROOT", tmp_path)
     monkeypatch.setattr(tiers, "save_time_of_brokers", lambda: None)
-    shared = (*OPTIONS, "-n", "2", "--dist", "loadgroup")
+    shared = (*OPTIONS, "-n", "2", "--dist", "loadfile")
     each = (
         Tier("left", ("left",), SECONDS, shared, needs_brokers=True),
         Tier("alone", ("alone",), SECONDS, OPTIONS),
@@ -99,6 +110,19 @@ def test_tiers_that_need_brokers_share_their_workers(
     assert " 3 passed in " in lines[-1]
     begins = [line.partition(": ")[0] for line in lines if "(budget" in line]
     assert begins == ["--- tier alone", "--- tier left + right"]
+
+
+def test_one_worker_runs_all_tests_of_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "ray"
+    folder.mkdir()
+    for name in ("first", "second"):
+        (folder / f"test_{name}.py").write_text(WHERE)
+    monkeypatch.setenv("PYTHONPATH", str(tiers.ROOT))
+    options = (*OPTIONS, "-n", "2", "--dist", "loadfile")
+    subprocess.run([sys.executable, "-m", "pytest", *options, str(folder)], cwd=tmp_path, check=True)
+    workers = (folder / "workers").read_text().split()
+    assert len(workers) == 8
+    assert len({*workers}) == 1
 
 
 def test_one_worker_runs_the_whole_folder_or_the_whole_file() -> None:
