@@ -6,7 +6,18 @@ from typing import Literal, cast
 
 import pytest
 
-from mirrord.ledger.facts.core import Entry, LaneOpened, LaneTaken, Verdict, VerdictGiven
+from mirrord.ledger.facts.core import (
+    Displaced,
+    Entry,
+    LaneOpened,
+    LaneTaken,
+    SourceRun,
+    TakeoverChecked,
+    TargetRun,
+    Verdict,
+    VerdictGiven,
+)
+from mirrord.model.runs import Run
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
 from tests.sim import toy
@@ -17,7 +28,7 @@ from tests.sim.newer_records import has_newer, was_theirs
 from tests.sim.partition import false_verdicts
 from tests.sim.scheduler import shape_named
 from tests.sim.target import FakeTarget, Stored
-from tests.sim.truth import Violation, check_order_of_keys
+from tests.sim.truth import Violation, are_apart, check_order_of_keys
 from tests.sim.unknown_records import is_hidden_copy, left_no_trace
 from tests.sim.world import World
 
@@ -299,3 +310,25 @@ def test_a_log_hides_cleaned_records_of_which_it_has_lost_the_newer_ones(
         stored = Stored(0 if number == 1 else 1, 1, 7, 0, 1, 0, (number,), 1)
         target.brokers[0].log.append(stored)
     assert target.hidden(0) == hidden
+
+
+@pytest.mark.parametrize(
+    ("runs", "is_look_up", "apart"),
+    [
+        ((Run(0, 0),), True, False),
+        ((Run(0, 0), Run(2, 3)), True, True),
+        ((Run(0, 0), Run(3, 4)), True, True),
+        ((Run(0, 0), Run(1, 2)), True, False),
+        ((Run(0, 0), Run(2, 3)), False, False),
+    ],
+)
+def test_a_lane_may_halt_if_a_rebuilt_map_would_move_looked_up_ordinals(
+    runs: tuple[Run, ...], *, is_look_up: bool, apart: bool
+) -> None:
+    """Ordinals 0 and 1 were compared, and a lookup took ordinals 2 and 3 for appended."""
+    world = overwritten(1)
+    displaced = (Displaced(2, 3, 5, 1, is_look_up),)
+    world.write((LaneOpened(LANE, "orders", "eu.orders", 0, 7, 0, "p"), LaneTaken(LANE, 1, "r1", (0, 0))), 1)
+    world.write((SourceRun(LANE, 1, runs), TargetRun(LANE, 1, 4, 6, 1, displaced)), 1)
+    world.write((TakeoverChecked(LANE, 1, 0, 1, "different"),), 1)
+    assert are_apart(world.truth.lanes[LANE]) == apart

@@ -435,7 +435,18 @@ def _may_halt(world: World, record: LaneState) -> bool:
     is_gone = bool(world.target.lost) or not world.target.cleaned.isdisjoint(world.source.expired)
     if reason == "unexplained" and differs and world.shape.cleans and world.source.expired and is_gone:
         return True
+    if reason == "unexplained" and differs and world.source.expired and are_apart(record):
+        return True
     return bool((world.source.expired or world.source.cut) and (record.holes or world.rebuilds))
+
+
+def are_apart(record: LaneState) -> bool:
+    """Return whether ordinals that only a lookup took for appended have source offsets that do not directly follow
+    those of the compared records. A rebuilt map would assign others to them (docs/explanation/gaps.md, "Open")."""
+    last = record.last_check.last if record.last_check is not None else -1
+    behind = [each.last for each in record.displaced if each.by_look_up and each.first > last]
+    pieces = record.source_runs.between(max(last, 0), max(behind)) if behind else ()
+    return len({offset - ordinal for ordinal, offset, _ in pieces}) > 1
 
 
 def _truncated(world: World, arrived: set[int]) -> None:

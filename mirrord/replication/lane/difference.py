@@ -27,13 +27,21 @@ def differ(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
         if lane.comparison.later_from is not None
         else answer.first
     )
-    lane.comparison.differs = TakeoverChecked(lane.id, lane.grant, first, answer.last, "different", answer.note)
+    last = _last_in_log(lane, answer)
+    lane.comparison.differs = TakeoverChecked(lane.id, lane.grant, first, last, "different", answer.note)
     line = answer.note
-    if answer.first <= answer.last:
-        where = f"target and source differ at ordinals {answer.first} to {answer.last}"
+    if answer.first <= last:
+        where = f"target and source differ at ordinals {answer.first} to {last}"
         line = f"{where}: {answer.note}" if answer.note else where
     lane.halt.line = f"{lane.source_topic}-{lane.partition}: {line}"
     return _doubt(lane, now)
+
+
+def _last_in_log(lane: Lane, answer: CheckAnswer) -> int:
+    """Return the last ordinal of a comparison without those at its end for which only a lookup shows that they were in
+    the target log. The log had no records for them, so they were not compared."""
+    start, end = lane.log.last_by_look_up or (NEVER, NEVER)
+    return max(start, answer.first) - 1 if start <= answer.last < end else answer.last
 
 
 def settles(lane: Lane, answer: CheckAnswer) -> bool:

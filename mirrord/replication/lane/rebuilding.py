@@ -19,12 +19,15 @@ tells the operator why. Because the difference is in the ledger, a new holder be
 anything until the map has been rebuilt.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from mirrord.kafka.protocol.sequence import SEQUENCES, nearest
+from mirrord.ledger.displaced import within
 from mirrord.ledger.facts.core import (
+    Displaced,
     HoleFound,
     LaneFact,
     LaneHalted,
@@ -102,8 +105,10 @@ def map_recorded(lane: Lane) -> None:
     lane.log.unread_from = None
     lane.acked = lane.trusted = lane.resume_ordinal
     lane.expected = lane.log.end
-    lane.resume_position = lane.recorded_position = ResumePosition(lane.acked, lane.log.end, lane.log.end_epoch)
-    lane.resumed_at = lane.resume_position
+    lane.resumed_at = ResumePosition(lane.acked, lane.log.end, lane.log.end_epoch)
+    lane.resume_position = lane.recorded_position = msgspec.structs.replace(
+        lane.resumed_at, target_offset=lane.comparison.rebuilt_until
+    )
     lookup_after_rebuild.look_up_again(lane)
 
 
@@ -178,7 +183,16 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
             lane,
             f"the copy is compacted, and {gone} have since been removed: it is not known whether they were superseded",
         )
+    looked_up = _displaced_after(lane, read.next_ordinal) if answer.compacts else ()
+    if looked_up and not _keep_offsets(lane, looked_up, read, answer.located):
+        which = f"ordinals {looked_up[0].first} to {looked_up[-1].last}"
+        return _stay(
+            lane,
+            f"the copy is compacted and no longer has {which}, and the new map would give them other source offsets",
+        )
     lane.resume_ordinal = read.next_ordinal
+    # Ordinals that only a lookup took for appended are looked up again, so the lane reads the log after its last batch.
+    lane.comparison.rebuilt_until = read.behind if looked_up else lane.log.end
     if not answer.compacts:
         lane.log.lost_below = None  # all records that were lost are copied again
     facts = _facts(lane, found.first, own, read, answer.located)
@@ -186,6 +200,22 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
     effect = append(lane, facts)
     lane.facts_tag = effect.tag
     return [effect]
+
+
+def _displaced_after(lane: Lane, ordinal: int) -> Sequence[Displaced]:
+    """Return the displaced ordinals that follow the last ordinal in the log, which is the one before `ordinal`."""
+    return within(lane.record.displaced, ordinal, sys.maxsize) if lane.record is not None else ()
+
+
+def _keep_offsets(lane: Lane, looked_up: Sequence[Displaced], read: target_scan.Reading, located: Located) -> bool:
+    """Return whether the rebuilt map assigns all of these ordinals to the same source offsets as the ledger. Otherwise,
+    a lookup with the rebuilt map would be about other records. The log must have a batch before these ordinals, because
+    it is read again from the end of that batch."""
+    record, distance = lane.record, located.next_offset - read.next_ordinal
+    if record is None or read.behind == 0:
+        return False
+    pieces = (piece for each in looked_up for piece in record.source_runs.between(each.first, each.last))
+    return all(offset - ordinal == distance for ordinal, offset, _ in pieces)
 
 
 def from_ordinal(own: tuple[OwnBatch, ...], first: int) -> list[OwnBatch]:
@@ -254,7 +284,7 @@ def _facts(
         note = f"the target has no records from ordinal {first} on: {ordinal - read.next_ordinal} follow"
     if left := sum(end - start for start, end in located.open):
         note += f"; the source no longer has {left}, and nothing shows which these are"
-    stands = ResumePosition(read.next_ordinal, lane.log.end, lane.log.end_epoch)
+    stands = ResumePosition(read.next_ordinal, lane.comparison.rebuilt_until, lane.log.end_epoch)
     rewound = position_rewind.rewound_by(lane, follow, stands)
     lane.resume_position = min(
         lane.resume_position, stands, key=lambda each: each.ordinal

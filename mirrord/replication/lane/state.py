@@ -197,8 +197,9 @@ class TargetLog:
     -1 if this attempt to host the lane has not made any plan."""
     lost_below: LostBelow | None = None
     """The lost records of a plan that omits some of them. None if there is no such plan."""
-    last_by_look_up: bool = False
-    """Whether a lookup in this round is the only evidence that the last ordinals were in the target log."""
+    last_by_look_up: tuple[int, int] | None = None
+    """The last ordinals [start, end) if a lookup in this round is the only evidence that they were in the target log,
+    otherwise None."""
     look_up_epoch: int = -1
     """Leader epoch of the source record for the last of those ordinals, as read by the lookup, or -1."""
     went_back: WentBack | None = None
@@ -229,6 +230,8 @@ class ComparisonState:
     """Ordinals below this one need no further comparison in this round, even if the ledger does not show this yet."""
     differs: TakeoverChecked | None = None
     """The comparison that found a difference between target and source. None after the offset map has been rebuilt."""
+    rebuilt_until: int = 0
+    """The target offset of the resume position that becomes valid when the rebuilt offset map takes effect."""
     rebuild_in_doubt: bool = False
     """Whether the rebuilt offset map has been appended to the ledger but the outcome of the append is unknown."""
     first_ack_pending: bool = False

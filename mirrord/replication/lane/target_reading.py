@@ -201,7 +201,8 @@ def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Eff
     holes = sorted([*found.holes, *(each for each in answer.again if each[0] < found.next_ordinal)])
     again = tuple(each for each in answer.again if each[0] >= found.next_ordinal)
     ordinal = max(found.next_ordinal, answer.until)
-    lane.log.last_by_look_up, lane.log.look_up_epoch = ordinal > found.next_ordinal, answer.until_epoch
+    lane.log.last_by_look_up = (found.next_ordinal, ordinal) if ordinal > found.next_ordinal else None
+    lane.log.look_up_epoch = answer.until_epoch
     facts = displaced_ordinals.recorded(lane, found, answer.again, answer.until)
     if holes or again != lane.log.lost_ordinals:
         lookup_after_rebuild.note_plan(lane, found.missing)

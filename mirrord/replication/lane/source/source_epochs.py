@@ -259,7 +259,7 @@ def recall(lane: Lane) -> None:
         lane.epoch < 0 and last_copied(lane) is None
     )  # otherwise the source is asked (`truncation.confirm_source`)
     found = lane.history.found_epoch
-    if lane.log.last_by_look_up and lane.log.look_up_epoch >= 0 and record is not None:
+    if lane.log.last_by_look_up is not None and lane.log.look_up_epoch >= 0 and record is not None:
         found = (lane.position, lane.log.look_up_epoch) if follows(record, lane.resume_ordinal) else found
     counts = is_unknown or (lane.history.found_equal and found[1] >= 0)
     if counts and found[0] == lane.position and lane.epoch != found[1]:

@@ -258,7 +258,7 @@ def is_look_up_outdated(lane: Lane, source_end: int) -> bool:
     ordinal."""
     record = lane.record
     offset = record.source_runs.offset_of(lane.resume_ordinal - 1) if record is not None else None
-    return lane.log.last_by_look_up and offset is not None and 0 <= source_end <= offset
+    return lane.log.last_by_look_up is not None and offset is not None and 0 <= source_end <= offset
 
 
 def _note_unproven(lane: Lane, until: int) -> None:
@@ -317,7 +317,7 @@ def forget(lane: Lane) -> None:
     lane.log.forgotten = lane.log.forgotten if lane.intents else None
     lane.log.shared, lane.log.scan, lane.log.lost_ordinals, lane.log.copied_again = NOT_ASKED, None, (), None
     lane.log.epoch_end = -1
-    lane.log.last_by_look_up, lane.log.earlier = False, ()
+    lane.log.last_by_look_up, lane.log.earlier = None, ()
     note_acknowledged(lane)
 
 
