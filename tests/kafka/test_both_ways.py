@@ -145,7 +145,7 @@ def test_a_deletion_at_one_side_deletes_and_restores_nothing_at_the_other(lab_pa
         create_topic(target, there)
         daemon.until(lambda: not reported(daemon, here) and held(target, there) == 2)
         topics = [each for flow in daemon.status().flows for each in flow.topics if each.topic == there]
-        assert any("is at eu alone" in line for each in topics for line in each.remarks), topics
+        assert any("is only on eu" in line for each in topics for line in each.remarks), topics
         assert daemon.stop() == 0
     assert held(source, there) == 3
 
