@@ -6,10 +6,9 @@ record of a new epoch is produced, a `SourceRun` must record the ordinal at whic
 contains the truncations, which show for which ordinals the source has lost the records.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from mirrord.model.intervals import uncovered
 from mirrord.replication.lane.signals import CheckAnswer, LaneRecord
 from mirrord.replication.lane.source.copied_pieces import ascending_parts, highest_copied, mapped, ordinal_of
 from mirrord.replication.lane.source.declared_runs import rest
@@ -88,14 +87,6 @@ def is_of_later_epoch(epochs: Epochs, ordinal: int, epoch: int) -> bool:
     """Return whether a source record has a later leader epoch than was recorded for its ordinal. If so, this record has
     not been produced yet, because the ledger records a new epoch before the first record of that epoch is produced."""
     return epoch > recorded_at(epochs, ordinal) > UNKNOWN
-
-
-def truncations_within(record: LaneRecord, first: int, last: int) -> Iterator[int]:
-    """Yield the ordinals among first..last whose records the source has lost. The source offsets of the lost records
-    now belong to other records."""
-    kept = ((ordinal, ordinal + length) for ordinal, _, length in mapped(record, first, last))
-    for start, end in uncovered((first, last + 1), kept):
-        yield from range(start, end)
 
 
 def copied_from(record: LaneRecord, offset: int, last: int) -> int | None:
