@@ -153,12 +153,16 @@ def run(tier: Tier) -> Ended:
         counted = (
             json.loads(tally.read_text()) if tally.exists() else {"counts": {"error": 1}, "failed": [], "slowest": []}
         )
+        if code == STOPPED and tally.exists():
+            # The tests that were running are in no report.
+            counted["counts"]["error"] = counted["counts"].get("error", 0) + 1
     slowest = [(float(seconds), str(name)) for seconds, name in counted["slowest"]]
     return Ended(code, counted["counts"], counted["failed"], slowest)
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Interrupt pytest, which then reports what it has seen and ends the brokers. If it cannot, kill it."""
+    """Interrupt pytest, which then reports the tests that have ended. If it does not end in time, kill it. Brokers end
+    with the process that started them (`mirrord.runtime.leash`)."""
     process.send_signal(signal.SIGINT)
     try:
         process.wait(ENDING_SECONDS)

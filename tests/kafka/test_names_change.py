@@ -34,7 +34,7 @@ def test_another_alias_is_refused_and_another_separator_is_reported(lab_pair: La
     path.write_text(first.replace("refresh = ", 'separator = "-"\nrefresh = '))
     with Daemon(path) as daemon:
         daemon.until(lambda: ends(target, f"eu-{topic}").get(0) == 100)
-        remark = f"it was copied into eu.{topic} before, which gets no more records: its target topic is eu-{topic} now"
+        remark = f"it was copied into eu.{topic} before, which gets no more records: its target topic is now eu-{topic}"
         daemon.until(lambda: remark in daemon.flow().note)
         assert any(event.get("reason") == remark for event in daemon.events())
         assert daemon.stop() == 0

@@ -14,10 +14,8 @@ import msgspec
 
 from mirrord.audit.rules.audit_range import AuditRange, MapPiece
 from mirrord.audit.rules.results import Difference, Seen
-from mirrord.ledger.facts.core import Reason
 
 _NONE = -1
-_WITHOUT_PLACE: frozenset[Reason] = frozenset(("copied-from-target", "compacted"))
 
 
 class Newest(msgspec.Struct, frozen=True, array_like=True):
@@ -25,11 +23,11 @@ class Newest(msgspec.Struct, frozen=True, array_like=True):
     -1 means that there is no such record."""
 
     source: int = _NONE
-    """The offset of the newest source record of the key. Records that were copied to the target count, and so do
-    records that were copied from the target and records that the lane skipped because they were superseded."""
+    """The offset of the newest source record of the key. Both records that were copied to the target and records that
+    were copied from the target count."""
     place: int = _NONE
-    """The target offset that the offset map gives for the source record; -1 if that record was copied from the target
-    or was skipped."""
+    """The target offset that the offset map gives for the source record; -1 if that record was copied from the
+    target."""
     is_tombstone: bool = False
     content: bytes = b""
     target: int = _NONE
@@ -40,9 +38,6 @@ class Newest(msgspec.Struct, frozen=True, array_like=True):
     is_truncated: bool = False
     """Whether the source lost the original of the target record after the original was copied."""
     target_content: bytes = b""
-    is_skipped: bool = False
-    """Whether the source still holds the record although its verdict is "compacted". The lane skipped it because
-    another client's newer record of the key superseded it on the target."""
 
 
 class KeyedCopy(msgspec.Struct, frozen=True):
@@ -55,8 +50,8 @@ class KeyedCopy(msgspec.Struct, frozen=True):
 
 
 def source_rows(wanted: AuditRange, seen: Iterable[Seen]) -> Iterator[tuple[bytes, Newest]]:
-    """Yield the key of each source record that the offset map contains, that was copied from the target, or that was
-    skipped, together with the record."""
+    """Yield the key of each source record that the offset map contains or that was copied from the target, together
+    with the record."""
     pieces = sorted((piece for piece in wanted.pieces if not piece.truncated), key=_source)
     starts = [piece.source for piece in pieces]
     for each in seen:
@@ -66,9 +61,8 @@ def source_rows(wanted: AuditRange, seen: Iterable[Seen]) -> Iterator[tuple[byte
         if piece is not None:
             place = piece.target + each.offset - piece.source
             yield each.key, Newest(each.offset, place, each.is_tombstone, each.content)
-        elif (verdict := wanted.verdict_at(each.offset)) is not None and verdict.reason in _WITHOUT_PLACE:
-            is_skipped = verdict.reason == "compacted"
-            yield each.key, Newest(each.offset, _NONE, each.is_tombstone, each.content, is_skipped=is_skipped)
+        elif (verdict := wanted.verdict_at(each.offset)) is not None and verdict.reason == "copied-from-target":
+            yield each.key, Newest(each.offset, _NONE, each.is_tombstone, each.content)
 
 
 def target_rows(wanted: AuditRange, seen: Iterable[Seen]) -> Iterator[tuple[bytes, Newest]]:
@@ -106,7 +100,6 @@ def merged(one: Newest, other: Newest) -> Newest:
         target.origin,
         target.is_truncated,
         target.target_content,
-        source.is_skipped,
     )
 
 
@@ -125,15 +118,13 @@ def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
       difference.
     - The newest source record was itself copied from the target, so the lane has not copied it. There is a difference
       only if the newest target record is an older record of this lane with different content.
-    - The lane skipped the newest source record because another client's record superseded it on the target. There is a
-      difference if the target has neither that record nor another one of the key, or if an older record of this lane
-      with different content is the newest one. If the log start offset of the target has advanced, retention may have
-      deleted the other client's record, so a missing record is no difference.
     """
     if newest.source < 0:
         return None
     if newest.place < 0:
-        return _judge_uncopied(newest, copy)
+        is_older = newest.is_own and not newest.is_truncated and 0 <= newest.origin < newest.source
+        is_stale = is_older and newest.target_content != newest.content
+        return Difference("stale", newest.source, newest.target) if is_stale else None
     if newest.place < copy.target_log_start or newest.target == newest.place:
         return None
     # The source reuses the offsets of truncated records, so these offsets do not show which record is newer.
@@ -150,16 +141,6 @@ def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
     if newest.origin < 0 and newest.target_content == newest.content:
         return None
     return Difference("stale", newest.source, newest.target)
-
-
-def _judge_uncopied(newest: Newest, copy: KeyedCopy) -> Difference | None:
-    """Return the difference for a key whose newest source record the offset map does not contain."""
-    if newest.is_skipped and newest.target < 0:
-        is_lost = copy.target_compacted and copy.target_log_start <= 0 and not newest.is_tombstone
-        return Difference("missing", newest.source, None) if is_lost else None
-    is_older = newest.is_own and not newest.is_truncated and 0 <= newest.origin < newest.source
-    is_stale = is_older and newest.target_content != newest.content
-    return Difference("stale", newest.source, newest.target) if is_stale else None
 
 
 def _at(pieces: Sequence[MapPiece], starts: Sequence[int], offset: int) -> MapPiece | None:

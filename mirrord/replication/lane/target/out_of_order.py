@@ -17,7 +17,7 @@ from mirrord.replication.lane.signals import Batch, Effects
 from mirrord.replication.lane.state import Lane
 
 OUT_OF_ORDER = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
-MOST_REFUSALS = 20
+MOST_REFUSALS = 100
 """The lane halts if the same leader refuses an ordinal this many times in succession."""
 NEVER_REFUSED = (-1, -1, 0)
 
@@ -33,8 +33,8 @@ def refused(lane: Lane, error: int, batch: Batch) -> Effects:
     if times < MOST_REFUSALS:
         return []
     line = (
-        f"the target refuses ordinal {batch.first} as out of order, although the last of the lane's own batches in its "
-        f"log ends with ordinal {batch.first - 1}"
+        f"the target has refused ordinal {batch.first} as out of order {times} times in succession, although the lane "
+        "read its log before each attempt"
     )
     return _halt(lane, line)
 

@@ -71,11 +71,6 @@ STALE, MISSING = Difference("stale", 105, 12), Difference("missing", 105, 15)
         (Newest(105, content=b"a", target=30, is_own=True, origin=102, is_truncated=True), None),
         (Newest(105, content=b"a", target=30), None),
         (Newest(105, content=b"a"), None),
-        # The lane skipped the record because another client's record superseded it. That one is gone, or is not.
-        (Newest(105, content=b"a", is_skipped=True), Difference("missing", 105, None)),
-        (Newest(105, is_tombstone=True, is_skipped=True), None),
-        (Newest(105, content=b"a", target=30, is_skipped=True), None),
-        (Newest(105, content=b"a", target=12, is_own=True, origin=102, is_skipped=True), Difference("stale", 105, 12)),
     ],
 )
 def test_a_key(newest: Newest, expected: Difference | None) -> None:
@@ -85,8 +80,6 @@ def test_a_key(newest: Newest, expected: Difference | None) -> None:
 def test_what_retention_took_or_an_uncompacted_target_lacks_is_not_judged_by_key() -> None:
     assert judge(Newest(105, 15), KeyedCopy(16, target_compacted=True)) is None
     assert judge(Newest(105, 15), KeyedCopy(0, target_compacted=False)) is None
-    assert judge(Newest(105, is_skipped=True), KeyedCopy(1, target_compacted=True)) is None
-    assert judge(Newest(105, is_skipped=True), KeyedCopy(0, target_compacted=False)) is None
     late = Newest(105, 15, target=30, is_own=True, origin=102)
     assert judge(late, KeyedCopy(0, target_compacted=False)) == Difference("stale", 105, 30)
 
@@ -98,18 +91,6 @@ def test_rows_name_places_by_the_map() -> None:
     copies = [Seen(at, b"", 0, b"key", is_own=True) for at in (11, 15, 17)]
     assert [each.origin for _, each in target_rows(again, copies)] == [101, -1, 105]
     assert list(source_rows(again, [Seen(101, b"", 0)])) == []
-
-
-def test_a_skipped_record_counts_only_while_no_newer_one_is_copied() -> None:
-    skipped = msgspec.structs.replace(
-        TEN, pieces=(MapPiece(0, 100, 10, 8),), verdicts=(Verdict(108, 109, "compacted"),)
-    )
-    source = [Seen(at, b"%d" % at, 0, b"key") for at in (107, 108)]
-    rows = [each for _, each in source_rows(skipped, source)]
-    assert judge(merged(*rows), COPY) == Difference("missing", 108, None)
-    assert judge(merged(merged(*rows), Newest(target=40)), COPY) is None
-    later = Newest(109, 19)
-    assert judge(merged(merged(*rows), later), COPY) == Difference("missing", 109, 19)
 
 
 def test_an_older_value_over_what_another_writer_of_the_target_wrote_is_stale() -> None:

@@ -22,7 +22,7 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.target.out_of_order import MOST_REFUSALS
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
 from tests.unit.replication.lane.test_eighth_faults import read
-from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened
+from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened, progress_at
 
 OUT_OF_ORDER = 45
 LAST = (OwnBatch(0, 5, 0, 0, 1),)
@@ -98,6 +98,21 @@ def test_a_broker_that_remembers_the_producer_disproves_a_lookup(play: Faulty) -
     assert (play.lane.phase, play.lane.next_ordinal, play.lane.position) == (Phase.COPYING, 5, 6)
 
 
+def test_the_refusals_do_not_cast_doubt_on_gaps_before_the_last_own_batch() -> None:
+    """STALE VALUE. The cleaner removed ordinal 3 because of another client's tombstone, which it has removed as well.
+    The record would be copied again if it were looked up, although the log has lost nothing since the resume."""
+    play = opened(*BEGUN)
+    play.take(progress_at(5), cleanly=False)
+    own = (OwnBatch(0, 3, 0, 0, 1), OwnBatch(4, 1, 4, 0, 1))
+    others = ((5, 6), (9, 12))
+    asked = one(read(play, play.ask_target(12), (1, 12), own=own, others=others), AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("last", 5, 7)]
+    refused(play, resumed(play, play.tell(SupersededAnswer(asked.question, 0, (), 8))))
+    refused(play, resumed(play, read(play, play.ask_target(12), (1, 12), own=own, others=others)))
+    asked = one(read(play, play.ask_target(12), (1, 12), own=own, others=others), AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 5, 7)]
+
+
 def test_a_first_refusal_may_be_due_to_a_late_batch(play: Faulty) -> None:
     refused(play, by_look_up(play))
     own = (*LAST, OwnBatch(12, 2, 8, 0, 1))
@@ -136,5 +151,4 @@ def test_a_lane_halts_if_the_log_does_not_show_why_the_target_refuses_its_next_b
         assert play.lane.phase is Phase.RESUMING
     fetch = resumed(play, read(play, play.ask_target(5), (1, 5), own=LAST, others=()))
     halted = one(refused(play, fetch, end=5), Halted)
-    assert "the target refuses ordinal 5 as out of order" in halted.line
-    assert halted.line.endswith("ends with ordinal 4")
+    assert f"the target has refused ordinal 5 as out of order {MOST_REFUSALS} times in succession" in halted.line
