@@ -51,6 +51,7 @@ class GroupScheduling(LoadScopeScheduling):
         return worker_group(Path(nodeid.partition("::")[0]))
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling | None:
     return GroupScheduling(config, log) if config.getoption("dist") == "loadfile" else None
 

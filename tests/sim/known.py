@@ -131,10 +131,11 @@ class Known:
             if number in hidden:
                 self.hidden[number] = lookup
 
-    def presume(self, numbers: Iterable[int], leader: Broker, key: Callable[[int], int]) -> None:
-        """A lookup in this leader's log took records for appended and then removed."""
+    def presume(self, numbers: Iterable[int], leader: Broker, end: int, key: Callable[[int], int]) -> None:
+        """A lookup in this leader's log took records for appended and then removed. `end` is the end of the log that
+        the holder has read, which may be the log of an earlier leader."""
         there = {at for stored in leader.log for at in range(stored.base, stored.end)}
-        last = max({*range(leader.end)} - there, default=NEVER)
+        last = max({*range(min(end, leader.end))} - there, default=NEVER)
         batches = frozenset((stored.base, stored.leader_epoch) for stored in leader.whole if stored.end > last)
         newest = {key(number): number for stored in leader.log for number in stored.numbers if number}
         for number in numbers:

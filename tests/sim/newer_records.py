@@ -4,12 +4,6 @@ from tests.sim.known import NEVER
 from tests.sim.world import World
 
 
-def taken_by_target(world: World) -> set[int]:
-    """Numbers of all records that the target holds, or would hold had its cleaner not removed them."""
-    leader = world.target.brokers[world.target.leader]
-    return {number for stored in leader.whole for number in stored.numbers}
-
-
 def standing(world: World) -> list[int]:
     log = world.target.brokers[world.target.leader].log
     return [number for stored in log for number in stored.numbers if number]
@@ -62,7 +56,7 @@ def was_theirs(world: World, number: int) -> bool:
     key, appended = world.target.key(number), world.known.appended.get(number, 0)
     lost = [-each for each in world.target.lost if each < 0 and world.target.key(each) == key and -each > appended]
     is_left_out = any(each <= world.known.left_out.get(number, 0) for each in lost)
-    return is_left_out or (bool(lost) and number in taken_by_target(world)) or _was_presumed(world, number, lost)
+    return is_left_out or (bool(lost) and number in world.target.taken()) or _was_presumed(world, number, lost)
 
 
 def _was_presumed(world: World, number: int, lost: list[int]) -> bool:

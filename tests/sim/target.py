@@ -297,6 +297,10 @@ class FakeTarget:
         broker.append(Stored(broker.end, count, -1, -1, -1, now_ms, numbers, broker.epoch))
         self.advance()
 
+    def taken(self) -> set[int]:
+        """Numbers of all records that the leader's log has, or would have if its cleaner had not removed them."""
+        return {number for stored in self.brokers[self.leader].whole for number in stored.numbers}
+
     def key(self, number: int) -> int:
         """The key of a record, of the lane or foreign."""
         return abs(number) % self.keys

@@ -129,6 +129,9 @@ ONCE_FAILED = (
     (660822407927, "compacted copy, unclean, beside others + compacted copy, unclean"),
     (730047027849, "compacted copy, beside others, old records + compacted copy, unclean"),
     (862832102502, "compacted copy, unclean, beside others + compacted copy, unclean"),
+    (813417838077, "compacted copy, unclean, beside others + compacted copy, unclean"),
+    (679101844110, "compacted copy, unclean, beside others + compacted copy, unclean"),
+    (570953945781, "compacted copy, unclean, beside others + compacted copy, unclean"),
     (1095163053347, "compacted copy, unclean, beside others + retention of old records"),
 )
 """After a change of the lane or of the scheduler they are other stories."""

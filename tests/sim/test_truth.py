@@ -216,6 +216,22 @@ def test_a_lookup_takes_a_record_for_cleaned_if_a_later_one_of_its_key_follows(
     assert presumed(world, asked, SupersededAnswer(1, 0, again, 1)) == ({number} if is_presumed else set())
 
 
+@pytest.mark.parametrize("was_appended", [True, False])
+def test_a_lookup_cannot_know_which_records_were_in_a_log_without_room_for_all_of_them(*, was_appended: bool) -> None:
+    """The log has one empty offset for two records, and no election removed any."""
+    world = World(1, shape_named("compacted copy, beside others"))
+    world.target.keys = 1
+    world.source.append(2, 5)
+    first, second = world.source.log[0].records
+    if was_appended:
+        world.target.brokers[0].whole.append(Stored(0, 1, 7, 0, 0, 5, (first[1],), 1))
+    world.target.foreign(1, 5)
+    world.target.high_watermark = world.target.brokers[0].end
+    asked = {number: Missing("between", at, 1, 0, has_room=False) for at, (_, number) in enumerate((first, second))}
+    found = presumed(world, asked, SupersededAnswer(1, 0))
+    assert found == ({first[1], second[1]} if was_appended else set())
+
+
 def test_a_lookup_takes_a_deleted_record_for_cleaned_together_with_those_after_it() -> None:
     world = World(1, shape_named("compacted copy, beside others"))
     world.target.keys = 1
@@ -264,28 +280,37 @@ def test_a_key_may_be_missing_if_a_foreign_record_because_of_which_a_plan_left_i
 
 
 @pytest.mark.parametrize(
-    ("lost", "truncated", "appended", "may_be_missing"),
+    ("lost", "truncated", "end", "appended", "may_be_missing"),
     [
-        ({-2}, 3, False, True),
-        ({-2}, 2, False, True),
-        ({-2}, 1, False, False),
-        ({-1}, 3, False, False),
-        (set(), 3, False, False),
-        ({-2}, 3, True, False),
+        ({-2}, 3, 3, False, True),
+        ({-2}, 2, 3, False, True),
+        ({-2}, 1, 3, False, False),
+        ({-2}, 1, 1, False, True),
+        ({-1}, 3, 3, False, False),
+        (set(), 3, 3, False, False),
+        ({-2}, 3, 3, True, False),
     ],
-    ids=["lost", "lost with what followed", "lost with its place", "an older one", "not lost", "appended since"],
+    ids=[
+        "lost",
+        "lost with what followed",
+        "lost with its place",
+        "lost with what the holder did not read",
+        "an older one",
+        "not lost",
+        "appended since",
+    ],
 )
 def test_a_key_may_be_missing_if_a_foreign_record_because_of_which_a_record_was_taken_for_cleaned_was_lost(
-    monkeypatch: pytest.MonkeyPatch, lost: set[int], truncated: int, *, appended: bool, may_be_missing: bool
+    monkeypatch: pytest.MonkeyPatch, lost: set[int], truncated: int, end: int, *, appended: bool, may_be_missing: bool
 ) -> None:
     """The cleaner had removed what was at offsets 0 and 1, because of the foreign record at 2. A record of the lane may
-    have been there."""
+    have been there. The holder read the log up to `end`."""
     world = overwritten()
     number, leader = min(world.source.offset_of), world.target.brokers[0]
     for offset, foreign in enumerate((0, -1, -2)):
         leader.append(Stored(offset, 1, -1, -1, -1, 0, (foreign,), 1))
     del leader.log[:2]
-    world.known.presume([number], leader, world.target.key)
+    world.known.presume([number], leader, end, world.target.key)
     world.target.lost = dict.fromkeys(lost, 2)
     leader.truncate(truncated)
     if appended:

@@ -7,7 +7,7 @@ from mirrord.ledger.seeks import pending
 from mirrord.ledger.state import LaneState
 from mirrord.replication.lane.source.source_epochs import is_truncated
 from tests.sim.host import LANE
-from tests.sim.newer_records import has_newer, is_superseded, places, standing, taken_by_target, was_theirs
+from tests.sim.newer_records import has_newer, is_superseded, places, standing, was_theirs
 from tests.sim.operator import orders
 from tests.sim.partition import false_verdicts, unaccounted
 from tests.sim.unknown_records import is_hidden_copy, is_known, left_no_trace, recorded_as, was_hidden
@@ -306,7 +306,7 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
             return
         raise Violation(f"halted without a reason: {record.halted.line}")
     # A record that a compacted target took and its cleaner has removed since has arrived, too.
-    arrived, taken = set(numbers), taken_by_target(world)
+    arrived, taken = set(numbers), world.target.taken()
     filtered, skipped = _filtered(world) | _passed_over(world), _skipped(world)
     wanted = [number for number in world.source.wanted() if number not in arrived]
     missing = [offset for offset in map(world.source.offset_of.__getitem__, wanted) if offset not in world.rejected]
