@@ -58,7 +58,7 @@ def load_file(path: str, policies: PolicyCheck = BUILT_IN) -> Loaded:
 
 
 def load(path: str | Path, policies: PolicyCheck = BUILT_IN) -> Config:
-    """Load a conf.toml. `policies` checks the third-party policies that it names.
+    """Load a conf.toml. `policies` checks the third-party policies that the file names.
 
     Relative paths in the file are resolved against the file's folder. Raises ConfigError if the file cannot be read or
     has faults.
