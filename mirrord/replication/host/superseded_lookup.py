@@ -132,6 +132,8 @@ class SupersededLookup:
             except ValueError as error:
                 return SupersededAnswer(asked.question, 0, trouble=f"records cannot be read: {error}")
             answer = judge.answer()
+            if answer.depends_on_policy:
+                return answer
             _extend(again, answer.again)
             if answer.until > until:
                 until, until_epoch = answer.until, answer.until_epoch

@@ -62,6 +62,9 @@ class AskSuperseded(msgspec.Struct, frozen=True):
     epochs: tuple[tuple[int, int], ...] | None = None
     """Pairs (ordinal, leader epoch of the source) in ascending order: the epochs of the missing records when they were
     copied. None if these are the epochs in the ledger."""
+    in_doubt: bool = False
+    """Whether it depends on the topic's policy, which is not known, whether superseded records are copied again. If the
+    topic is not compacted, they have to be."""
 
 
 class SupersededAnswer(msgspec.Struct, frozen=True):
@@ -78,6 +81,9 @@ class SupersededAnswer(msgspec.Struct, frozen=True):
     """Leader epoch that the source record of the last of these ordinals had when it was looked up, or -1."""
     trouble: str = ""
     """One line that tells the operator why it cannot be determined which records to copy again, or an empty string."""
+    depends_on_policy: bool = False
+    """Whether superseded records were found that have to be copied again if the topic is not compacted
+    (`AskSuperseded.in_doubt`)."""
 
 
 class AskShared(msgspec.Struct, frozen=True):
@@ -122,6 +128,8 @@ class SupersededJudge:
         the log, an older record may still follow the newer one."""
         self._superseded: set[int] = set()
         self._gone: set[int] = set()
+        self._there: set[int] = set()
+        """Missing records that were found in the target log itself."""
         self._last_epochs: dict[int, int] = {}
         """The leader epochs of the source records of the kind `last`, by ordinal."""
 
@@ -181,7 +189,9 @@ class SupersededJudge:
             is_itself = its_ordinal == ordinal and time_ms == its_time_ms
             if is_itself or (newer and its_ordinal >= ordinal):
                 self._superseded.add(ordinal)
-                if not is_itself:
+                if is_itself:
+                    self._there.add(ordinal)
+                else:
                     insort(self._replaced.setdefault(key, []), each, key=_ordinal)
                 newest = max(newest, source_offset)
         if newest >= 0:
@@ -231,7 +241,19 @@ class SupersededJudge:
             else:
                 left = ranges(ordinal for ordinal in ordinals if ordinal not in settled)
                 again += [(start, end - 1) for start, end in left]
-        return SupersededAnswer(self._asked.question, 0, tuple(again), until, self._last_epochs.get(until - 1, -1))
+        until_epoch = self._last_epochs.get(until - 1, -1)
+        return SupersededAnswer(
+            self._asked.question, 0, tuple(again), until, until_epoch, depends_on_policy=self._depends_on_policy()
+        )
+
+    def _depends_on_policy(self) -> bool:
+        """Return whether superseded records have to be copied again if the topic is not compacted. Those for which the
+        log has empty offsets need not be: a cleaner removed them."""
+        if not self._asked.in_doubt:
+            return False
+        lost = (each for each in self._asked.missing if not each.has_room)
+        superseded = self._superseded - self._there
+        return any(ordinal in superseded for each in lost for ordinal in range(each.first, each.last + 1))
 
 
 def _ordinal(each: Expected) -> int:
