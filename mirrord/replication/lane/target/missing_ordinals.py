@@ -31,11 +31,7 @@ from mirrord.replication.lane.target import displaced_ordinals, epoch_ends, out_
 from mirrord.replication.lane.target.acknowledged_records import Forgotten
 from mirrord.replication.lane.target.evidence import is_plan_unrecorded, known_until, next_by_entry, note_earlier
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
-from mirrord.replication.lane.target.superseded_records import (
-    MOST_LAST,
-    AskShared,
-    AskSuperseded,
-)
+from mirrord.replication.lane.target.superseded_records import AskShared, AskSuperseded
 
 NOT_ASKED, NOT_KNOWN = -2, -1
 
@@ -246,7 +242,7 @@ def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
     """
     limit = lane.sent_below if lane.takeover.knows_sent else NEVER
     reached = displaced_ordinals.reached(lane, found.next_ordinal, room)
-    last = min(reached, found.next_ordinal + MOST_LAST, limit) - 1
+    last = min(reached, limit) - 1
     if last < found.next_ordinal:
         return []
     return [Missing("last", found.next_ordinal, last, above, has_room=True)]

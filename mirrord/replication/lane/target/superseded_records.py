@@ -35,7 +35,8 @@ MOST_AT_ONCE = 500_000
 """Maximum number of records that are looked up by their keys while the target log is read once. Each record takes about
 200 bytes of memory. If more records are missing, the target log is read several times."""
 MOST_LAST = 100_000
-"""Maximum number of records of the kind `last` that are looked up by their keys (`Missing.kind`)."""
+"""Maximum number of records of the kind `last` (`Missing.kind`) in the first part of a lookup. Usually, few of these
+records or none of them were appended, and no other part is needed."""
 MOST_RANGES = 250_000
 """Maximum number of separate ranges that are copied again, of verdicts in one ledger entry, and of runs that are
 recorded again in one entry. The ledger topic refuses entries that are too large."""
@@ -225,6 +226,13 @@ class SupersededJudge:
         """Return whether copied records of the source supersede missing records of this kind."""
         return missing.kind == "between" or (missing.kind == "lost" and not self._asked.keeps_all)
 
+    def is_last_settled(self) -> bool:
+        """Return whether all missing records of the kind `last` are superseded or gone. If so, records that follow them
+        may have been appended as well."""
+        settled = self._superseded | self._gone
+        last = (each for each in self._asked.missing if each.kind == "last")
+        return all(ordinal in settled for each in last for ordinal in range(each.first, each.last + 1))
+
     def answer(self) -> SupersededAnswer:
         """Return which of the missing records are to be copied again."""
         again: list[tuple[int, int]] = []
@@ -261,17 +269,18 @@ def _ordinal(each: Expected) -> int:
 
 
 def in_parts(asked: AskSuperseded) -> Iterator[AskSuperseded]:
-    """Split a lookup into several lookups that each contain a limited number of records (`MOST_AT_ONCE`). A range of
-    the kind `last` is not split."""
+    """Split a lookup into several lookups that each contain a limited number of records (`MOST_AT_ONCE`). The first
+    part of a range of the kind `last` has its own limit (`MOST_LAST`)."""
     part: list[Missing] = []
     room = MOST_AT_ONCE
     for missing in asked.missing:
         first = missing.first
         while first <= missing.last:
-            last = missing.last if missing.kind == "last" else min(missing.last, first + room - 1)
+            is_begun = missing.kind == "last" and first == missing.first
+            last = min(missing.last, first + (MOST_LAST if is_begun else room) - 1)
             part.append(replace(missing, first=first, last=last))
             first, room = last + 1, room - (last - first + 1)
-            if room <= 0:
+            if room <= 0 or (is_begun and last < missing.last):
                 yield replace(asked, missing=tuple(part))
                 part, room = [], MOST_AT_ONCE
     if part:
