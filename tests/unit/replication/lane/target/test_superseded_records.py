@@ -403,3 +403,15 @@ def test_a_batch_that_the_cleaner_has_thinned_out_supersedes_what_is_missing_bef
     assert isinstance(asked, AskSuperseded)
     assert [(each.kind, each.first, each.last) for each in asked.missing] == [("between", 0, 9)]
     assert asked.appended == ((10, 13),)
+
+
+@pytest.mark.parametrize(("has_room", "again"), [(True, ()), (False, ((5, 6),))])
+def test_records_that_the_source_has_deleted_count_as_appended_if_the_log_has_room_for_them(
+    *, has_room: bool, again: tuple[tuple[int, int], ...]
+) -> None:
+    """A limit of decision 94: the records may as well be those of a hole next to removed records of other clients."""
+    gap = Missing("between", 5, 6, 5, has_room=has_room)
+    judge = SupersededJudge(AskSuperseded(0, (gap,), 11))
+    for ordinal in (5, 6):
+        judge.gone(gap, ordinal, by_retention=True)
+    assert judge.answer().again == again
