@@ -174,7 +174,7 @@ class SupersededLookup:
                             continue  # a different record, which was not copied
                         changed = record if self._changing is None else self._changing(record)
                         places = ordinal, record.offset
-                        judge.expect(each, *places, changed.key, record.time_ms, source_epoch=epoch)
+                        judge.expect(each, *places, changed.key, changed.time_ms, source_epoch=epoch)
         for places in wanted.values():
             for each, ordinal in places:
                 judge.gone(each, ordinal, by_retention=False)
