@@ -22,6 +22,9 @@ from mirrord.replication.lane.second_path import PolicyRefused, Rebuilder, Rebui
 from policies.flow_policies import record_filter_of, record_transform_of
 from policies.guarded_records import GuardedFilter, GuardedTransform
 
+Decide = Callable[[DecodedRecord, bool | None], DecodedRecord | Reason]
+"""Decides whether a record is copied, and how it is changed (`RecordPolicies.decide`)."""
+
 
 class RecordPolicies:
     """The record policies of one flow: its filter and its transform."""
@@ -57,6 +60,11 @@ class RecordPolicies:
         topic are not changed."""
         return self._changed if self._transform is not None and self.concerns(source_topic) else None
 
+    def decider(self, source_topic: str) -> Decide | None:
+        """Return the function that decides on a record of the topic (`decide`). Return None if the record policies do
+        not apply to the topic."""
+        return self.decide if self.concerns(source_topic) else None
+
     def rebuild(self, request: RebuildRequest) -> RebuiltBatch | None:
         """Rebuild a batch as a `Rebuilder` does. The new batch contains only the records that the filter keeps, and the
         transform is applied to them.
@@ -74,22 +82,34 @@ class RecordPolicies:
                 continue
             if len(kept) == request.most or record.offset >= request.until_offset:
                 break
-            known = request.decided.keeps(record.offset)
             try:
-                if not (self._keeps(record) if known is None else known):
-                    _leave_out(left_out, record.offset, "filtered")
-                    continue
-                kept.append(self._changed(record))
+                copy = self.decide(record, request.decided.keeps(record.offset))
             except PolicyFault as fault:
-                if self._config.on_error == "halt" or known:
-                    raise PolicyRefused(str(fault), record.offset) from fault
-                _leave_out(left_out, record.offset, "rejected")
+                raise PolicyRefused(str(fault), record.offset) from fault
+            if isinstance(copy, str):
+                _leave_out(left_out, record.offset, copy)
                 continue
+            kept.append(copy)
             offsets.append(record.offset)
         if not kept:
             return RebuiltBatch(bytearray(), (), -1, tuple(left_out)) if left_out else None
         made = build(codec, kept, offsets, request)
         return RebuiltBatch(made.data, made.pieces, made.newest_ms, tuple(left_out))
+
+    def decide(self, record: DecodedRecord, known: bool | None) -> DecodedRecord | Reason:
+        """Return the record as it is written to the target, or the reason why it is skipped. `known` is the decision in
+        the ledger on whether the record is copied, or None if there is none.
+
+        Raises PolicyFault if a policy fails for a record that must not be skipped.
+        """
+        try:
+            if not (self._keeps(record) if known is None else known):
+                return "filtered"
+            return self._changed(record)
+        except PolicyFault:
+            if self._config.on_error == "halt" or known:
+                raise
+            return "rejected"
 
     def _keeps(self, record: DecodedRecord) -> bool:
         return self._filter is None or self._filter.keeps(record)
