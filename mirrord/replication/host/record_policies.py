@@ -16,7 +16,7 @@ from mirrord.config.schema import FlowConfig
 from mirrord.kafka.client.record_decoding import read
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.ledger.facts.core import Reason, Verdict
-from mirrord.model.errors import ConfigError, PolicyFault
+from mirrord.model.errors import ConfigError, PolicyFault, PolicyUnusable
 from mirrord.replication.host.batch_rebuild import build, rebuild
 from mirrord.replication.lane.second_path import PolicyRefused, Rebuilder, RebuildRequest, RebuiltBatch
 from policies.flow_policies import record_filter_of, record_transform_of
@@ -57,8 +57,9 @@ class RecordPolicies:
 
     def changing(self, source_topic: str) -> Callable[[DecodedRecord], DecodedRecord] | None:
         """Return the function that applies the transform to a record of the topic. Return None if the records of the
-        topic are not changed."""
-        return self._changed if self._transform is not None and self.concerns(source_topic) else None
+        topic are not changed. The function raises PolicyUnusable if a policy cannot be loaded."""
+        may_change = self._transform is not None or self._fault
+        return self._changed if may_change and self.concerns(source_topic) else None
 
     def decider(self, source_topic: str) -> Decide | None:
         """Return the function that decides on a record of the topic (`decide`). Return None if the record policies do
@@ -72,7 +73,7 @@ class RecordPolicies:
         Raises PolicyRefused if a policy fails for a record that must not be skipped.
         """
         if self._fault:
-            raise PolicyRefused(f"a policy cannot be used here: {self._fault}", request.from_offset)
+            raise PolicyRefused(str(self._unusable()), request.from_offset)
         codec, records = read(request.buffer, request.start, request.end)
         kept: list[DecodedRecord] = []
         offsets: list[int] = []
@@ -100,8 +101,11 @@ class RecordPolicies:
         """Return the record as it is written to the target, or the reason why it is skipped. `known` is the decision in
         the ledger on whether the record is copied, or None if there is none.
 
-        Raises PolicyFault if a policy fails for a record that must not be skipped.
+        Raises PolicyUnusable if a policy cannot be loaded, and PolicyFault if a policy fails for a record that must not
+        be skipped.
         """
+        if self._fault:
+            raise self._unusable()
         try:
             if not (self._keeps(record) if known is None else known):
                 return "filtered"
@@ -114,7 +118,12 @@ class RecordPolicies:
     def _keeps(self, record: DecodedRecord) -> bool:
         return self._filter is None or self._filter.keeps(record)
 
+    def _unusable(self) -> PolicyUnusable:
+        return PolicyUnusable(f"a policy cannot be used here: {self._fault}")
+
     def _changed(self, record: DecodedRecord) -> DecodedRecord:
+        if self._fault:
+            raise self._unusable()
         if self._transform is None:
             return record
         made = self._transform.changed(record)

@@ -16,7 +16,7 @@ from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL, Header, HeaderTuple
 from mirrord.kafka.protocol.sequence import SEQUENCES
 from mirrord.ledger.facts.core import Reason
-from mirrord.model.errors import PolicyFault
+from mirrord.model.errors import PolicyFault, PolicyUnusable
 from mirrord.model.intervals import Interval, joined, within
 from mirrord.replication.host.cleanup_policy import Begin, TargetCleanup
 from mirrord.replication.host.hosted_lane import HostedLane
@@ -219,7 +219,8 @@ class SupersededLookup:
         Therefore, the policies are asked as they are when the lane copies the record. If a policy fails, the lane has
         not copied the record or any record after it: it has either halted or recorded a verdict before it wrote the
         next record. For all other records, the ledger contains the decision to copy them, so only the transform is
-        called. Raises PolicyFault if it fails, because the key of the copied record is then not known.
+        called. Raises PolicyFault if it fails or if a policy cannot be loaded, because it is then not known what was
+        copied.
         """
         for missing, ordinal in places:
             if is_of_later_epoch(epochs, ordinal, epoch):
@@ -229,6 +230,8 @@ class SupersededLookup:
                 known = None if self._is_presumed(missing, ordinal) else True
                 try:
                     copy = self._rules.decide(record, known)
+                except PolicyUnusable:
+                    raise
                 except PolicyFault:
                     if known:
                         raise

@@ -1,16 +1,19 @@
 """Lookups of records that a compacted target lacks: what a lane skips, and what it changes."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal
 
 import pytest
 
 from mirrord.kafka.client.cluster_metadata import PartitionId
+from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import HeaderTuple
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.core import SourceRun
 from mirrord.ledger.facts.quarantine import Quarantined
 from mirrord.ledger.facts.seeks import LaneSought, SeekDone
+from mirrord.model.errors import PolicyUnusable
 from mirrord.model.runs import Run
 from mirrord.replication.host.superseded_lookup import FindCopies
 from mirrord.replication.lane.signals import LaneRecord
@@ -222,3 +225,27 @@ async def test_policies_are_asked_only_for_the_topics_that_they_concern() -> Non
     asked = AskSuperseded(1, (Missing("last", 0, 2, 0, has_room=True),), 6)
     rules = shaping(topics=("payments",), **WITHOUT_B)
     assert (await lookup(source, target, mapped(), rules=rules).run(asked)).until == 3
+
+
+@pytest.mark.parametrize("on_error", ["halt", "reject"])
+@pytest.mark.parametrize(("topics", "is_concerned"), [((".*",), True), (("payments",), False)])
+def test_nothing_is_looked_up_or_compared_with_a_policy_that_cannot_be_loaded(
+    on_error: str, topics: tuple[str, ...], *, is_concerned: bool
+) -> None:
+    """A former holder, on another machine, may have been able to use it, so what was copied is not known."""
+    rules = shaping(transform="no_such_module:Upper", on_error=on_error, topics=topics)
+    decide, changing = rules.decider(PARTITION.topic), rules.changing(PARTITION.topic)
+    assert (decide is not None, changing is not None) == (is_concerned, is_concerned)
+    record = DecodedRecord(0, 1_000, b"a", b"", ())
+    if decide is not None and changing is not None:
+        for call in (partial(decide, record, None), partial(decide, record, True), partial(changing, record)):
+            with pytest.raises(PolicyUnusable, match="a policy cannot be used here"):
+                call()
+
+
+@pytest.mark.asyncio
+async def test_a_lookup_with_a_policy_that_cannot_be_loaded_reports_it() -> None:
+    source, target = FakeLog([written(0, "a")], 1, 1), FakeLog([written(3, "a")], 4, 4)
+    asked = AskSuperseded(1, (Missing("last", 0, 0, 0, has_room=True),), 4)
+    answer = await lookup(source, target, mapped(), rules=shaping(transform="no_such_module:Upper")).run(asked)
+    assert "a policy cannot be used here" in answer.trouble
