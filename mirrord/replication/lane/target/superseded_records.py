@@ -113,6 +113,7 @@ class Expected(NamedTuple):
     offset: int
     """The source offset of the record."""
     time_ms: int
+    """The timestamp with which the record is written to the target."""
     newer_from: int
     """A record with the same key at or above this target offset is newer."""
 
@@ -144,7 +145,8 @@ class SupersededJudge:
         self, missing: Missing, ordinal: int, offset: int, key: Hashable, time_ms: int, *, source_epoch: int = -1
     ) -> None:
         """Add a missing record that the source still has. `offset` is the record's source offset, and `source_epoch` is
-        its leader epoch in the source."""
+        its leader epoch in the source. `key` and `time_ms` are those of the record that is written to the target. A
+        transform may have changed both."""
         if missing.kind == "last":
             self._last_epochs[ordinal] = source_epoch
         if key is None:
