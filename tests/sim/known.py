@@ -9,7 +9,7 @@ from mirrord.replication.lane.source.source_epochs import mended_until
 from mirrord.replication.lane.target import position_rewind
 from tests.sim import toy
 from tests.sim.host import Host, Request
-from tests.sim.target import Broker, FakeTarget, Stored
+from tests.sim.target import Broker, FakeTarget, Stored, cleaned_from
 from tests.sim.unknown_epochs import UnknownEpochs
 
 NEVER = 1 << 62
@@ -63,6 +63,9 @@ class Known:
         self.hidden: dict[int, Lookup] = {}
         """Number of a record → its last lookup, if that was in a log that hid the record (`FakeTarget.hidden`), and the
         record was not appended since."""
+        self.overlooked: dict[str, set[int]] = {}
+        """Holder → records that the cleaner had removed from a log that the holder read when it resumed, and that the
+        holder did not look up."""
         self.left_out: dict[int, int] = {}
         """Number of a record that a plan left out, and that was not appended since → number of other writers' records
         that the lookup could see."""
@@ -150,7 +153,10 @@ class Known:
 
     def arrived(self, request: Request, foreign: int, lost: Mapping[int, int]) -> set[int]:
         """A batch was appended, or had been before. `lost`: what elections have removed (`FakeTarget.lost`). Return the
-        records that the log had hidden from the lookup because of which they were appended."""
+        records that the log had hidden from the lookup because of which they were appended.
+
+        If an election has removed records, a log may also hide a record from a holder that cannot know it: the holder
+        takes the empty offset of the record for that of an earlier record, and does not look it up (decision 95)."""
         hidden: set[int] = set()
         for at, (_, number) in enumerate(toy.records(request.data)):
             self.appended[number], self.ordinals[number] = foreign, request.batch.first + at
@@ -168,6 +174,8 @@ class Known:
             self.unknowing.pop(number, None)
             if not self.knows(holder, number):
                 self.unknowing[number] = foreign
+                if lost and number in self.overlooked.get(request.host.name, ()):
+                    hidden.add(number)
         return hidden
 
     def _judged_by(self, request: Request, number: int, lost_in: int) -> tuple[str, Lookup | None]:
@@ -210,6 +218,8 @@ class Known:
         there = [each for stored in leader.whole if stored.end <= end for each in stored.numbers]
         foreign = (-each for each in there if each < 0)
         self.epochs.resumed(there)
+        asked = {number for number, each in self.looked_up.items() if each[-1].holder == host.name}
+        self.overlooked.setdefault(host.name, set()).update(cleaned_from(leader) - asked)
         below = (each for each in own if each[0] < host.lane.acked)
         self.found(host.name, below, max(foreign, default=0))
 

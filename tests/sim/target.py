@@ -184,7 +184,7 @@ class FakeTarget:
 
     def _note_hidden(self, at: int, stored: Stored) -> None:
         if self.lost and self.keys:
-            self.unseen[stored.base, stored.leader_epoch] = _cleaned_from(self.brokers[at])
+            self.unseen[stored.base, stored.leader_epoch] = cleaned_from(self.brokers[at])
             self.hid[stored.base, stored.leader_epoch] = self.hidden(at)
 
     def _dislikes(self, batch: bytes) -> int:
@@ -312,7 +312,7 @@ class FakeTarget:
             return set()
         broker = self.brokers[at]
         newest = {self.key(number): stored.base for stored in broker.log for number in stored.numbers if number}
-        gone = _cleaned_from(broker)
+        gone = cleaned_from(broker)
         return {
             number
             for stored in broker.whole
@@ -389,7 +389,7 @@ class FakeTarget:
         return bool(old)
 
 
-def _cleaned_from(broker: Broker) -> set[int]:
+def cleaned_from(broker: Broker) -> set[int]:
     """Numbers of records that this replica's cleaner removed from its log."""
     there = {number for stored in broker.log for number in stored.numbers}
     return {number for stored in broker.whole for number in stored.numbers} - there - {0}

@@ -257,3 +257,15 @@ def test_only_the_last_lookup_of_a_record_counts_for_what_was_hidden(known: Know
     known.look_up("r2", [5], [], 2, {5})
     known.look_up(holder, [5], [], 2)
     assert known.arrived(request("r2", 8, 5), FOREIGN, {}) == set()
+
+
+@pytest.mark.parametrize(
+    ("holder", "lost", "hidden"), [("r2", LOST, {6}), ("r1", LOST, set()), ("r2", {}, set()), ("r3", LOST, set())]
+)
+def test_a_record_that_a_holder_could_not_know_may_be_in_another_replica(
+    known: Known, holder: str, lost: dict[int, int], hidden: set[int]
+) -> None:
+    """The log that r1 and r2 read had record 6 removed, and neither looked it up. r1 knew it."""
+    known.takers[6] = ("r1", 9)
+    known.overlooked.update(r1={6}, r2={6})
+    assert known.arrived(request(holder, 9, 6), FOREIGN, lost) == hidden
