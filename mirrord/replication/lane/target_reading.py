@@ -158,6 +158,9 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
             went += ", except those for which the target has a newer record with the same key"
     elif found.holes:
         missing_ordinals.remember_position(lane)
+    if out_of_order.is_position_refused(lane):
+        # No leader epoch has ended, so nothing but the ledger shows the next holder that the saved position is wrong.
+        missing_ordinals.note_unproven(lane, lane.resume_position.ordinal)
     missing_ordinals.note_lost(lane, ordinal)
     lane.resume_position = ResumePosition(ordinal, lane.log.end, lane.log.end_epoch)
     lane.recorded_position = min(lane.recorded_position, lane.resume_position, key=lambda each: each.ordinal)

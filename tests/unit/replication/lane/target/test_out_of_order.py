@@ -2,7 +2,8 @@
 
 import pytest
 
-from mirrord.ledger.facts.core import Rewound, VerdictGiven
+from mirrord.ledger.facts.core import Progress, Rewound, VerdictGiven
+from mirrord.replication.lane.lane_report import progress_record
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Append,
@@ -82,6 +83,50 @@ def refused_twice(play: Faulty) -> Effects:
     assert play.lane.next_ordinal == 8
     refused(play, fetch)
     return read(play, play.ask_target(12), (1, 12), own=LAST, others=FOREIGN)
+
+
+def gone_back(play: Faulty, *, compacts: bool = True) -> tuple[Progress, FetchFrom]:
+    """A holder saves the position after the lookup and ends. The target refuses the next holder's batches. Nothing is
+    newer than ordinals 5 to 7 any more, so that holder goes back to 5 and copies all three records again."""
+    by_look_up(play)
+    saved = progress_record(play.lane, 1, 1)
+    assert saved is not None
+    assert (saved.ordinal, saved.target_offset) == (8, 12)
+    play.take(saved, cleanly=False)
+    for _ in range(2):
+        refused(play, resumed(play, read(play, play.ask_target(12), (1, 12), own=LAST, others=FOREIGN)))
+    effects = read(play, play.ask_target(12), (1, 12), own=LAST, others=FOREIGN, compacts=compacts)
+    asked = one(effects, AskSuperseded)
+    fetch = resumed(play, play.tell(SupersededAnswer(asked.question, 0, ((5, 7),))))
+    assert (play.lane.next_ordinal, play.lane.position) == (5, 5)
+    return saved, fetch
+
+
+@pytest.mark.parametrize("compacts", [True, False])
+def test_the_ledger_revokes_a_position_that_refusals_disprove(play: Faulty, *, compacts: bool) -> None:
+    """HALT. The holder that went back ends before it saves its position. The next one finds the records of ordinal 5
+    after the former position and must not take them for a second copy."""
+    saved, fetch = gone_back(play, compacts=compacts)
+    batch = sent(play, fetch).batches[0]
+    assert (batch.first, batch.count) == (5, 1)
+    assert [rewound for _, rewound in play.record.rewinds] == [Rewound(8, 5, 12, 1)]
+    play.take(saved, cleanly=False)
+    own = (*LAST, OwnBatch(12, 1, 5, 0, 1))
+    effects = read(play, play.ask_target(13), (1, 13), own=own, others=FOREIGN, compacts=compacts)
+    if compacts:
+        asked = one(effects, AskSuperseded)
+        assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 6, 7)]
+        effects = play.tell(SupersededAnswer(asked.question, 0, ((6, 7),)))
+    resumed(play, effects)
+    assert (play.lane.next_ordinal, play.lane.position) == (6, 6)
+
+
+def test_a_revoked_position_does_not_count_even_if_the_broker_forgets_the_producer(play: Faulty) -> None:
+    """LOSS. The broker would accept ordinal 8, and the records of ordinals 5 to 7 would never be copied."""
+    saved, _ = gone_back(play)
+    play.take(saved, cleanly=False)
+    resumed(play, read(play, play.ask_target(12), (1, 12), own=LAST, others=FOREIGN))
+    assert (play.lane.next_ordinal, play.lane.position) == (5, 5)
 
 
 def test_a_broker_that_remembers_the_producer_disproves_a_lookup(play: Faulty) -> None:
