@@ -120,9 +120,9 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
     if is_lost:
         found = replace(found, missing=(*displaced_ordinals.below(lane, first), *found.missing))
     if out_of_order.is_position_refused(lane):
-        # The lane resumed under this leader before the refusals, so only the ordinals after the last own batch are in
-        # doubt. A lookup of other gaps could bring back keys that other clients have deleted since.
-        found = replace(found, missing=())
+        # The log has not changed since the lane resumed under this leader. A lookup of other ordinals could bring back
+        # keys that other clients have deleted since.
+        found = replace(found, missing=(), next_ordinal=max(found.next_ordinal, out_of_order.first_in_doubt(lane)))
     if lane.comparison.differs is not None:
         return missing_ordinals.look_up_between(lane, found, log) or rebuilding.verified(lane, found)
     if found.doubled is not None or found.next_ordinal >= lane.resume_position.ordinal:

@@ -180,6 +180,76 @@ def test_another_leader_may_have_forgotten_the_producer(play: Faulty) -> None:
     assert play.lane.next_ordinal == 8
 
 
+def behind_the_log(play: Faulty, last: int | None) -> Effects:
+    """Ordinals 0 to 9 were acknowledged, and a holder saved the position after them. The leader's cleaner removed 5 to
+    9 because of other clients' newer records. A replica that copied the cleaned log remembers ordinal 4 as the
+    producer's last one, and is elected without any loss. Answer the questions about its log; `last`: the last ordinal
+    that the broker says it remembers, if it says anything."""
+    return read(play, play.ask_target(16, epoch=2, last=last), (1, 16), own=LAST, others=((10, 14), (15, 16)))
+
+
+@pytest.mark.parametrize("last", [None, 4])
+def test_refusals_do_not_cast_doubt_on_acknowledged_records_of_an_unchanged_log(last: int | None) -> None:
+    """STALE VALUE. A deleted key would have a value again if its record were looked up as a lost one, because the
+    cleaner has removed the tombstone. The lane cannot go on, as the broker does not accept the next ordinal either."""
+    play = opened(*BEGUN)
+    play.take(progress_at(10))
+    for times in range(1, MOST_REFUSALS + 1):
+        effects = behind_the_log(play, last)
+        if asked := [each for each in effects if isinstance(each, AskSuperseded)]:
+            # The offset 14 is empty: another client's tombstone was there.
+            assert [(each.kind, each.first, each.last) for each in asked[0].missing] == [("last", 10, 10)]
+            effects = play.tell(SupersededAnswer(asked[0].question, 0))
+        fetch = resumed(play, effects)
+        assert (play.lane.next_ordinal, play.lane.position) == (10, 10)
+        effects = play.chunk(fetch, 10)
+        effects += play.bind_all(effects)
+        for each in [each for each in effects if isinstance(each, AskEnd)]:
+            effects += play.tell(EndAnswer(each.question, 0, 2, 16))
+        produce = one(effects, Produce)
+        effects = play.tell(ProduceAnswer(produce.round, produce.batches[0], OUT_OF_ORDER, -1))
+        if times < MOST_REFUSALS:
+            wake = one(effects, Wake)
+            play.now = wake.at
+            play.tell(Woken(wake.question))
+    assert "what the target remembers about the lane's producer does not match its log" in one(effects, Halted).line
+
+
+def test_a_broker_that_says_what_it_remembers_disproves_a_lookup_too(play: Faulty) -> None:
+    """HALT. The broker had forgotten the producer when the keys were looked up. Its successor has not."""
+    by_look_up(play)
+    saved = progress_record(play.lane, 1, 1)
+    play.take(saved)
+    for _ in range(2):
+        effects = read(play, play.ask_target(12, last=4), (1, 12), own=LAST, others=FOREIGN)
+        effects = play.chunk(resumed(play, effects), 8)
+        produce = one([*effects, *play.bind_all(effects)], Produce)
+        wake = one(play.tell(ProduceAnswer(produce.round, produce.batches[0], OUT_OF_ORDER, -1)), Wake)
+        play.now = wake.at
+        play.tell(Woken(wake.question))
+    asked = one(read(play, play.ask_target(12, last=4), (1, 12), own=LAST, others=FOREIGN), AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 5, 7)]
+    resumed(play, play.tell(SupersededAnswer(asked.question, 0, ((5, 7),))))
+    assert (play.lane.next_ordinal, play.lane.position) == (5, 5)
+
+
+def test_only_ordinals_that_a_lookup_took_for_appended_are_in_doubt() -> None:
+    """STALE VALUE. The cleaner removed the acknowledged ordinals 5 to 7 as well, and with them the only sign that the
+    lane had written them."""
+    play = opened(*BEGUN)
+    play.take(progress_at(8), cleanly=False)
+    others = ((8, 9), (11, 12))
+    asked = one(read(play, play.ask_target(12), (1, 12), own=LAST, others=others), AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("last", 8, 9)]
+    refused(play, resumed(play, play.tell(SupersededAnswer(asked.question, 0, (), 10))))
+    refused(play, resumed(play, read(play, play.ask_target(12), (1, 12), own=LAST, others=others)))
+    asked = one(read(play, play.ask_target(12), (1, 12), own=LAST, others=others), AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 8, 9)]
+    resumed(play, play.tell(SupersededAnswer(asked.question, 0, ((8, 9),))))
+    assert (play.lane.next_ordinal, play.lane.position) == (8, 8)
+    assert [rewound for _, rewound in play.record.rewinds] == [Rewound(10, 8, 12, 1)]
+
+
 def test_a_lane_halts_if_the_broker_remembers_a_batch_that_its_log_lacks(play: Faulty) -> None:
     refused(play, by_look_up(play))
     refused(play, resumed(play, read(play, play.ask_target(12), (1, 12), own=LAST, others=FOREIGN)))
