@@ -20,3 +20,8 @@ class EnvironmentFault(MirrordError):
 class PolicyFault(MirrordError):
     """Raised when a policy (code that a user supplies, such as a naming rule or a record filter) raises an exception or
     returns an invalid result. The fault concerns only the name or record for which the policy was called."""
+
+
+class PolicyUnusable(PolicyFault):
+    """Raised when a process calls a policy that it cannot load. The fault concerns every name or record, and does not
+    show what the policy returns in a process that can load it."""

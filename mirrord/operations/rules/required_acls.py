@@ -80,8 +80,8 @@ class Need(msgspec.Struct, frozen=True):
     right: Right
     missing: Severity
     """The consequence if the permission is missing. "error": a start fails. "warning": a task is not done, or a lane is
-    unprotected. "note": copying is not affected, but a report is incomplete, a minor task is not done, or an operator
-    command fails."""
+    unprotected or may halt. "note": copying is not affected, but a report is incomplete, a minor task is not done, or
+    an operator command fails."""
     purpose: str
 
 
@@ -306,6 +306,10 @@ def _repairs(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
 def _copies(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:
     missing = {step.target_topic for step in plan.create}
     growing = {step.target.name for step in plan.grow}
+    compacted = (
+        "to see whether it is compacted, and what it would refuse or rewrite; without it, a partition may halt if its "
+        "log loses records"
+    )
     for name in sorted(plan.targets):
         if name in missing:
             yield from _topic(flow.target, name, ("CREATE", "error", "to create it"))
@@ -315,7 +319,7 @@ def _copies(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:
             ("READ", "error", "to read its records"),
             ("WRITE", "error", "to copy into it"),
             ("ALTER", "error" if name in growing else "warning", "to grow it when the source topic grows"),
-            ("DESCRIBE_CONFIGS", "note", "to see what it would refuse or rewrite"),
+            ("DESCRIBE_CONFIGS", "warning", compacted),
         )
     remembered = "to know how long producers are remembered; without it, no lane is protected"
     yield _cluster(flow.target, "DESCRIBE_CONFIGS", remembered)

@@ -16,6 +16,9 @@ _POLICY = "cleanup.policy"
 KNOWN_S = 10.0
 """How long, in seconds, the cleanup policy of a target topic is cached. The cache saves requests, because the lanes of
 one topic are often taken over together."""
+UNKNOWN_S = 1.0
+"""How long, in seconds, it is cached that the policy cannot be read. A lane that is halted for this reason resumes soon
+after the permission has been granted."""
 Begin = Callable[[Coroutine[None, None, None]], asyncio.Task[None]]
 
 
@@ -43,29 +46,31 @@ class Cleanup:
 
 
 class TargetCleanup:
-    """Determines whether topics of the target cluster are compacted, and caches the answers for `KNOWN_S` seconds."""
+    """Determines whether topics of the target cluster are compacted, and caches the answers."""
 
     def __init__(self, cluster: ClusterConfig, timeout_s: float) -> None:
         self._cluster = cluster
         self._timeout_s = timeout_s
         self._lock = asyncio.Lock()
         self._known: dict[str, tuple[float, bool | None]] = {}
+        """By topic: until when the answer is cached, and the answer."""
 
     async def compacts(self, topic: str) -> bool | None:
-        """Return whether the topic is compacted, or None if mirrord has no permission to read the topic's configs.
+        """Return whether the topic is compacted, or None if mirrord has no permission to read the topic's configs. If
+        it had this permission before, return the last known answer.
 
         Raises ReadFailed if the cluster does not answer.
         """
         now = asyncio.get_running_loop().time
         async with self._lock:
             known = self._known.get(topic)
-            if known is not None and now() - known[0] < KNOWN_S:
+            if known is not None and now() < known[0]:
                 return known[1]
             try:
                 settings = await topic_settings(self._cluster, [topic], [_POLICY], self._timeout_s)
             except EnvironmentFault as fault:
                 raise ReadFailed(int(ErrorCode.NETWORK_EXCEPTION)) from fault
             policy = settings[topic].values.get(_POLICY) if topic in settings else None
-            found = None if policy is None else is_compacted(policy)
-            self._known[topic] = (now(), found)
+            found = is_compacted(policy) if policy is not None else known[1] if known is not None else None
+            self._known[topic] = (now() + (UNKNOWN_S if policy is None else KNOWN_S), found)
             return found

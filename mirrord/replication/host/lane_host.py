@@ -121,7 +121,7 @@ class LaneHost:
         self._starts = StartPositions(setup, Sides(source, *sides[0]), Sides(target, *sides[1]), self.provenance.copies)
         self._open = OpenTransactions(self._source_asks, clock, setup.flow.transaction_alarm_ms / 1000)
         self._shaping = RecordPolicies(setup.flow)
-        self._lookups = Lookups(setup, *sides, self._shaping, self._begin)
+        self._lookups = Lookups(setup, *sides, self._shaping, self.provenance.copies, self._begin)
         self.budget = budget = MemoryBudget(setup.flow.limits.in_flight_bytes, setup.flow.limits.rate_bytes_per_s)
         self._source = SourceFetcher(source, self._source_asks, budget, read_committed=self._read_committed)
         self._target = TargetProducer(target, may_write, setup.runtime.request_timeout_ms)

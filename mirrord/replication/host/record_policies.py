@@ -16,11 +16,14 @@ from mirrord.config.schema import FlowConfig
 from mirrord.kafka.client.record_decoding import read
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.ledger.facts.core import Reason, Verdict
-from mirrord.model.errors import ConfigError, PolicyFault
+from mirrord.model.errors import ConfigError, PolicyFault, PolicyUnusable
 from mirrord.replication.host.batch_rebuild import build, rebuild
 from mirrord.replication.lane.second_path import PolicyRefused, Rebuilder, RebuildRequest, RebuiltBatch
 from policies.flow_policies import record_filter_of, record_transform_of
 from policies.guarded_records import GuardedFilter, GuardedTransform
+
+Decide = Callable[[DecodedRecord, bool | None], DecodedRecord | Reason]
+"""Decides whether a record is copied, and how it is changed (`RecordPolicies.decide`)."""
 
 
 class RecordPolicies:
@@ -54,8 +57,14 @@ class RecordPolicies:
 
     def changing(self, source_topic: str) -> Callable[[DecodedRecord], DecodedRecord] | None:
         """Return the function that applies the transform to a record of the topic. Return None if the records of the
-        topic are not changed."""
-        return self._changed if self._transform is not None and self.concerns(source_topic) else None
+        topic are not changed. The function raises PolicyUnusable if a policy cannot be loaded."""
+        may_change = self._transform is not None or self._fault
+        return self._changed if may_change and self.concerns(source_topic) else None
+
+    def decider(self, source_topic: str) -> Decide | None:
+        """Return the function that decides on a record of the topic (`decide`). Return None if the record policies do
+        not apply to the topic."""
+        return self.decide if self.concerns(source_topic) else None
 
     def rebuild(self, request: RebuildRequest) -> RebuiltBatch | None:
         """Rebuild a batch as a `Rebuilder` does. The new batch contains only the records that the filter keeps, and the
@@ -64,7 +73,7 @@ class RecordPolicies:
         Raises PolicyRefused if a policy fails for a record that must not be skipped.
         """
         if self._fault:
-            raise PolicyRefused(f"a policy cannot be used here: {self._fault}", request.from_offset)
+            raise PolicyRefused(str(self._unusable()), request.from_offset)
         codec, records = read(request.buffer, request.start, request.end)
         kept: list[DecodedRecord] = []
         offsets: list[int] = []
@@ -74,27 +83,47 @@ class RecordPolicies:
                 continue
             if len(kept) == request.most or record.offset >= request.until_offset:
                 break
-            known = request.decided.keeps(record.offset)
             try:
-                if not (self._keeps(record) if known is None else known):
-                    _leave_out(left_out, record.offset, "filtered")
-                    continue
-                kept.append(self._changed(record))
+                copy = self.decide(record, request.decided.keeps(record.offset))
             except PolicyFault as fault:
-                if self._config.on_error == "halt" or known:
-                    raise PolicyRefused(str(fault), record.offset) from fault
-                _leave_out(left_out, record.offset, "rejected")
+                raise PolicyRefused(str(fault), record.offset) from fault
+            if isinstance(copy, str):
+                _leave_out(left_out, record.offset, copy)
                 continue
+            kept.append(copy)
             offsets.append(record.offset)
         if not kept:
             return RebuiltBatch(bytearray(), (), -1, tuple(left_out)) if left_out else None
         made = build(codec, kept, offsets, request)
         return RebuiltBatch(made.data, made.pieces, made.newest_ms, tuple(left_out))
 
+    def decide(self, record: DecodedRecord, known: bool | None) -> DecodedRecord | Reason:
+        """Return the record as it is written to the target, or the reason why it is skipped. `known` is the decision in
+        the ledger on whether the record is copied, or None if there is none.
+
+        Raises PolicyUnusable if a policy cannot be loaded, and PolicyFault if a policy fails for a record that must not
+        be skipped.
+        """
+        if self._fault:
+            raise self._unusable()
+        try:
+            if not (self._keeps(record) if known is None else known):
+                return "filtered"
+            return self._changed(record)
+        except PolicyFault:
+            if self._config.on_error == "halt" or known:
+                raise
+            return "rejected"
+
     def _keeps(self, record: DecodedRecord) -> bool:
         return self._filter is None or self._filter.keeps(record)
 
+    def _unusable(self) -> PolicyUnusable:
+        return PolicyUnusable(f"a policy cannot be used here: {self._fault}")
+
     def _changed(self, record: DecodedRecord) -> DecodedRecord:
+        if self._fault:
+            raise self._unusable()
         if self._transform is None:
             return record
         made = self._transform.changed(record)

@@ -3,9 +3,9 @@
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset
@@ -13,20 +13,24 @@ from mirrord.kafka.client.range_reader import ReadBatch, Stretches
 from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.record import DecodedRecord
-from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL, Header
+from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL, Header, HeaderTuple
 from mirrord.kafka.protocol.sequence import SEQUENCES
-from mirrord.model.errors import PolicyFault
-from mirrord.model.intervals import Interval
+from mirrord.ledger.facts.core import Reason
+from mirrord.model.errors import PolicyFault, PolicyUnusable
+from mirrord.model.intervals import Interval, joined, within
 from mirrord.replication.host.cleanup_policy import Begin, TargetCleanup
 from mirrord.replication.host.hosted_lane import HostedLane
-from mirrord.replication.host.record_policies import RecordPolicies
+from mirrord.replication.host.record_policies import Decide, RecordPolicies
 from mirrord.replication.host.retried_reads import read_and_tell
+from mirrord.replication.lane import seek
 from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.copied_pieces import mapped_by
+from mirrord.replication.lane.source.declared_runs import decided_below
 from mirrord.replication.lane.source.source_epochs import UNKNOWN, Epochs, is_of_later_epoch
 from mirrord.replication.lane.target import missing_records
+from mirrord.replication.lane.target.existing_copies import may_be_a_lanes
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import (
     MOST_RANGES,
@@ -46,16 +50,44 @@ MOST_PIECES = 100_000
 LogReaders = tuple[Asks, Stretches]
 Piece = tuple[int, int, int]
 """A piece of the offset map: first ordinal, source offset, number of ordinals."""
+FindCopies = Callable[[PartitionId, Sequence[HeaderTuple]], Awaitable[set[int]]]
+"""Returns the indexes of those source batches that are copies (`OriginLookup.copies`)."""
+
+
+class CopyRules(NamedTuple):
+    """The rules by which a lane decides which source records it copies."""
+
+    read_committed: bool
+    """Whether records of aborted transactions are not copied."""
+    decide: Decide | None = None
+    """Applies the flow's record policies to a record. None if the lane has no record policies."""
+    find_copies: FindCopies | None = None
+    """Finds batches that other flows have written to the source. The lane does not copy them. None if the source has no
+    such batches."""
+
+
+class _Found(NamedTuple):
+    """A missing record that the source still has, as the lane writes it to the target."""
+
+    missing: Missing
+    ordinal: int
+    record: DecodedRecord
 
 
 class Lookups:
     """Answers the questions of lanes about compacted target topics."""
 
     def __init__(
-        self, setup: FlowSetup, source: LogReaders, target: LogReaders, shaping: RecordPolicies, begin: Begin
+        self,
+        setup: FlowSetup,
+        source: LogReaders,
+        target: LogReaders,
+        shaping: RecordPolicies,
+        find_copies: FindCopies,
+        begin: Begin,
     ) -> None:
         self._source, self._target = source, target
-        self._shaping = shaping
+        self._shaping, self._find_copies = shaping, find_copies
         self._begin = begin
         self.compacts = TargetCleanup(setup.target, setup.request_timeout_s).compacts
         self.performs: dict[type[Any], Callable[[HostedLane, Any], object]] = {
@@ -72,13 +104,10 @@ class Lookups:
     def _look_up(self, hosted: HostedLane, effect: AskSuperseded) -> None:
         sides = (self._source[1], hosted.source), (self._target[1], hosted.target)
         asks = self._source[0], self._target[0]
+        lane, decide = hosted.lane, self._shaping.decider(hosted.source.topic)
+        rules = CopyRules(lane.read_committed, decide, self._find_copies if lane.origins is not None else None)
         search = SupersededLookup(
-            *sides,
-            asks,
-            hosted.record,
-            self._shaping.changing(hosted.source.topic),
-            read_committed=hosted.lane.read_committed,
-            is_open=lambda question: question in hosted.lane.questions,
+            *sides, asks, hosted.record, rules, is_open=lambda question: question in lane.questions
         )
         failed = partial(SupersededAnswer, effect.question)
         self._begin(read_and_tell(hosted, effect.question, partial(search.run, effect), failed))
@@ -93,26 +122,24 @@ class SupersededLookup:
         target: tuple[Stretches, PartitionId],
         asks: tuple[Asks, Asks],
         record: LaneRecord,
-        changing: Callable[[DecodedRecord], DecodedRecord] | None,
+        rules: CopyRules,
         *,
-        read_committed: bool,
         is_open: Callable[[int], bool],
     ) -> None:
         """`asks` is a pair: the first object sends questions to the source, and the second one sends questions to the
         target.
 
-        If `read_committed` is set, the lane does not copy records of aborted transactions.
-
-        `changing` applies the flow's transform to a record, and may raise PolicyFault. It is None if records are copied
-        unchanged. `is_open` returns whether the lane is still waiting for the answer to a question.
+        `is_open` returns whether the lane is still waiting for the answer to a question.
         """
         self._source, self._source_partition = source
         self._target, self._target_partition = target
         self._source_asks, self._target_asks = asks
         self._record = record
-        self._changing = changing
-        self._read_committed = read_committed
+        self._rules = rules
         self._is_open = is_open
+        self._decided_below = decided_below(record)
+        self._skipped = joined((each.start, each.end) for each in seek.left_out(record, 0))
+        """The ranges of source offsets that the lane skips because of an operator's decision or a refused record."""
 
     async def run(self, asked: AskSuperseded) -> SupersededAnswer:
         """Return the missing records that have to be copied again. Raises ReadFailed if the source or the target cannot
@@ -132,22 +159,26 @@ class SupersededLookup:
             except ValueError as error:
                 return SupersededAnswer(asked.question, 0, trouble=f"records cannot be read: {error}")
             answer = judge.answer()
+            if answer.depends_on_policy:
+                return answer
             _extend(again, answer.again)
             if answer.until > until:
                 until, until_epoch = answer.until, answer.until_epoch
             if len(again) > MOST_RANGES:
                 trouble = f"more than {MOST_RANGES:,} separate ranges of records would have to be copied again"
                 return SupersededAnswer(asked.question, 0, trouble=trouble)
+            if not judge.is_last_settled():
+                break  # nothing was appended after these records
         return SupersededAnswer(asked.question, 0, tuple(again), until, until_epoch)
 
     async def _expect(self, judge: SupersededJudge, missing: Sequence[Missing], epochs: Epochs) -> None:
         end, begin = await bounds(self._source_asks, self._source_partition)
         stable = end
-        if self._read_committed:
+        if self._rules.read_committed:
             stable = await last_stable_offset(self._source_asks, self._source_partition)
         wanted = self._wanted(judge, missing, (begin, end))
         below = {offset: places for offset, places in wanted.items() if offset < stable}
-        await self._find(judge, below, epochs, committed=self._read_committed)
+        await self._find(judge, below, epochs, committed=self._rules.read_committed)
         # The lane copies nothing at or above `stable`, but it may have copied records there with a different
         # `isolation`.
         copied = {
@@ -162,39 +193,104 @@ class SupersededLookup:
     ) -> None:
         """Read missing records from the source. If `committed` is set, records of aborted transactions count as never
         copied."""
+        doubtful: list[tuple[Header, list[_Found]]] = []
         for first, last in _stretches(sorted(wanted)):
             async for batch in self._source.read(self._source_partition, first, last, committed=committed):
                 if batch.aborted or batch.header.attributes & CONTROL:
                     _never_copied(judge, wanted, batch.header)
                     continue
-                epoch = UNKNOWN if batch.is_old else batch.header.leader_epoch
-                for record in await _decoded(batch):
-                    for each, ordinal in wanted.pop(record.offset, ()):
-                        if is_of_later_epoch(epochs, ordinal, epoch):
-                            continue  # a different record, which was not copied
-                        changed = record if self._changing is None else self._changing(record)
-                        places = ordinal, record.offset
-                        judge.expect(each, *places, changed.key, record.time_ms, source_epoch=epoch)
+                found = [
+                    each
+                    for record in await _decoded(batch)
+                    for each in self._as_copied(record, wanted.pop(record.offset, ()), epochs, _epoch_of(batch))
+                ]
+                doubted, certain = self._by_origin(batch, found)
+                _expect(judge, certain, _epoch_of(batch))
+                if doubted:
+                    doubtful.append((batch.header, doubted))
+        await self._expect_originals(judge, doubtful)
         for places in wanted.values():
             for each, ordinal in places:
                 judge.gone(each, ordinal, by_retention=False)
+
+    def _as_copied(
+        self, record: DecodedRecord, places: Iterable[tuple[Missing, int]], epochs: Epochs, epoch: int
+    ) -> Iterator[_Found]:
+        """Yield a source record as it is written to the target under each of the missing ordinals that the ledger
+        assigns to it. Omit ordinals under which it was not copied. `epoch` is the record's leader epoch.
+
+        The ledger may assign an ordinal to a record that the lane then does not copy, because the last run has no end.
+        Therefore, the policies are asked as they are when the lane copies the record. If a policy fails, the lane has
+        not copied the record or any record after it: it has either halted or recorded a verdict before it wrote the
+        next record. For all other records, the ledger contains the decision to copy them, so only the transform is
+        called. Raises PolicyFault if it fails or if a policy cannot be loaded, because it is then not known what was
+        copied.
+        """
+        for missing, ordinal in places:
+            if is_of_later_epoch(epochs, ordinal, epoch):
+                continue  # a different record, which was not copied
+            copy: DecodedRecord | Reason = record
+            if self._rules.decide is not None:
+                known = None if self._is_presumed(missing, ordinal) else True
+                try:
+                    copy = self._rules.decide(record, known)
+                except PolicyUnusable:
+                    raise
+                except PolicyFault:
+                    if known:
+                        raise
+                    continue
+            if not isinstance(copy, str):
+                yield _Found(missing, ordinal, copy)
+
+    def _is_presumed(self, missing: Missing, ordinal: int) -> bool:
+        """Return whether the ledger does not contain the decision to copy the record of this ordinal, and the target
+        log does not show that it was copied."""
+        return missing.kind == "last" and ordinal >= self._decided_below
+
+    def _by_origin(self, batch: ReadBatch, found: Iterable[_Found]) -> tuple[list[_Found], list[_Found]]:
+        """Split missing records of a source batch into those that the lane did not copy if another flow wrote the
+        batch, and all others."""
+        has_writers = self._rules.find_copies is not None and not batch.is_old
+        may_be_copy = has_writers and may_be_a_lanes(batch.header)
+        split: tuple[list[_Found], list[_Found]] = [], []
+        for each in found:
+            split[0 if may_be_copy and self._is_presumed(each.missing, each.ordinal) else 1].append(each)
+        return split
+
+    async def _expect_originals(self, judge: SupersededJudge, doubtful: Sequence[tuple[Header, list[_Found]]]) -> None:
+        """Add those of the missing records `doubtful` that are not in batches that other flows have written. Raises
+        ReadFailed if it is not known at the moment which flow wrote a batch."""
+        if not doubtful or self._rules.find_copies is None:
+            return
+        copies = await self._rules.find_copies(self._source_partition, [header for header, _ in doubtful])
+        for at, (header, found) in enumerate(doubtful):
+            if at not in copies:
+                _expect(judge, found, header.leader_epoch)
 
     def _wanted(
         self, judge: SupersededJudge, missing: Iterable[Missing], readable: Interval
     ) -> dict[int, list[tuple[Missing, int]]]:
         """Return the missing records that the source may still have, by source offset. `readable` is the range
-        [start, end) of the source offsets that can be read."""
+        [start, end) of the source offsets that can be read.
+
+        Records that the lane skips are omitted if they come after all of the lane's own batches (kind `last`). All
+        later records are then omitted as well, because nothing was appended under their ordinals (`_never_copied`)."""
         begin, end = readable
         wanted: dict[int, list[tuple[Missing, int]]] = {}
         for each in missing:
             for ordinal in missing_records.without_record(self._record, each):
                 judge.gone(each, ordinal, by_retention=False)
             for ordinal, offset, length in missing_records.pieces(self._record, each):
-                for at in range(length):
+                skips = within((offset, offset + length), self._skipped if each.kind == "last" else ())
+                skipped_from = next((start for start, _ in skips), offset + length)
+                for at in range(skipped_from - offset):
                     if offset + at < begin:
                         judge.gone(each, ordinal + at, by_retention=True)
                     elif offset + at < end:
                         wanted.setdefault(offset + at, []).append((each, ordinal + at))
+                if skipped_from < offset + length:
+                    break
         return wanted
 
     async def _see(self, judge: SupersededJudge, asked: AskSuperseded) -> None:
@@ -232,13 +328,14 @@ class SupersededLookup:
             async for batch in self._source.read(self._source_partition, start, behind):
                 if batch.header.attributes & CONTROL:
                     continue
-                epoch = UNKNOWN if batch.is_old else batch.header.leader_epoch
+                epoch, decide = _epoch_of(batch), self._rules.decide
                 for record in await _decoded(batch):
                     ordinal, offset, length = stretch[max(bisect_right(begins, record.offset) - 1, 0)]
                     at = record.offset - offset
                     if 0 <= at < length and not is_of_later_epoch(self._record.epochs, ordinal + at, epoch):
-                        changed = record if self._changing is None else self._changing(record)
-                        judge.see_appended(changed.key, record.offset)
+                        copy = record if decide is None else decide(record, True)
+                        if not isinstance(copy, str):
+                            judge.see_appended(copy.key, record.offset)
 
     async def _committed_ones(self, start: int, stable: int, end: int) -> AsyncIterator[ReadBatch]:
         """Yield the batches with committed records. Omit batches of aborted or open transactions."""
@@ -258,6 +355,15 @@ def _extend(again: list[tuple[int, int]], more: Sequence[tuple[int, int]]) -> No
         again[-1] = (again[-1][0], more[0][1])
         more = more[1:]
     again += more
+
+
+def _epoch_of(batch: ReadBatch) -> int:
+    return UNKNOWN if batch.is_old else batch.header.leader_epoch
+
+
+def _expect(judge: SupersededJudge, found: Iterable[_Found], epoch: int) -> None:
+    for missing, ordinal, record in found:
+        judge.expect(missing, ordinal, record.offset, record.key, record.time_ms, source_epoch=epoch)
 
 
 def _never_copied(judge: SupersededJudge, wanted: dict[int, list[tuple[Missing, int]]], header: Header) -> None:

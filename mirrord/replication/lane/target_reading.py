@@ -7,6 +7,8 @@ are missing in a compacted log, they are looked up by the keys of their records
 (`mirrord.replication.lane.target.missing_ordinals`).
 """
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from mirrord.kafka.protocol.sequence import nearest
@@ -21,6 +23,7 @@ from mirrord.replication.lane.phases import Stage
 from mirrord.replication.lane.signals import (
     AskScan,
     Effects,
+    OwnBatch,
     ScanAnswer,
 )
 from mirrord.replication.lane.state import Lane, ResumePosition
@@ -32,6 +35,7 @@ from mirrord.replication.lane.target import (
     lookup_after_rebuild,
     missing_ordinals,
     out_of_order,
+    refused_retry,
     target_scan,
 )
 from mirrord.replication.lane.target.evidence import has_lost_records, known_until, next_by_entry, went_back
@@ -64,7 +68,8 @@ def _read(lane: Lane, now: float, found: Reading, log: Log) -> Effects:
         return target_scan.halt_on_repeat(lane, found.doubled)
     if lane.log.entry is not None and found.next_ordinal > next_by_entry(lane) and not went_back(lane):
         return lane.retry()  # a former holder's batch was appended after the question to the broker
-    if lane.protected and found.next_ordinal < next_by_entry(lane) and not lane.log.cleaned:
+    may_be_cleaned = lane.log.cleaned and not log.is_policy_unknown
+    if lane.protected and found.next_ordinal < next_by_entry(lane) and not may_be_cleaned:
         line = (
             f"the target broker remembers ordinal {next_by_entry(lane) - 1} as the lane's last one, but its log ends "
             f"with {found.next_ordinal - 1}"
@@ -96,7 +101,9 @@ def _keep(lane: Lane, found: Reading, more: tuple[LaneFact, ...]) -> Effects:
 def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
     own = answer.own
     is_late = not own or target_scan.is_later(lane, own[0]) or target_scan.begins_late(lane, own, answer.start)
-    if missing_ordinals.must_ask(lane) or (answer.start > lane.log.log_start and is_late and lane.log.shared < 0):
+    is_whole = log.is_policy_unknown and not is_late and _holds_all(lane, log, own)
+    must_ask = missing_ordinals.must_ask(lane) and not is_whole
+    if must_ask or (answer.start > lane.log.log_start and is_late and lane.log.shared < 0):
         return look_back.begin(lane)
     if not own and out_of_order.is_position_refused(lane):
         return out_of_order.halt_without_batches(lane)
@@ -131,6 +138,16 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
         return missing_ordinals.look_up_between(lane, found, log) or difference.filled(lane, now, found)
     lost = missing_ordinals.lost_ordinals(lane, found.next_ordinal) if lane.log.cleaned else ()
     return missing_ordinals.look_up(lane, found, log, lost) or went_back_to(lane, found)
+
+
+def _holds_all(lane: Lane, log: Log, own: Sequence[OwnBatch]) -> bool:
+    """Return whether the target log has everything that it had when the resume position was recorded, so that it makes
+    no difference whether the topic is compacted. The first of the lane's own batches is where the ledger has it."""
+    if has_lost_records(lane):
+        return False
+    found = target_scan.walk(lane, own, nearest(own[0].base_sequence, lane.resume_position.ordinal), log)
+    lacks = found.missing or found.holes or found.doubled is not None
+    return not lacks and found.next_ordinal >= lane.resume_position.ordinal
 
 
 def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] | None = None) -> Effects:
@@ -205,6 +222,8 @@ def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Eff
     if answer.trouble:
         line = f"it is not known whether the target lost records or a cleaner removed them: {answer.trouble}"
         return halt(lane, "unexplained", line, lane.position, lane.position)
+    if answer.depends_on_policy:
+        return _halt_without_policy(lane, now)
     holes = sorted([*found.holes, *(each for each in answer.again if each[0] < found.next_ordinal)])
     again = tuple(each for each in answer.again if each[0] >= found.next_ordinal)
     ordinal = max(found.next_ordinal, answer.until)
@@ -226,3 +245,14 @@ def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Eff
     selects = bool(holes) or again != lane.log.lost_ordinals
     selects = selects or (lane.record is not None and not hole_repair.are_in_order(lane, lane.record, again))
     return went_back_to(lane, found, again if selects else None)
+
+
+def _halt_without_policy(lane: Lane, now: float) -> Effects:
+    """Halt until mirrord may read the policy of the target topic. If the topic is compacted, lost records must not be
+    appended over newer values. If it is not compacted, they must be copied again."""
+    line = (
+        "the target log lacks records for which it has newer ones with the same keys, and it is not known whether the "
+        f"topic {lane.target_topic} is compacted: grant DESCRIBE_CONFIGS on this topic on the target"
+    )
+    effects = halt(lane, "unexplained", line, lane.position, lane.position)
+    return [*effects, refused_retry.read_configs_after_pause(lane, now)]

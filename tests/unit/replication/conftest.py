@@ -13,7 +13,7 @@ def known_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def bounds(log: FakeLog, partition: PartitionId) -> tuple[int, int]:
         del partition
-        return log.end, 0
+        return log.end, log.begin
 
     async def last_stable_offset(log: FakeLog, partition: PartitionId) -> int:
         del partition

@@ -198,6 +198,13 @@ def _joined(runs: Sequence[Run]) -> list[Run]:
     return [runs[0], *(run for one, run in pairwise(runs) if run.offset - run.ordinal != one.offset - one.ordinal)]
 
 
+def decided_below(record: LaneRecord) -> int:
+    """Return the first ordinal of the last run in the ledger. The ledger contains the decision to copy the records of
+    all lower ordinals. The last run has no end, so it also assigns ordinals to records that may not be copied."""
+    last = record.source_runs.last
+    return 0 if last is None else last.ordinal
+
+
 def decided(record: LaneRecord, ordinal: int) -> Decided:
     """Return the ledger's decisions on the records from an ordinal up to the last run in the ledger."""
     last = record.source_runs.last

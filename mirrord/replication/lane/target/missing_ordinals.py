@@ -31,22 +31,18 @@ from mirrord.replication.lane.target import displaced_ordinals, epoch_ends, out_
 from mirrord.replication.lane.target.acknowledged_records import Forgotten
 from mirrord.replication.lane.target.evidence import is_plan_unrecorded, known_until, next_by_entry, note_earlier
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
-from mirrord.replication.lane.target.superseded_records import (
-    MOST_LAST,
-    AskShared,
-    AskSuperseded,
-)
+from mirrord.replication.lane.target.superseded_records import AskShared, AskSuperseded
 
 NOT_ASKED, NOT_KNOWN = -2, -1
 
 
 def read(lane: Lane, answer: ScanAnswer) -> Log:
-    """Note whether the log cleaner may have removed records from the scanned part of the target log. Return that
-    part."""
-    log = Log(answer.start, answer.end, answer.others, answer.compacts)
+    """Note whether the log cleaner may have removed records from the scanned part of the target log. Return that part.
+    If mirrord has no permission to read the topic's policy, the topic may be compacted."""
     stretches = sorted([*answer.others, *((each.base_offset, each.base_offset + each.count) for each in answer.own)])
     is_bare = Log(answer.start, answer.end, tuple(stretches), None).bare(answer.start, answer.end)[0] > 0
-    lane.log.cleaned = is_bare or bool(answer.compacts)
+    log = Log(answer.start, answer.end, answer.others, answer.compacts, is_bare)
+    lane.log.cleaned = is_bare or answer.compacts is not False
     _note_appended_later(lane, answer.own)
     epoch_ends.note_batches(lane, answer.own)
     note_earlier(lane, answer.own)
@@ -132,9 +128,9 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
         gaps = [each for each in asked if not within(displaced_ordinals.known(lane), each.first, each.last)]
         went_back = bool(lost) and all(each.first >= lost[0][0] for each in gaps)
     keeps_all = log.compacts is False and went_back
-    return [
-        AskSuperseded(ask(lane), asked, log.end, _appended(lane, found, missing), keeps_all, epochs_lost_earlier(lane))
-    ]
+    in_doubt = log.is_policy_unknown or (log.compacts is None and went_back)
+    appended, epochs = _appended(lane, found, missing), epochs_lost_earlier(lane)
+    return [AskSuperseded(ask(lane), asked, log.end, appended, keeps_all, epochs, in_doubt)]
 
 
 def epochs_lost_earlier(lane: Lane) -> source_epochs.Epochs | None:
@@ -250,7 +246,7 @@ def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
     """
     limit = lane.sent_below if lane.takeover.knows_sent else NEVER
     reached = displaced_ordinals.reached(lane, found.next_ordinal, room)
-    last = min(reached, found.next_ordinal + MOST_LAST, limit) - 1
+    last = min(reached, limit) - 1
     if last < found.next_ordinal:
         return []
     return [Missing("last", found.next_ordinal, last, above, has_room=True)]

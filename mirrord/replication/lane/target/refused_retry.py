@@ -104,6 +104,12 @@ def _pause(lane: Lane, now: float) -> Wake:
     return Wake(lane.refusal.configs_pause, now + pause_s)
 
 
+def read_configs_after_pause(lane: Lane, now: float) -> Wake:
+    """Resume a lane that is halted because it may not read the configs of the target topic, once it may read them."""
+    lane.refusal.configs_seen = ""
+    return _pause(lane, now)
+
+
 def read_configs_again(lane: Lane) -> Effects:
     """Read the configs of the target topic again while the lane is halted."""
     lane.refusal.configs_pause = -1

@@ -21,6 +21,13 @@ class Log(NamedTuple):
     """Target offsets [start, end) of batches from other writers, in ascending order; adjacent ranges are merged."""
     compacts: bool | None
     """Whether the topic is compacted; None if that is not known."""
+    is_bare: bool = False
+    """Whether the log has offsets without a batch. A log cleaner removed records there."""
+
+    @property
+    def is_policy_unknown(self) -> bool:
+        """Return whether nothing shows that the topic is compacted, or that it is not."""
+        return self.compacts is None and not self.is_bare
 
     def bare(self, start: int, end: int) -> tuple[int, int]:
         """Look for target offsets in [start, end) that are not in another writer's batch. Return how many there are,

@@ -35,7 +35,8 @@ MOST_AT_ONCE = 500_000
 """Maximum number of records that are looked up by their keys while the target log is read once. Each record takes about
 200 bytes of memory. If more records are missing, the target log is read several times."""
 MOST_LAST = 100_000
-"""Maximum number of records of the kind `last` that are looked up by their keys (`Missing.kind`)."""
+"""Maximum number of records of the kind `last` (`Missing.kind`) in the first part of a lookup. Usually, few of these
+records or none of them were appended, and no other part is needed."""
 MOST_RANGES = 250_000
 """Maximum number of separate ranges that are copied again, of verdicts in one ledger entry, and of runs that are
 recorded again in one entry. The ledger topic refuses entries that are too large."""
@@ -62,6 +63,9 @@ class AskSuperseded(msgspec.Struct, frozen=True):
     epochs: tuple[tuple[int, int], ...] | None = None
     """Pairs (ordinal, leader epoch of the source) in ascending order: the epochs of the missing records when they were
     copied. None if these are the epochs in the ledger."""
+    in_doubt: bool = False
+    """Whether it depends on the topic's policy, which is not known, whether superseded records are copied again. If the
+    topic is not compacted, they have to be."""
 
 
 class SupersededAnswer(msgspec.Struct, frozen=True):
@@ -78,6 +82,9 @@ class SupersededAnswer(msgspec.Struct, frozen=True):
     """Leader epoch that the source record of the last of these ordinals had when it was looked up, or -1."""
     trouble: str = ""
     """One line that tells the operator why it cannot be determined which records to copy again, or an empty string."""
+    depends_on_policy: bool = False
+    """Whether superseded records were found that have to be copied again if the topic is not compacted
+    (`AskSuperseded.in_doubt`)."""
 
 
 class AskShared(msgspec.Struct, frozen=True):
@@ -106,6 +113,7 @@ class Expected(NamedTuple):
     offset: int
     """The source offset of the record."""
     time_ms: int
+    """The timestamp with which the record is written to the target."""
     newer_from: int
     """A record with the same key at or above this target offset is newer."""
 
@@ -122,6 +130,8 @@ class SupersededJudge:
         the log, an older record may still follow the newer one."""
         self._superseded: set[int] = set()
         self._gone: set[int] = set()
+        self._there: set[int] = set()
+        """Missing records that were found in the target log itself."""
         self._last_epochs: dict[int, int] = {}
         """The leader epochs of the source records of the kind `last`, by ordinal."""
 
@@ -135,7 +145,8 @@ class SupersededJudge:
         self, missing: Missing, ordinal: int, offset: int, key: Hashable, time_ms: int, *, source_epoch: int = -1
     ) -> None:
         """Add a missing record that the source still has. `offset` is the record's source offset, and `source_epoch` is
-        its leader epoch in the source."""
+        its leader epoch in the source. `key` and `time_ms` are those of the record that is written to the target. A
+        transform may have changed both."""
         if missing.kind == "last":
             self._last_epochs[ordinal] = source_epoch
         if key is None:
@@ -181,7 +192,9 @@ class SupersededJudge:
             is_itself = its_ordinal == ordinal and time_ms == its_time_ms
             if is_itself or (newer and its_ordinal >= ordinal):
                 self._superseded.add(ordinal)
-                if not is_itself:
+                if is_itself:
+                    self._there.add(ordinal)
+                else:
                     insort(self._replaced.setdefault(key, []), each, key=_ordinal)
                 newest = max(newest, source_offset)
         if newest >= 0:
@@ -215,6 +228,13 @@ class SupersededJudge:
         """Return whether copied records of the source supersede missing records of this kind."""
         return missing.kind == "between" or (missing.kind == "lost" and not self._asked.keeps_all)
 
+    def is_last_settled(self) -> bool:
+        """Return whether all missing records of the kind `last` are superseded or gone. If so, records that follow them
+        may have been appended as well."""
+        settled = self._superseded | self._gone
+        last = (each for each in self._asked.missing if each.kind == "last")
+        return all(ordinal in settled for each in last for ordinal in range(each.first, each.last + 1))
+
     def answer(self) -> SupersededAnswer:
         """Return which of the missing records are to be copied again."""
         again: list[tuple[int, int]] = []
@@ -231,7 +251,19 @@ class SupersededJudge:
             else:
                 left = ranges(ordinal for ordinal in ordinals if ordinal not in settled)
                 again += [(start, end - 1) for start, end in left]
-        return SupersededAnswer(self._asked.question, 0, tuple(again), until, self._last_epochs.get(until - 1, -1))
+        until_epoch = self._last_epochs.get(until - 1, -1)
+        return SupersededAnswer(
+            self._asked.question, 0, tuple(again), until, until_epoch, depends_on_policy=self._depends_on_policy()
+        )
+
+    def _depends_on_policy(self) -> bool:
+        """Return whether superseded records have to be copied again if the topic is not compacted. Those for which the
+        log has empty offsets need not be: a cleaner removed them."""
+        if not self._asked.in_doubt:
+            return False
+        lost = (each for each in self._asked.missing if not each.has_room)
+        superseded = self._superseded - self._there
+        return any(ordinal in superseded for each in lost for ordinal in range(each.first, each.last + 1))
 
 
 def _ordinal(each: Expected) -> int:
@@ -239,17 +271,18 @@ def _ordinal(each: Expected) -> int:
 
 
 def in_parts(asked: AskSuperseded) -> Iterator[AskSuperseded]:
-    """Split a lookup into several lookups that each contain a limited number of records (`MOST_AT_ONCE`). A range of
-    the kind `last` is not split."""
+    """Split a lookup into several lookups that each contain a limited number of records (`MOST_AT_ONCE`). The first
+    part of a range of the kind `last` has its own limit (`MOST_LAST`)."""
     part: list[Missing] = []
     room = MOST_AT_ONCE
     for missing in asked.missing:
         first = missing.first
         while first <= missing.last:
-            last = missing.last if missing.kind == "last" else min(missing.last, first + room - 1)
+            is_begun = missing.kind == "last" and first == missing.first
+            last = min(missing.last, first + (MOST_LAST if is_begun else room) - 1)
             part.append(replace(missing, first=first, last=last))
             first, room = last + 1, room - (last - first + 1)
-            if room <= 0:
+            if room <= 0 or (is_begun and last < missing.last):
                 yield replace(asked, missing=tuple(part))
                 part, room = [], MOST_AT_ONCE
     if part:

@@ -38,7 +38,7 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
             return Reading(expected, tuple(holes), tuple(facts), doubled)
         if ordinal > expected:
             bare, first_bare = log.bare(at, batch.base_offset) if log is not None else (0, NEVER)
-            if log is not None and (bare or log.compacts):
+            if log is not None and (bare or log.compacts is not False):
                 above, pieces = min(first_bare, batch.base_offset), but_not_void(mended, expected, ordinal - 1)
                 has_room = _has_room(lane, runs, log, (at, batch.base_offset), pieces)
                 missing += [Missing("between", *piece, above, has_room) for piece in pieces]

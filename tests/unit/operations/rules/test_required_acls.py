@@ -84,9 +84,12 @@ def test_what_mirrormaker_2_left_is_asked_for_where_there_may_be_something() -> 
 @pytest.mark.parametrize(
     ("partitions", "expected"),
     [
-        (None, {"CREATE": "error", "READ": "error", "WRITE": "error", "ALTER": "warning", "DESCRIBE_CONFIGS": "note"}),
-        (2, {"READ": "error", "WRITE": "error", "ALTER": "warning", "DESCRIBE_CONFIGS": "note"}),
-        (1, {"READ": "error", "WRITE": "error", "ALTER": "error", "DESCRIBE_CONFIGS": "note"}),
+        (
+            None,
+            {"CREATE": "error", "READ": "error", "WRITE": "error", "ALTER": "warning", "DESCRIBE_CONFIGS": "warning"},
+        ),
+        (2, {"READ": "error", "WRITE": "error", "ALTER": "warning", "DESCRIBE_CONFIGS": "warning"}),
+        (1, {"READ": "error", "WRITE": "error", "ALTER": "error", "DESCRIBE_CONFIGS": "warning"}),
     ],
 )
 def test_target_topics(partitions: int | None, expected: dict[str, str]) -> None:

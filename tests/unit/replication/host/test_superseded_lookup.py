@@ -80,6 +80,35 @@ async def test_many_records_are_looked_up_in_several_parts(at_once: int, monkeyp
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("begin", "keys", "until", "reads"),
+    [
+        (0, "abcdefgh", 8, [(0, 2), (2, 5), (5, 8)]),
+        (0, "bcdefgh", -1, [(0, 2)]),
+        (0, "abcefgh", 3, [(0, 2), (2, 5)]),
+        (0, "abcdfgh", 4, [(0, 2), (2, 5)]),
+        (0, "abcdeg", 5, [(0, 2), (2, 5), (5, 8)]),
+        (3, "efgh", -1, [(3, 5)]),
+        (3, "defgh", 8, [(3, 5), (5, 8)]),
+    ],
+    ids=["all", "none", "3 of 8", "4 of 8", "5 of 8", "none after expired ones", "all after expired ones"],
+)
+async def test_the_next_part_of_the_last_records_is_looked_up_if_all_before_it_were_appended(
+    begin: int, keys: str, until: int, reads: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most two records at first, then three at a time. Other clients have newer records of some keys."""
+    monkeypatch.setattr(superseded_records, "MOST_LAST", 2)
+    monkeypatch.setattr(superseded_records, "MOST_AT_ONCE", 3)
+    source = FakeLog([written(0, "abcdefgh")], 8, 8, begin=begin)
+    target = FakeLog([written(8, keys)], 8 + len(keys), 8 + len(keys))
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),)))
+    asked = AskSuperseded(1, (Missing("last", 0, 7, 0, has_room=True),), 8 + len(keys))
+    assert (await lookup(source, target, play.record).run(asked)).until == until
+    assert source.reads == reads
+
+
+@pytest.mark.asyncio
 async def test_more_ranges_than_one_entry_of_the_ledger_can_contain_are_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

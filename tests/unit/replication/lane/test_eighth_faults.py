@@ -50,7 +50,7 @@ def read(
     *,
     own: tuple[OwnBatch, ...] = LOG,
     others: tuple[tuple[int, int], ...] = OTHERS,
-    compacts: bool = True,
+    compacts: bool | None = True,
 ) -> Effects:
     """Answer the questions about the target log. `shared`: the newest leader epoch up to that of the resume position,
     and its end."""

@@ -9,6 +9,7 @@ from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import AskCheck, CheckAnswer, Effects, OwnBatch, TargetMoved
 from mirrord.replication.lane.target import displaced_ordinals
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
+from tests.unit.replication.lane.target.test_out_of_order import resumed
 from tests.unit.replication.lane.test_eighth_faults import read
 from tests.unit.replication.lane.test_rebuilding import LANE
 from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened, progress_at
@@ -134,3 +135,14 @@ def test_they_are_no_longer_recorded_if_the_log_has_them_again() -> None:
     assert [(each.kind, each.first, each.last) for each in asked.missing] == [("last", 6, 6)]
     play.bind_all(play.tell(SupersededAnswer(asked.question, 0, (), 7)))
     assert play.record.displaced == (Displaced(6, 6, 5, 1, by_look_up=True),)
+
+
+def test_all_records_for_which_the_log_has_room_are_looked_up() -> None:
+    """STALE VALUES. Another client wrote newer values of 150,000 records, and the cleaner removed their copies."""
+    play = opened(*BEGUN)
+    play.take(None, cleanly=False)
+    effects = read(play, play.ask_target(300_005), (1, 300_005), own=OWN, others=((150_005, 300_005),))
+    asked = one(effects, AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("last", 5, 150_004)]
+    resumed(play, play.tell(SupersededAnswer(asked.question, 0, (), 150_005)))
+    assert play.lane.next_ordinal == 150_005

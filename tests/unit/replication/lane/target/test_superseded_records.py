@@ -324,7 +324,11 @@ def lost(first: int, last: int) -> Missing:
     return Missing("lost", first, last, 0, has_room=False)
 
 
-LAST = Missing("last", 20, 25, 0, has_room=True)
+def last(first: int, end: int) -> Missing:
+    return Missing("last", first, end, 0, has_room=True)
+
+
+LAST = last(20, 25)
 
 
 @pytest.mark.parametrize(
@@ -337,13 +341,16 @@ LAST = Missing("last", 20, 25, 0, has_room=True)
         ((lost(5, 8), lost(10, 10)), [[lost(5, 8)], [lost(10, 10)]]),
         ((lost(5, 6), LAST), [[lost(5, 6), LAST]]),
         ((lost(5, 13), LAST), [[lost(5, 8)], [lost(9, 12)], [lost(13, 13), LAST]]),
+        ((lost(5, 7), last(20, 26)), [[lost(5, 7), last(20, 25)], [last(26, 26)]]),
+        ((last(20, 35),), [[last(20, 25)], [last(26, 29)], [last(30, 33)], [last(34, 35)]]),
     ],
 )
 def test_a_question_about_many_records_is_divided(
     missing: tuple[Missing, ...], parts: list[list[Missing]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At most four records at once. Those that may never have been appended are one row, and stay together."""
+    """At most four records at once. The first six of those that may never have been appended stay together."""
     monkeypatch.setattr(superseded_records, "MOST_AT_ONCE", 4)
+    monkeypatch.setattr(superseded_records, "MOST_LAST", 6)
     asked = AskSuperseded(7, missing, 30, keeps_all=True)
     found = list(superseded_records.in_parts(asked))
     assert [list(each.missing) for each in found] == parts
@@ -396,3 +403,15 @@ def test_a_batch_that_the_cleaner_has_thinned_out_supersedes_what_is_missing_bef
     assert isinstance(asked, AskSuperseded)
     assert [(each.kind, each.first, each.last) for each in asked.missing] == [("between", 0, 9)]
     assert asked.appended == ((10, 13),)
+
+
+@pytest.mark.parametrize(("has_room", "again"), [(True, ()), (False, ((5, 6),))])
+def test_records_that_the_source_has_deleted_count_as_appended_if_the_log_has_room_for_them(
+    *, has_room: bool, again: tuple[tuple[int, int], ...]
+) -> None:
+    """A limit of decision 94: the records may as well be those of a hole next to removed records of other clients."""
+    gap = Missing("between", 5, 6, 5, has_room=has_room)
+    judge = SupersededJudge(AskSuperseded(0, (gap,), 11))
+    for ordinal in (5, 6):
+        judge.gone(gap, ordinal, by_retention=True)
+    assert judge.answer().again == again
