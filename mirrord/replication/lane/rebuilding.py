@@ -49,6 +49,7 @@ from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import look_back, lookup_after_rebuild, position_rewind, target_scan
 from mirrord.replication.lane.target.batch_relocation import covered_below
 from mirrord.replication.lane.target.evidence import is_another_leader, is_recorded
+from mirrord.replication.lane.target.out_of_order import NEVER_REFUSED
 from mirrord.replication.lane.target.relocation_result import Located
 from mirrord.replication.lane.transitions import RebuildMap, Resume
 
@@ -103,6 +104,8 @@ def map_recorded(lane: Lane) -> None:
     lane.comparison.later_pending, lane.comparison.later_from = False, None
     lane.comparison.first_ack_pending = True
     lane.log.unread_from = None
+    # The lane may have to look up the last ordinals again (`_displaced_after`), whatever was refused before.
+    lane.log.out_of_order = NEVER_REFUSED
     lane.acked = lane.trusted = lane.resume_ordinal
     lane.expected = lane.log.end
     lane.resumed_at = ResumePosition(lane.acked, lane.log.end, lane.log.end_epoch)

@@ -207,8 +207,8 @@ class TargetLog:
     forgotten: Forgotten | None = None
     """Set when `acknowledged` is lowered after ordinals were reassigned; kept until the ledger shows the outcome."""
     unproven: tuple[int, int] = (-1, 0)
-    """The ordinal up to which a former holder may have saved a position, and the number of `Rewound` notes that were in
-    the ledger when this was noted."""
+    """The ordinal up to which a position may have been saved although the log may lack records below it, and the number
+    of `Rewound` notes that were in the ledger when this was noted."""
     appended_later: tuple[int, int, int] = (-1, -1, -1)
     """(first, end, leader epoch): the ordinals [first, end) were acknowledged after the last resume, and their records
     were appended in this leader epoch or a later one. (-1, -1, -1) if no such ordinals are known."""

@@ -127,9 +127,9 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
     if is_lost:
         found = replace(found, missing=(*displaced_ordinals.below(lane, first), *found.missing))
     if out_of_order.is_position_refused(lane):
-        # The lane resumed under this leader before the refusals, so only the ordinals after the last own batch are in
-        # doubt. A lookup of other gaps could bring back keys that other clients have deleted since.
-        found = replace(found, missing=())
+        # The log has not changed since the lane resumed under this leader. A lookup of other ordinals could bring back
+        # keys that other clients have deleted since.
+        found = replace(found, missing=(), next_ordinal=max(found.next_ordinal, out_of_order.first_in_doubt(lane)))
     if lane.comparison.differs is not None:
         return missing_ordinals.look_up_between(lane, found, log) or rebuilding.verified(lane, found)
     if found.doubled is not None or found.next_ordinal >= lane.resume_position.ordinal:
@@ -175,6 +175,9 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
             went += ", except those for which the target has a newer record with the same key"
     elif found.holes:
         missing_ordinals.remember_position(lane)
+    if out_of_order.is_position_refused(lane):
+        # No leader epoch has ended, so nothing but the ledger shows the next holder that the saved position is wrong.
+        missing_ordinals.note_unproven(lane, lane.resume_position.ordinal)
     missing_ordinals.note_lost(lane, ordinal)
     lane.resume_position = ResumePosition(ordinal, lane.log.end, lane.log.end_epoch)
     lane.recorded_position = min(lane.recorded_position, lane.resume_position, key=lambda each: each.ordinal)

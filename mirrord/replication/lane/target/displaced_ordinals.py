@@ -17,8 +17,10 @@ from msgspec.structs import replace
 
 from mirrord.ledger.displaced import DISPLACED_KEPT, within
 from mirrord.ledger.facts.core import Displaced, LaneFact, TargetRun
+from mirrord.model import intervals
 from mirrord.model.intervals import joined, uncovered
 from mirrord.model.runs import Run
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target.scan_result import Missing, Reading
 from mirrord.replication.lane.target.target_scan import but_not_void, displaced_of
@@ -37,12 +39,14 @@ def recorded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]], until
 
     An ordinal in `found.missing` is displaced if the log has no empty offset for it and its record is not copied again.
     `again` contains the ordinals (first, last) that are copied again. Ordinals of the kind `last` below `until` also
-    count as displaced.
+    count as displaced. Displaced ordinals that the ledger already records are added as well if a new run would
+    supersede them although the log still lacks them.
     """
     absent = [each for each in found.missing if each.last < found.next_ordinal and not each.has_room]
     copied = set(again)
     left = [part for each in absent if (each.first, each.last) not in copied for part in _displaced(lane, each)]
-    left = left[-DISPLACED_KEPT:]
+    superseded = frozenset(_superseded(lane, found, again, until))
+    left = sorted((*left, *superseded), key=_first)[-DISPLACED_KEPT:]
     facts: list[LaneFact] = []
     for fact in found.facts:
         if isinstance(fact, TargetRun):
@@ -53,9 +57,28 @@ def recorded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]], until
             facts.append(fact)
     left += [part for each in _looked_up(lane, found, until) for part in _displaced(lane, each)]
     rest = tuple(left)
-    if all(_is_recorded(lane, each) for each in rest):
+    if all(_is_recorded(lane, each) and each not in superseded for each in rest):
         return tuple(facts)
     return (*facts, *_last_run_again(lane, facts, rest))
+
+
+def _superseded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]], until: int) -> Iterator[Displaced]:
+    """Yield the displaced ordinals in the ledger that the runs in `found.facts` would supersede although the log lacks
+    them and their records are not copied again. A run supersedes all displaced ordinals at or above its own ordinal.
+
+    Ordinals for which the log has no empty offset are left out, because the scan itself has found them displaced.
+    """
+    lowest = min((fact.ordinal for fact in found.facts if isinstance(fact, TargetRun)), default=NEVER)
+    copied = [(first, last + 1) for first, last in again]
+    for missing in found.missing:
+        first = max(missing.first, lowest)
+        last, recorded_ones = missing.last, displaced_of(lane.record)
+        if missing.kind == "last":
+            last, recorded_ones = min(last, until - 1), known(lane)  # all others are recorded anew (`_looked_up`)
+        for each in within(recorded_ones, first, last) if missing.has_room and first <= last else ():
+            piece = (max(each.first, first), min(each.last, last) + 1)
+            for start, end in uncovered(piece, intervals.within(piece, copied)):
+                yield replace(each, first=start, last=end - 1)
 
 
 def _looked_up(lane: Lane, found: Reading, until: int) -> Iterator[Missing]:
@@ -173,3 +196,7 @@ def unrecorded(lane: Lane, first: int) -> Iterator[tuple[int, int]]:
         for start, end in uncovered((expected, behind), others) if expected < behind else ():
             yield start, position.leader_epoch
             yield end, position.leader_epoch - 1
+
+
+def _first(displaced: Displaced) -> int:
+    return displaced.first

@@ -76,8 +76,9 @@ def known_until(lane: Lane) -> int:
 
 
 def unproven_until(lane: Lane) -> int:
-    """Return the ordinal up to which a former holder may have saved a resume position. Return -1 if that ordinal is not
-    above the position at which the lane has resumed, or if the ledger revokes such positions."""
+    """Return the ordinal up to which a resume position may have been saved although the target log may lack records
+    below it. Return -1 if that ordinal is not above the position at which the lane has resumed, or if the ledger
+    revokes such positions."""
     until, rewinds = lane.log.unproven
     known = lane.record.rewinds[rewinds:] if lane.record is not None else ()
     is_revoked = any(rewound.ordinal < until for _, rewound in known)

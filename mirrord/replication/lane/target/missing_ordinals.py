@@ -90,7 +90,11 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
     room, above = log.bare(max(found.behind, log.start), log.end)
     has_forgotten = lane.log.cleaned and lane.log.entry is None and not out_of_order.is_refused(lane)
     reached = displaced_ordinals.reached(lane, found.next_ordinal, room)
-    _note_unproven(lane, reached if has_forgotten and room > 0 else -1)
+    if not lane.takeover.knows_sent:
+        # The cleaner may have removed all of the lane's last records from the log, and an election may have removed the
+        # newer records with the same keys. If so, the lane copies its records again, unaware that they had already been
+        # copied.
+        note_unproven(lane, reached if has_forgotten and room > 0 else -1)
     if behind > found.next_ordinal and not (lost and lost[0][0] < behind):
         # The broker still remembered these records, but they had been removed by the time the log was read.
         missing.append(Missing("between", found.next_ordinal, behind - 1, above, room >= behind - found.next_ordinal))
@@ -257,14 +261,10 @@ def is_look_up_outdated(lane: Lane, source_end: int) -> bool:
     return lane.log.last_by_look_up is not None and offset is not None and 0 <= source_end <= offset
 
 
-def _note_unproven(lane: Lane, until: int) -> None:
-    """Note that a former holder may have saved a resume position up to this ordinal.
-
-    The cleaner may have removed all of the lane's last records from the log, and an election may have removed the newer
-    records with the same keys. If so, the lane copies its records again, unaware that they had already been copied.
-    """
-    if not lane.takeover.knows_sent:
-        lane.log.unproven = (until, len(lane.record.rewinds) if lane.record is not None else 0)
+def note_unproven(lane: Lane, until: int) -> None:
+    """Note that a resume position up to this ordinal may have been saved, although the records below it may not be in
+    the target log. If the lane resumes below it, the ledger revokes such positions (`position_rewind.unproven`)."""
+    lane.log.unproven = (until, len(lane.record.rewinds) if lane.record is not None else 0)
 
 
 def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> list[Verdict]:

@@ -3,18 +3,22 @@ read before they were sent.
 
 Such a refusal shows that the broker remembers the lane's producer, and that the batch does not follow the producer's
 last one. The cleaner keeps the last batch of a producer that the broker remembers. A former holder may have sent this
-batch after the log was read, and the next reading shows it. Otherwise, the ordinals between the last of the lane's own
-batches in the log and the refused batch are not in the log. A lookup may have found them superseded, and therefore
-taken them for records that had been appended and then removed. Their records were never appended, or were lost.
+batch after the log was read, and the next reading shows it. Otherwise, a lookup may have found the ordinals before the
+refused batch superseded, and therefore taken them for records that had been appended and then removed. Their records
+were never appended, or were lost.
 
-With the mode "sequence", the lane asks for the producer state in each round, and the answer shows this. With
-"at-least-once", or if there is no answer, the refusal is the only evidence.
+Acknowledged ordinals are not in doubt, because the log has not changed since the lane resumed under the same leader.
+What the broker remembers may be older than the log: a replica that copies a log from which the cleaner has removed the
+producer's last batches remembers an earlier batch as the last one. It refuses the next ordinal until it forgets the
+producer, and the earlier ordinals must not be appended again. In this case, the lane halts after some attempts.
 """
 
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.signals import Batch, Effects
 from mirrord.replication.lane.state import Lane
+from mirrord.replication.lane.target.evidence import went_back
+from mirrord.replication.lane.target.target_scan import before_displaced
 
 OUT_OF_ORDER = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 MOST_REFUSALS = 100
@@ -34,7 +38,7 @@ def refused(lane: Lane, error: int, batch: Batch) -> Effects:
         return []
     line = (
         f"the target has refused ordinal {batch.first} as out of order {times} times in succession, although the lane "
-        "read its log before each attempt"
+        "read its log before each attempt: what the target remembers about the lane's producer does not match its log"
     )
     return _halt(lane, line)
 
@@ -46,13 +50,24 @@ def is_refused(lane: Lane) -> bool:
 
 
 def is_position_refused(lane: Lane) -> bool:
-    """Return whether the record below the resume position cannot be the last one that the broker remembers. If the
-    broker says what it remembers, the lane relies on that instead.
+    """Return whether the ordinals directly below the resume position are in doubt: only a lookup took them for
+    appended, and the broker refuses the ordinal of the resume position. While facts about the target log have not taken
+    effect yet, the ledger may not show these ordinals, so the result does not depend on it.
 
-    A single refusal does not show this: a former holder may have sent a batch after the log was read.
+    A single refusal does not show this: a former holder may have sent a batch after the log was read. If the broker
+    says that it remembers the record below the resume position, the refusal has another cause.
     """
     ordinal, _, times = lane.log.out_of_order
-    return is_refused(lane) and times > 1 and lane.log.entry is None and ordinal == lane.resume_position.ordinal
+    if not is_refused(lane) or times < 2 or ordinal != lane.resume_position.ordinal:
+        return False
+    return (lane.log.entry is None or went_back(lane)) and (bool(lane.notes) or first_in_doubt(lane) < ordinal)
+
+
+def first_in_doubt(lane: Lane) -> int:
+    """Return the first of the ordinals directly below the resume position that, according to the ledger, only a lookup
+    took for appended. Displaced ordinals among them are included, because the log does not have their records either.
+    If there are no such ordinals, return the ordinal of the resume position."""
+    return before_displaced(lane, lane.resume_position.ordinal)
 
 
 def halt_without_batches(lane: Lane) -> Effects:

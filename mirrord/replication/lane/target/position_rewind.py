@@ -120,8 +120,8 @@ def _runs_from(runs: Sequence[Run], ordinal: int) -> list[Run]:
 
 def unproven(lane: Lane, runs: Sequence[Run]) -> Rewound | None:
     """Return the `Rewound` that the fact with these runs has to contain if the lane resumes below a resume position
-    that a former holder may have saved (`evidence.unproven_until`). Return None if there can be no such
-    position.
+    that may have been saved although the target log may lack records below it (`evidence.unproven_until`). Return None
+    if there can be no such position.
 
     Without this `Rewound`, the next holder may begin at that position. The records that were copied again below it
     would then look like records that were appended twice, and the next holder would halt.

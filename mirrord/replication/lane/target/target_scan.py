@@ -170,7 +170,7 @@ def ordinal_before(lane: Lane, target_offset: int) -> int:
     is at most the ordinal of the resume position."""
     ordinal = _counted_up_to(lane, target_offset, in_run_of=target_offset - 1)
     ordinal = min(ordinal, first_possible_from(lane, target_offset))
-    return min(_before_displaced(lane, _after_hole(lane, ordinal)), lane.resume_position.ordinal)
+    return min(before_displaced(lane, _after_hole(lane, ordinal)), lane.resume_position.ordinal)
 
 
 def _counted_up_to(lane: Lane, target_offset: int, *, in_run_of: int) -> int:
@@ -217,7 +217,7 @@ def split_at_first_run(record: LaneRecord | None, ordinals: Iterable[Interval]) 
             yield run.ordinal, last
 
 
-def _before_displaced(lane: Lane, ordinal: int) -> int:
+def before_displaced(lane: Lane, ordinal: int) -> int:
     """Return `ordinal`. If the ordinals directly below it are displaced, return the first of these displaced ordinals
     instead.
 

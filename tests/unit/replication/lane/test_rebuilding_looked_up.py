@@ -5,6 +5,7 @@ import pytest
 
 from mirrord.ledger.facts.core import Displaced, SourceRun, TargetRun
 from mirrord.model.runs import Run
+from mirrord.replication.lane import difference
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     AskCheck,
@@ -15,10 +16,12 @@ from mirrord.replication.lane.signals import (
     Halted,
     OwnBatch,
     RebuildAnswer,
+    TargetMoved,
 )
 from mirrord.replication.lane.state import ResumePosition
 from mirrord.replication.lane.target.relocation_result import Located
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
+from tests.unit.replication.lane.target.test_out_of_order import refused, resumed
 from tests.unit.replication.lane.test_eighth_faults import read
 from tests.unit.replication.lane.test_rebuilding import LANE
 from tests.unit.replication.lane.test_second_faults import Faulty, one, opened
@@ -93,6 +96,21 @@ def test_they_are_copied_if_nothing_newer_is_left() -> None:
     again = one(read(play, play.ask_target(12), (1, 12), own=OWN, others=FOREIGN), AskSuperseded)
     play.bind_all(play.tell(SupersededAnswer(again.question, 0)))
     assert (play.lane.phase, play.lane.next_ordinal, play.lane.position) == (Phase.COPYING, 5, 5)
+
+
+def test_they_are_looked_up_again_even_if_the_target_has_refused_the_next_ordinal() -> None:
+    """STALE VALUE. A lane does not look for records after its last batch if the broker remembers the producer, as the
+    refusal shows. Without a lookup, the records of ordinals 5 and 6 would be appended after newer ones."""
+    play, check = compared()
+    effects = play.tell(CheckAnswer(check.question, 0, 0, 6, "equal"))
+    refused(play, resumed(play, effects))
+    resumed(play, read(play, play.ask_target(12), (1, 12), own=OWN, others=FOREIGN))
+    difference.differ(play.lane, play.now, CheckAnswer(-1, 0, 0, 4, "different"))
+    play.bind_all(play.tell(TargetMoved(1)))  # the epoch is not new: the lane only begins to rebuild the map
+    asked = one(read(play, play.ask_target(12), (1, 12), own=OWN, others=FOREIGN), AskRebuild)
+    rebuilt(play, asked, OWN, DELETED)
+    again = one(read(play, play.ask_target(12), (1, 12), own=OWN, others=FOREIGN), AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in again.missing] == [("last", 5, 7)]
 
 
 def test_the_next_holder_rebuilds_the_map_as_well() -> None:

@@ -91,6 +91,52 @@ def test_they_are_recorded_once() -> None:
     assert list(play.record.target_runs) == runs
 
 
+MOVED = (OwnBatch(0, 2, 0, 0, 1), OwnBatch(3, 3, 2, 0, 1))
+"""The log of another leader: ordinals 0 to 4 with another client's record among them. The offsets 6 and 7 are empty."""
+
+
+def test_they_stay_recorded_if_earlier_batches_have_moved() -> None:
+    """LOSS. A run supersedes all displaced ordinals above it. After the next loss, nothing would show that the records
+    of ordinals 5 and 6 are not in the log."""
+    play = copying()
+    play.take(None, cleanly=False)
+    others = ((2, 3), *FOREIGN)
+    asked = one(read(play, play.ask_target(12), (1, 12), own=MOVED, others=others), AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("last", 5, 6)]
+    effects = play.tell(SupersededAnswer(asked.question, 0, (), 7))
+    play.bind_all(effects)
+    assert play.record.displaced == (Displaced(5, 6, 5, 1, by_look_up=True),)
+    assert [play.record.target_runs.offset_of(each) for each in (1, 2, 4)] == [1, 3, 5]
+
+
+@pytest.mark.parametrize("again", [(), ((5, 5),)])
+def test_they_stay_recorded_between_batches_if_earlier_ones_have_moved(again: tuple[tuple[int, int], ...]) -> None:
+    """LOSS. The log has enough empty offsets for them, so the cleaner may have removed them. The ledger shows that only
+    a lookup took them for appended."""
+    play = copying()
+    play.fold(TargetRun(LANE, play.lane.grant, 7, 12, 1))
+    play.take(None, cleanly=False)
+    own, others = (*MOVED, OwnBatch(12, 1, 7, 0, 1)), ((2, 3), *FOREIGN)
+    asked = one(read(play, play.ask_target(13), (1, 13), own=own, others=others), AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("between", 5, 6)]
+    assert asked.missing[0].has_room
+    effects = play.tell(SupersededAnswer(asked.question, 0, again))
+    effects += play.bind_all(effects)
+    for check in [each for each in effects if isinstance(each, AskCheck)]:
+        play.bind_all(play.tell(CheckAnswer(check.question, 0, check.first, check.last, "equal", equal_until=8)))
+    assert play.record.displaced == (Displaced(6 if again else 5, 6, 5, 1, by_look_up=True),)
+
+
+def test_they_are_no_longer_recorded_if_the_log_has_them_again() -> None:
+    play = copying()
+    play.take(None, cleanly=False)
+    own = (*MOVED, OwnBatch(6, 1, 5, 0, 1))
+    asked = one(read(play, play.ask_target(12), (1, 12), own=own, others=((2, 3), *FOREIGN)), AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("last", 6, 6)]
+    play.bind_all(play.tell(SupersededAnswer(asked.question, 0, (), 7)))
+    assert play.record.displaced == (Displaced(6, 6, 5, 1, by_look_up=True),)
+
+
 def test_all_records_for_which_the_log_has_room_are_looked_up() -> None:
     """STALE VALUES. Another client wrote newer values of 150,000 records, and the cleaner removed their copies."""
     play = opened(*BEGUN)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from mirrord.ledger.facts.core import Rewound, VerdictGiven
+from mirrord.ledger.facts.core import Progress, Rewound, VerdictGiven
+from mirrord.replication.lane.lane_report import progress_record
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Append,
@@ -84,6 +85,50 @@ def refused_twice(play: Faulty) -> Effects:
     return read(play, play.ask_target(12), (1, 12), own=LAST, others=FOREIGN)
 
 
+def gone_back(play: Faulty, *, compacts: bool = True) -> tuple[Progress, FetchFrom]:
+    """A holder saves the position after the lookup and ends. The target refuses the next holder's batches. Nothing is
+    newer than ordinals 5 to 7 any more, so that holder goes back to 5 and copies all three records again."""
+    by_look_up(play)
+    saved = progress_record(play.lane, 1, 1)
+    assert saved is not None
+    assert (saved.ordinal, saved.target_offset) == (8, 12)
+    play.take(saved, cleanly=False)
+    for _ in range(2):
+        refused(play, resumed(play, read(play, play.ask_target(12), (1, 12), own=LAST, others=FOREIGN)))
+    effects = read(play, play.ask_target(12), (1, 12), own=LAST, others=FOREIGN, compacts=compacts)
+    asked = one(effects, AskSuperseded)
+    fetch = resumed(play, play.tell(SupersededAnswer(asked.question, 0, ((5, 7),))))
+    assert (play.lane.next_ordinal, play.lane.position) == (5, 5)
+    return saved, fetch
+
+
+@pytest.mark.parametrize("compacts", [True, False])
+def test_the_ledger_revokes_a_position_that_refusals_disprove(play: Faulty, *, compacts: bool) -> None:
+    """HALT. The holder that went back ends before it saves its position. The next one finds the records of ordinal 5
+    after the former position and must not take them for a second copy."""
+    saved, fetch = gone_back(play, compacts=compacts)
+    batch = sent(play, fetch).batches[0]
+    assert (batch.first, batch.count) == (5, 1)
+    assert [rewound for _, rewound in play.record.rewinds] == [Rewound(8, 5, 12, 1)]
+    play.take(saved, cleanly=False)
+    own = (*LAST, OwnBatch(12, 1, 5, 0, 1))
+    effects = read(play, play.ask_target(13), (1, 13), own=own, others=FOREIGN, compacts=compacts)
+    if compacts:
+        asked = one(effects, AskSuperseded)
+        assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 6, 7)]
+        effects = play.tell(SupersededAnswer(asked.question, 0, ((6, 7),)))
+    resumed(play, effects)
+    assert (play.lane.next_ordinal, play.lane.position) == (6, 6)
+
+
+def test_a_revoked_position_does_not_count_even_if_the_broker_forgets_the_producer(play: Faulty) -> None:
+    """LOSS. The broker would accept ordinal 8, and the records of ordinals 5 to 7 would never be copied."""
+    saved, _ = gone_back(play)
+    play.take(saved, cleanly=False)
+    resumed(play, read(play, play.ask_target(12), (1, 12), own=LAST, others=FOREIGN))
+    assert (play.lane.next_ordinal, play.lane.position) == (5, 5)
+
+
 def test_a_broker_that_remembers_the_producer_disproves_a_lookup(play: Faulty) -> None:
     """HALT. The broker refuses the ordinal after those that a lookup took for appended. It keeps the last batch of a
     producer that it remembers, so nothing was appended after this batch."""
@@ -133,6 +178,76 @@ def test_another_leader_may_have_forgotten_the_producer(play: Faulty) -> None:
     refused(play, fetch)
     resumed(play, read(play, play.ask_target(12, epoch=2), (1, 12), own=LAST, others=FOREIGN))
     assert play.lane.next_ordinal == 8
+
+
+def behind_the_log(play: Faulty, last: int | None) -> Effects:
+    """Ordinals 0 to 9 were acknowledged, and a holder saved the position after them. The leader's cleaner removed 5 to
+    9 because of other clients' newer records. A replica that copied the cleaned log remembers ordinal 4 as the
+    producer's last one, and is elected without any loss. Answer the questions about its log; `last`: the last ordinal
+    that the broker says it remembers, if it says anything."""
+    return read(play, play.ask_target(16, epoch=2, last=last), (1, 16), own=LAST, others=((10, 14), (15, 16)))
+
+
+@pytest.mark.parametrize("last", [None, 4])
+def test_refusals_do_not_cast_doubt_on_acknowledged_records_of_an_unchanged_log(last: int | None) -> None:
+    """STALE VALUE. A deleted key would have a value again if its record were looked up as a lost one, because the
+    cleaner has removed the tombstone. The lane cannot go on, as the broker does not accept the next ordinal either."""
+    play = opened(*BEGUN)
+    play.take(progress_at(10))
+    for times in range(1, MOST_REFUSALS + 1):
+        effects = behind_the_log(play, last)
+        if asked := [each for each in effects if isinstance(each, AskSuperseded)]:
+            # The offset 14 is empty: another client's tombstone was there.
+            assert [(each.kind, each.first, each.last) for each in asked[0].missing] == [("last", 10, 10)]
+            effects = play.tell(SupersededAnswer(asked[0].question, 0))
+        fetch = resumed(play, effects)
+        assert (play.lane.next_ordinal, play.lane.position) == (10, 10)
+        effects = play.chunk(fetch, 10)
+        effects += play.bind_all(effects)
+        for each in [each for each in effects if isinstance(each, AskEnd)]:
+            effects += play.tell(EndAnswer(each.question, 0, 2, 16))
+        produce = one(effects, Produce)
+        effects = play.tell(ProduceAnswer(produce.round, produce.batches[0], OUT_OF_ORDER, -1))
+        if times < MOST_REFUSALS:
+            wake = one(effects, Wake)
+            play.now = wake.at
+            play.tell(Woken(wake.question))
+    assert "what the target remembers about the lane's producer does not match its log" in one(effects, Halted).line
+
+
+def test_a_broker_that_says_what_it_remembers_disproves_a_lookup_too(play: Faulty) -> None:
+    """HALT. The broker had forgotten the producer when the keys were looked up. Its successor has not."""
+    by_look_up(play)
+    saved = progress_record(play.lane, 1, 1)
+    play.take(saved)
+    for _ in range(2):
+        effects = read(play, play.ask_target(12, last=4), (1, 12), own=LAST, others=FOREIGN)
+        effects = play.chunk(resumed(play, effects), 8)
+        produce = one([*effects, *play.bind_all(effects)], Produce)
+        wake = one(play.tell(ProduceAnswer(produce.round, produce.batches[0], OUT_OF_ORDER, -1)), Wake)
+        play.now = wake.at
+        play.tell(Woken(wake.question))
+    asked = one(read(play, play.ask_target(12, last=4), (1, 12), own=LAST, others=FOREIGN), AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 5, 7)]
+    resumed(play, play.tell(SupersededAnswer(asked.question, 0, ((5, 7),))))
+    assert (play.lane.next_ordinal, play.lane.position) == (5, 5)
+
+
+def test_only_ordinals_that_a_lookup_took_for_appended_are_in_doubt() -> None:
+    """STALE VALUE. The cleaner removed the acknowledged ordinals 5 to 7 as well, and with them the only sign that the
+    lane had written them."""
+    play = opened(*BEGUN)
+    play.take(progress_at(8), cleanly=False)
+    others = ((8, 9), (11, 12))
+    asked = one(read(play, play.ask_target(12), (1, 12), own=LAST, others=others), AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("last", 8, 9)]
+    refused(play, resumed(play, play.tell(SupersededAnswer(asked.question, 0, (), 10))))
+    refused(play, resumed(play, read(play, play.ask_target(12), (1, 12), own=LAST, others=others)))
+    asked = one(read(play, play.ask_target(12), (1, 12), own=LAST, others=others), AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 8, 9)]
+    resumed(play, play.tell(SupersededAnswer(asked.question, 0, ((8, 9),))))
+    assert (play.lane.next_ordinal, play.lane.position) == (8, 8)
+    assert [rewound for _, rewound in play.record.rewinds] == [Rewound(10, 8, 12, 1)]
 
 
 def test_a_lane_halts_if_the_broker_remembers_a_batch_that_its_log_lacks(play: Faulty) -> None:
