@@ -217,21 +217,18 @@ def asked_about(world: "World", record: Any, question: AskSuperseded) -> dict[in
 
 def presumed(world: "World", asked: dict[int, Missing], answer: SupersededAnswer) -> set[int]:
     """Return the records that a lookup rightly took for appended and then removed: nothing shows whether they were. The
-    target has records of their keys with timestamps that are not earlier (decision 94). If the log has no room for
-    missing records, no election removed any, and no record of their range was ever in it, nor were they. Otherwise,
-    some of the range were in it, and the lane does not know which. Of what the source has deleted, the lane knows
-    neither key nor timestamp."""
+    target has records of their keys with timestamps that are not earlier (decision 94). The same goes for records that
+    the target refused if other clients' records and later ones of the lane follow. Of what the source has deleted, the
+    lane knows neither key nor timestamp."""
     newest: dict[int, int] = {}
     for stored in world.target.read(0, world.target.high_watermark):
         newest.update((world.target.key(number), stored.newest_ms) for number in stored.numbers if number)
     time_ms = {number: batch.newest_ms for batch in world.source.log for _, number in batch.records}
     again = {at for first, last in answer.again for at in range(first, last + 1)}
-    partly = {each.last for number, each in asked.items() if number in world.target.taken()}
     unknown = {
         number
         for number, each in asked.items()
         if each.first not in again
-        if (each.kind == "last" and each.first < answer.until)
-        or (each.kind == "between" and (each.has_room or world.target.lost or each.last in partly))
+        if each.kind == "between" or (each.kind == "last" and each.first < answer.until)
     }
     return {number for number in unknown if newest.get(world.target.key(number), -1) >= time_ms.get(number, 0)}

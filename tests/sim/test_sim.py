@@ -132,6 +132,7 @@ ONCE_FAILED = (
     (813417838077, "compacted copy, unclean, beside others + compacted copy, unclean"),
     (679101844110, "compacted copy, unclean, beside others + compacted copy, unclean"),
     (570953945781, "compacted copy, unclean, beside others + compacted copy, unclean"),
+    (467516882380, "compacted copy, unclean, beside others + compacted copy, unclean"),
     (736881200410, "compacted copy, unclean, beside others"),
     (1095163053347, "compacted copy, unclean, beside others + retention of old records"),
 )

@@ -216,22 +216,6 @@ def test_a_lookup_takes_a_record_for_cleaned_if_a_later_one_of_its_key_follows(
     assert presumed(world, asked, SupersededAnswer(1, 0, again, 1)) == ({number} if is_presumed else set())
 
 
-@pytest.mark.parametrize("was_appended", [True, False])
-def test_a_lookup_cannot_know_which_records_were_in_a_log_without_room_for_all_of_them(*, was_appended: bool) -> None:
-    """The log has one empty offset for two records, and no election removed any."""
-    world = World(1, shape_named("compacted copy, beside others"))
-    world.target.keys = 1
-    world.source.append(2, 5)
-    first, second = world.source.log[0].records
-    if was_appended:
-        world.target.brokers[0].whole.append(Stored(0, 1, 7, 0, 0, 5, (first[1],), 1))
-    world.target.foreign(1, 5)
-    world.target.high_watermark = world.target.brokers[0].end
-    asked = {number: Missing("between", at, 1, 0, has_room=False) for at, (_, number) in enumerate((first, second))}
-    found = presumed(world, asked, SupersededAnswer(1, 0))
-    assert found == ({first[1], second[1]} if was_appended else set())
-
-
 def test_a_lookup_takes_a_deleted_record_for_cleaned_together_with_those_after_it() -> None:
     world = World(1, shape_named("compacted copy, beside others"))
     world.target.keys = 1
