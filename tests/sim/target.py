@@ -139,6 +139,11 @@ class FakeTarget:
         self.leapt = False
         """Having forgotten the producer, a broker accepted a batch that does not follow the producer's last one."""
 
+    @property
+    def end(self) -> int:
+        """The end of the leader's log."""
+        return self.brokers[self.leader].end
+
     # --- what a broker answers
 
     def produce(self, at: int, batch: bytes, now_ms: int) -> tuple[int, int]:

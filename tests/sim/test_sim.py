@@ -134,6 +134,8 @@ ONCE_FAILED = (
     (570953945781, "compacted copy, unclean, beside others + compacted copy, unclean"),
     (467516882380, "compacted copy, unclean, beside others + compacted copy, unclean"),
     (736881200410, "compacted copy, unclean, beside others"),
+    (811119799161, "source truncated + refused and parked, old records"),
+    (223728430302, "retention"),
     (1095163053347, "compacted copy, unclean, beside others + retention of old records"),
 )
 """After a change of the lane or of the scheduler they are other stories."""

@@ -28,7 +28,7 @@ from tests.sim.newer_records import has_newer, was_theirs
 from tests.sim.partition import false_verdicts
 from tests.sim.scheduler import shape_named
 from tests.sim.target import FakeTarget, Stored
-from tests.sim.truth import Violation, are_apart, check_order_of_keys
+from tests.sim.truth import Violation, are_apart, check_order_of_keys, were_deleted
 from tests.sim.unknown_records import is_hidden_copy, left_no_trace
 from tests.sim.world import World
 
@@ -341,3 +341,19 @@ def test_a_lane_may_halt_if_a_rebuilt_map_would_move_looked_up_ordinals(
     world.write((SourceRun(LANE, 1, runs), TargetRun(LANE, 1, 4, 6, 1, displaced)), 1)
     world.write((TakeoverChecked(LANE, 1, 0, 1, "different"),), 1)
     assert are_apart(world.truth.lanes[LANE]) == apart
+
+
+@pytest.mark.parametrize(("regiven", "expired", "deleted"), [(True, 2, True), (True, 1, False), (False, 2, False)])
+def test_a_lane_may_halt_if_records_under_reassigned_ordinals_were_deleted_before_a_comparison(
+    *, regiven: bool, expired: int, deleted: bool
+) -> None:
+    """Ordinals 0 and 1 were given to the records at source offsets 0 and 1, and could not be compared."""
+    world = World(1, shape_named("retention"))
+    world.source.append(1, 0)
+    world.source.append(1, 0)
+    world.source.append(1, 0)
+    world.write((LaneOpened(LANE, "orders", "eu.orders", 0, 7, 0, "p"), LaneTaken(LANE, 1, "r1", (0, 0))), 1)
+    world.write((SourceRun(LANE, 1, (Run(0, 0),), regiven=regiven), TargetRun(LANE, 1, 0, 0, 1)), 1)
+    world.write((TakeoverChecked(LANE, 1, 0, 1, "different"),), 1)
+    world.source.expire(expired)
+    assert were_deleted(world, world.truth.lanes[LANE]) is deleted

@@ -145,7 +145,7 @@ def _picture(world: World) -> tuple[int, ...]:
     """A value that changes whenever anything compared here does."""
     source, target = world.source, world.target
     there = (source.number, source.start, source.end, len(source.log), len(source.unwanted), len(source.open))
-    here = (target.epoch, target.brokers[target.leader].end, int(target.leapt), len(world.excused))
+    here = (target.epoch, target.end, int(target.leapt), len(world.excused))
     return (*there, *here, len(world.ledger), len(world.hosts))
 
 
@@ -437,7 +437,21 @@ def _may_halt(world: World, record: LaneState) -> bool:
         return True
     if reason == "unexplained" and differs and world.source.expired and are_apart(record):
         return True
+    if reason == "unexplained" and differs and were_deleted(world, record):
+        return True
     return bool((world.source.expired or world.source.cut) and (record.holes or world.rebuilds))
+
+
+def were_deleted(world: World, record: LaneState) -> bool:
+    """Return whether the source deleted records before they could be compared, after a holder had given their ordinals
+    to them. The target may hold other records under these ordinals, which a former holder sent."""
+    check = record.last_check
+    facts = (fact for entry in world.ledger for fact in entry.facts if isinstance(fact, SourceRun) and fact.regiven)
+    regiven = min((run.ordinal for fact in facts for run in fact.runs), default=None)
+    if check is None or regiven is None or not regiven <= check.first <= check.last:
+        return False
+    deleted = {world.source.offset_of[number] for number in world.source.expired}
+    return all(record.source_runs.offset_of(ordinal) in deleted for ordinal in range(check.first, check.last + 1))
 
 
 def are_apart(record: LaneState) -> bool:

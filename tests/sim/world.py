@@ -260,7 +260,7 @@ class World:
     def _behind(self) -> bool:
         target = self.target
         follower = target.brokers[1 - target.leader]
-        return not follower.leads and (follower.end < target.brokers[target.leader].end or not target.in_sync)
+        return not follower.leads and (follower.end < target.end or not target.in_sync)
 
     def _answerable(self, answer: tuple[Request, int, int, int]) -> bool:
         request, error, base, epoch = answer
@@ -333,7 +333,7 @@ class World:
         lane = host.lane
         idle = not lane.in_flight and lane.acked == lane.resumed_at.ordinal and not lane.confirming
         waits = lane.phase is Phase.COPYING and not lane.protected and idle
-        new = request.batch.first == lane.acked and self.target.brokers[self.target.leader].end == lane.expected
+        new = request.batch.first == lane.acked and self.target.end == lane.expected
         # After a hole the ordinals belong to other offsets: numbers do not distinguish such bytes from the right ones.
         same = new and self.truth.lanes[LANE].source_runs.offset_of(request.batch.first) == request.batch.offset
         unrecorded = self.shape.seeks and bool(lane.intents)
