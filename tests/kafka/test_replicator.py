@@ -14,7 +14,7 @@ from mirrord.kafka.client.range_reader import ReadBatch
 from mirrord.kafka.protocol.record_batch import CODEC_MASK, HEADER_LENGTH
 from mirrord.lab.cluster import Cluster
 from tests.fixtures.lab import LabPair
-from tests.fixtures.mirror import SECONDS, Written, copy_of, ends, ids, mirror, send, until, write
+from tests.fixtures.mirror import PATIENT, SECONDS, Written, copy_of, ends, ids, mirror, send, until, write
 
 DAY_MS = 86_400_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -188,7 +188,7 @@ async def test_a_time_after_all_records_is_the_end(lab_pair: LabPair) -> None:
 
 
 async def test_a_lane_moves_without_a_trace(lab_pair: LabPair) -> None:
-    async with mirror(lab_pair.source, lab_pair.target) as flow:
+    async with mirror(lab_pair.source, lab_pair.target, **PATIENT) as flow:
         topic = flow.topic(partitions=2)
         lanes = await flow.lanes()
         one, other = await flow.replicator(), await flow.replicator()
@@ -219,7 +219,7 @@ async def test_a_lane_moves_without_a_trace(lab_pair: LabPair) -> None:
 
 
 async def test_an_idle_lane_that_comes_back_knows_its_lag(lab_pair: LabPair) -> None:
-    async with mirror(lab_pair.source, lab_pair.target) as flow:
+    async with mirror(lab_pair.source, lab_pair.target, **PATIENT) as flow:
         topic = flow.topic(partitions=2)
         write(flow.source, topic, [Written(None, b"v", partition=each % 2) for each in range(10)])
         replicator = await flow.copying()

@@ -19,7 +19,7 @@ from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import HEADER, Header
 from tests.fixtures.lab import LabPair
 from tests.fixtures.log_files import LogFile, lay_down
-from tests.fixtures.mirror import SECONDS, Mirror, Written, copy_of, ids, mirror, send, write_batches
+from tests.fixtures.mirror import PATIENT, SECONDS, Mirror, Written, copy_of, ids, mirror, send, write_batches
 
 BEGUN_MS = int(time.time() * 1000) - 60_000
 COPIED, ALL = 20, 30
@@ -129,7 +129,7 @@ async def test_each_kind_of_damage_at_its_offsets(
         assert found.pop("reader_cpu_s") >= 0
         return code, found
 
-    async with mirror(lab_pair.source, lab_pair.target) as flow:
+    async with mirror(lab_pair.source, lab_pair.target, **PATIENT) as flow:
         topic = flow.topic(partitions=len(PLACES))
         conf = configuration(flow, tmp_path)
         await damage(flow, topic)

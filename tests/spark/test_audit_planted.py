@@ -15,7 +15,18 @@ from mirrord.ledger.facts.core import SourceRun, Verdict
 from mirrord.model.runs import Run
 from tests.fixtures.lab import LabPair
 from tests.fixtures.log_files import LogFile, lay_down
-from tests.fixtures.mirror import SECONDS, Mirror, Written, copy_of, create_topic, ids, mirror, until, write_batches
+from tests.fixtures.mirror import (
+    PATIENT,
+    SECONDS,
+    Mirror,
+    Written,
+    copy_of,
+    create_topic,
+    ids,
+    mirror,
+    until,
+    write_batches,
+)
 from tests.fixtures.mirror import ends as log_ends
 from tests.spark.test_audit import configuration
 
@@ -82,7 +93,7 @@ async def test_an_audit_reports_every_loss_that_was_planted(
         lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith('{"')]
         return code, json.loads(next(line for line in lines if verb == "gaps" or '"level"' in line))
 
-    async with mirror(lab_pair.source, lab_pair.target) as flow:
+    async with mirror(lab_pair.source, lab_pair.target, **PATIENT) as flow:
         expired, holed = flow.topic(), flow.topic(segment_bytes="1048576")
         keyed = flow.topic(cleanup_policy="compact", target_configs={"cleanup.policy": "compact"})
         await plant(flow, expired, keyed, holed, seed)

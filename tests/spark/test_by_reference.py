@@ -37,7 +37,7 @@ from tests.fixtures.copied_log import damaged, own_rows
 from tests.fixtures.lab import LabPair
 from tests.fixtures.ledger import plain
 from tests.fixtures.log_files import LogFile, lay_down
-from tests.fixtures.mirror import SECONDS, Mirror, copy_of, ids, mirror
+from tests.fixtures.mirror import PATIENT, SECONDS, Mirror, copy_of, ids, mirror
 from tests.fixtures.naive_audit import expected, naive
 from tests.fixtures.random_mirror import LANE, WHOLE, RandomMirror
 from tests.fixtures.reference_log import APPEND_TIME, Batch, LogByChance, committed, contents, decode, encode
@@ -212,7 +212,7 @@ async def test_batches_and_audits(
         (document,) = (line for line in captured.out.splitlines() if line.startswith('{"level":"'))
         return json.loads(document)
 
-    async with mirror(lab_pair.source, lab_pair.target) as flow:
+    async with mirror(lab_pair.source, lab_pair.target, **PATIENT) as flow:
         topic = flow.topic(partitions=PARTITIONS)
         conf = configuration(flow, tmp_path)
         made = [LogByChance(chance, RECORDS, variety=chance.choice((1 << 40, 6))) for _ in range(PARTITIONS)]
