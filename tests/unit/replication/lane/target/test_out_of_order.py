@@ -194,6 +194,7 @@ def test_refusals_do_not_cast_doubt_on_acknowledged_records_of_an_unchanged_log(
     cleaner has removed the tombstone. The lane cannot go on, as the broker does not accept the next ordinal either."""
     play = opened(*BEGUN)
     play.take(progress_at(10))
+    effects: Effects = []
     for times in range(1, MOST_REFUSALS + 1):
         effects = behind_the_log(play, last)
         if asked := [each for each in effects if isinstance(each, AskSuperseded)]:
