@@ -95,6 +95,7 @@ async def damage(flow: Mirror, topic: str) -> None:
     await write_batches(flow.source, topic, records_of(COPIED, ALL))
     await flow.caught_up(replicator)
     lanes = await flow.lanes()
+    await flow.have_read_gaps(replicator, ids(lanes))
     assert await replicator.release(ids(lanes), SECONDS) == dict.fromkeys(ids(lanes), True)
     logs = {
         partition: log
