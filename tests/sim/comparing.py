@@ -193,6 +193,8 @@ def superseded(world: "World", record: Any, question: AskSuperseded) -> Supersed
 def looked_up(world: "World", host: "Host", question: AskSuperseded) -> SupersededAnswer:
     """Look up what is missing, and note what the holder can know from that."""
     target, record = world.target, host.record()
+    is_last = [each.kind == "last" for each in question.missing]
+    assert is_last == sorted(is_last), "the host ends a lookup with the ranges of the kind `last`"
     asked = asked_about(world, record, question)
     committed, hidden = target.read(0, target.high_watermark), target.hidden(target.leader)
     world.known.look_up(host.name, asked, committed, target.epoch, hidden)

@@ -141,7 +141,7 @@ def named_topics(flow: FlowConfig) -> set[str]:
     """Return the topics that the flow's configuration lists by their full names.
 
     These topics are expected to exist, so their permissions are needed even if mirrord does not see them. If any other
-    topic is not visible, mirrord cannot tell whether the topic does not exist or a permission is missing.
+    topic is not visible, mirrord cannot determine whether the topic does not exist or a permission is missing.
     """
     return {literal_prefix(pattern) for pattern in flow.topics if _is_literal(pattern)}
 
@@ -306,7 +306,7 @@ def _repairs(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
 def _copies(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:
     missing = {step.target_topic for step in plan.create}
     growing = {step.target.name for step in plan.grow}
-    compacted = (
+    to_read_configs = (
         "to see whether it is compacted, and what it would refuse or rewrite; without it, a partition may halt if its "
         "log loses records"
     )
@@ -319,7 +319,7 @@ def _copies(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:
             ("READ", "error", "to read its records"),
             ("WRITE", "error", "to copy into it"),
             ("ALTER", "error" if name in growing else "warning", "to grow it when the source topic grows"),
-            ("DESCRIBE_CONFIGS", "warning", compacted),
+            ("DESCRIBE_CONFIGS", "warning", to_read_configs),
         )
     remembered = "to know how long producers are remembered; without it, no lane is protected"
     yield _cluster(flow.target, "DESCRIBE_CONFIGS", remembered)

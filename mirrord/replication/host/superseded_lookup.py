@@ -168,7 +168,7 @@ class SupersededLookup:
                 trouble = f"more than {MOST_RANGES:,} separate ranges of records would have to be copied again"
                 return SupersededAnswer(asked.question, 0, trouble=trouble)
             if not judge.is_last_settled():
-                break  # nothing was appended after these records
+                break  # nothing was appended after these records, which are the last ones of the lookup
         return SupersededAnswer(asked.question, 0, tuple(again), until, until_epoch)
 
     async def _expect(self, judge: SupersededJudge, missing: Sequence[Missing], epochs: Epochs) -> None:

@@ -15,7 +15,7 @@ map: records may be missing or appear twice. The map is rebuilt in these steps:
    missing records. Then resume normally.
 
 If the source offsets of some records cannot be determined with certainty, the lane stays halted, and a one-line message
-tells the operator why. Because the difference is in the ledger, a new holder begins with step 2 and does not copy
+explains why. Because the difference is in the ledger, a new holder begins with step 2 and does not copy
 anything until the map has been rebuilt.
 """
 

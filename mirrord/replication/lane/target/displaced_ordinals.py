@@ -66,7 +66,7 @@ def _superseded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]], un
     """Yield the displaced ordinals in the ledger that the runs in `found.facts` would supersede although the log lacks
     them and their records are not copied again. A run supersedes all displaced ordinals at or above its own ordinal.
 
-    Ordinals for which the log has no empty offset are left out, because the scan itself has found them displaced.
+    Ordinals for which the log has no empty offset are omitted, because the scan itself has found them displaced.
     """
     lowest = min((fact.ordinal for fact in found.facts if isinstance(fact, TargetRun)), default=NEVER)
     copied = [(first, last + 1) for first, last in again]
@@ -74,7 +74,7 @@ def _superseded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]], un
         first = max(missing.first, lowest)
         last, recorded_ones = missing.last, displaced_of(lane.record)
         if missing.kind == "last":
-            last, recorded_ones = min(last, until - 1), known(lane)  # all others are recorded anew (`_looked_up`)
+            last, recorded_ones = min(last, until - 1), known(lane)  # `_looked_up` records all others
         for each in within(recorded_ones, first, last) if missing.has_room and first <= last else ():
             piece = (max(each.first, first), min(each.last, last) + 1)
             for start, end in uncovered(piece, intervals.within(piece, copied)):
@@ -132,7 +132,7 @@ def _displaced(lane: Lane, missing: Missing) -> Iterator[Displaced]:
 
 def below(lane: Lane, ordinal: int) -> tuple[Missing, ...]:
     """Return the displaced ordinals below the given one, because a scan that begins at the given ordinal does not show
-    them. Two kinds are left out: ordinals whose records would by now be below the target's log start offset, and
+    them. Two kinds are omitted: ordinals whose records would by now be below the target's log start offset, and
     ordinals in holes."""
     holes = lane.record.holes if lane.record is not None else ()
     return tuple(

@@ -157,7 +157,7 @@ def _first_different(lane: Lane) -> int:
 def _appended(lane: Lane, found: Reading, missing: Sequence[Missing]) -> tuple[tuple[int, int], ...]:
     """Return those ordinals after the first missing one whose records were appended, as ranges (first, last). These are
     all ordinals up to the last one in the log that are neither missing nor in a hole. Ordinals at which target and
-    source differ are left out."""
+    source differ are omitted."""
     holes = lane.record.holes if lane.record is not None else ()
     lacking = [(each.first, each.last + 1) for each in (*missing, *found.missing, *displaced_ordinals.known(lane))]
     lacking += [(first, last + 1) for first, last in found.holes]
@@ -239,7 +239,7 @@ def _as_appended(lane: Lane, missing: Missing) -> Iterator[Missing]:
 def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
     """Return the ordinals of records that may have been appended after all of the lane's own batches and then removed
     by the cleaner. There are at most as many such ordinals as there are empty offsets in that part of the log, plus
-    displaced ordinals and ordinals in holes, which have no offsets of their own.
+    displaced ordinals and ordinals in holes, which have no offsets.
 
     If the broker remembers the producer, these ordinals need not be looked up: the broker knows the producer's last
     ordinal, and the cleaner keeps the producer's last batch.
@@ -368,8 +368,8 @@ def return_to_acknowledged(lane: Lane) -> None:
     assigned to other records. When this function is called, the outcome of all earlier appends is known.
 
     Acknowledgements are not restored if the ledger does not record in which leader epoch of the source the records were
-    copied. Without this epoch, the lane could not tell whether the source now has other records at the same offsets, so
-    it could not look up the records.
+    copied. Without this epoch, the lane could not determine whether the source now has other records at the same
+    offsets, so it could not look up the records.
     """
     known, record = lane.log.forgotten, lane.record
     lane.log.forgotten = None

@@ -52,6 +52,7 @@ class AskSuperseded(msgspec.Struct, frozen=True):
 
     question: int
     missing: tuple[Missing, ...]
+    """A range of the kind `last` follows all other ranges."""
     end: int
     appended: tuple[tuple[int, int], ...] = ()
     """Ordinals (first, last) of records that were appended, even if the cleaner has removed them since. They supersede
@@ -81,7 +82,8 @@ class SupersededAnswer(msgspec.Struct, frozen=True):
     until_epoch: int = -1
     """Leader epoch that the source record of the last of these ordinals had when it was looked up, or -1."""
     trouble: str = ""
-    """One line that tells the operator why it cannot be determined which records to copy again, or an empty string."""
+    """One line for the operator that explains why it cannot be determined which records to copy again, or an empty
+    string."""
     depends_on_policy: bool = False
     """Whether superseded records were found that have to be copied again if the topic is not compacted
     (`AskSuperseded.in_doubt`)."""
@@ -230,7 +232,8 @@ class SupersededJudge:
 
     def is_last_settled(self) -> bool:
         """Return whether all missing records of the kind `last` are superseded or gone. If so, records that follow them
-        may have been appended as well."""
+        may have been appended as well. Otherwise, the lookup ends with these records, because a range of this kind
+        follows all other ranges."""
         settled = self._superseded | self._gone
         last = (each for each in self._asked.missing if each.kind == "last")
         return all(ordinal in settled for each in last for ordinal in range(each.first, each.last + 1))

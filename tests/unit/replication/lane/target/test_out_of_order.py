@@ -3,6 +3,7 @@
 import pytest
 
 from mirrord.ledger.facts.core import Progress, Rewound, VerdictGiven
+from mirrord.model.intervals import Interval
 from mirrord.replication.lane.lane_report import progress_record
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
@@ -85,6 +86,17 @@ def refused_twice(play: Faulty) -> Effects:
     return read(play, play.ask_target(12), (1, 12), own=LAST, others=FOREIGN)
 
 
+def in_doubt(play: Faulty, own: tuple[OwnBatch, ...], others: tuple[Interval, ...], *, until: int) -> AskSuperseded:
+    """A lookup takes the last ordinals below `until` for appended, and the target refuses the next one twice. Return
+    the lookup that follows."""
+    asked = one(read(play, play.ask_target(12), (1, 12), own=own, others=others), AskSuperseded)
+    (last,) = asked.missing
+    assert (last.kind, last.last) == ("last", until - 1)
+    refused(play, resumed(play, play.tell(SupersededAnswer(asked.question, 0, (), until))))
+    refused(play, resumed(play, read(play, play.ask_target(12), (1, 12), own=own, others=others)))
+    return one(read(play, play.ask_target(12), (1, 12), own=own, others=others), AskSuperseded)
+
+
 def gone_back(play: Faulty, *, compacts: bool = True) -> tuple[Progress, FetchFrom]:
     """A holder saves the position after the lookup and ends. The target refuses the next holder's batches. Nothing is
     newer than ordinals 5 to 7 any more, so that holder goes back to 5 and copies all three records again."""
@@ -148,13 +160,8 @@ def test_the_refusals_do_not_cast_doubt_on_gaps_before_the_last_own_batch() -> N
     The record would be copied again if it were looked up, although the log has lost nothing since the resume."""
     play = opened(*BEGUN)
     play.take(progress_at(5), cleanly=False)
-    own = (OwnBatch(0, 3, 0, 0, 1), OwnBatch(4, 1, 4, 0, 1))
-    others = ((5, 6), (9, 12))
-    asked = one(read(play, play.ask_target(12), (1, 12), own=own, others=others), AskSuperseded)
-    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("last", 5, 7)]
-    refused(play, resumed(play, play.tell(SupersededAnswer(asked.question, 0, (), 8))))
-    refused(play, resumed(play, read(play, play.ask_target(12), (1, 12), own=own, others=others)))
-    asked = one(read(play, play.ask_target(12), (1, 12), own=own, others=others), AskSuperseded)
+    own, others = (OwnBatch(0, 3, 0, 0, 1), OwnBatch(4, 1, 4, 0, 1)), ((5, 6), (9, 12))
+    asked = in_doubt(play, own, others, until=8)
     assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 5, 7)]
 
 
@@ -240,11 +247,7 @@ def test_only_ordinals_that_a_lookup_took_for_appended_are_in_doubt() -> None:
     play = opened(*BEGUN)
     play.take(progress_at(8), cleanly=False)
     others = ((8, 9), (11, 12))
-    asked = one(read(play, play.ask_target(12), (1, 12), own=LAST, others=others), AskSuperseded)
-    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("last", 8, 9)]
-    refused(play, resumed(play, play.tell(SupersededAnswer(asked.question, 0, (), 10))))
-    refused(play, resumed(play, read(play, play.ask_target(12), (1, 12), own=LAST, others=others)))
-    asked = one(read(play, play.ask_target(12), (1, 12), own=LAST, others=others), AskSuperseded)
+    asked = in_doubt(play, LAST, others, until=10)
     assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 8, 9)]
     resumed(play, play.tell(SupersededAnswer(asked.question, 0, ((8, 9),))))
     assert (play.lane.next_ordinal, play.lane.position) == (8, 8)
