@@ -2,6 +2,8 @@
 
 import multiprocessing
 import socket
+import subprocess
+import sys
 import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -139,9 +141,9 @@ def test_two_processes_download_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("ephemeral", "expected"),
     [
-        ((32_768, 60_999), (10_000, 32_767)),
+        ((32_768, 60_999), (20_000, 32_767)),
         ((10_000, 40_000), (40_001, 65_535)),
-        ((1_024, 65_535), (10_000, 65_535)),
+        ((1_024, 65_535), (20_000, 65_535)),
     ],
 )
 def test_ports_are_outside_the_range_of_outgoing_connections(
@@ -156,6 +158,13 @@ def test_free_ports_are_free_and_given_once() -> None:
     for port in first:
         with socket.socket() as listener:
             listener.bind((ports.LOOPBACK, port))
+
+
+def test_another_process_does_not_get_the_port_of_a_broker_that_is_down() -> None:
+    (port,) = ports.free_ports(1)
+    attempt = f"from mirrord.lab import ports; raise SystemExit(ports._is_reserved({port}))"
+    assert ports._is_reserved(port)
+    assert subprocess.run([sys.executable, "-c", attempt], check=False).returncode == 0
 
 
 def test_a_port_that_somebody_listens_on_is_not_free() -> None:
