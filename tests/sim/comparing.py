@@ -138,7 +138,11 @@ def relocated(world: "World", record: Any, question: AskRebuild) -> RebuildAnswe
         below = covered_below(record, first), last_below(record, first)
         located = locate(standing, originals, *below, searched, partial(is_open, record), record.source_runs.offset_of)
     except Unplaced as why:
+        numbers = (number for batch in standing for number in batch.contents if isinstance(number, int) and number)
+        is_there = any(world.source.at(world.source.offset_of[number]) == number for number in numbers)
+        world.known.unplaced = None if is_there else first
         return RebuildAnswer(question.question, 0, own, None, str(why))
+    world.known.unplaced = None
     located = replace(located, source_start=world.source.start)
     return RebuildAnswer(question.question, 0, own, located, compacts=world.shape.cleans)
 
@@ -197,7 +201,8 @@ def looked_up(world: "World", host: "Host", question: AskSuperseded) -> Supersed
     assert is_last == sorted(is_last), "the host ends a lookup with the ranges of the kind `last`"
     asked = asked_about(world, record, question)
     committed, hidden = target.read(0, target.high_watermark), target.hidden(target.leader)
-    world.known.look_up(host.name, asked, committed, target.epoch, hidden)
+    between = [number for number, each in asked.items() if each.kind == "between"]
+    world.known.look_up(host.name, asked, committed, target.epoch, hidden, between)
     answer = superseded(world, record, question)
     found = presumed(world, asked, answer)
     world.known.presumed |= found
@@ -219,12 +224,13 @@ def asked_about(world: "World", record: Any, question: AskSuperseded) -> dict[in
 
 def presumed(world: "World", asked: dict[int, Missing], answer: SupersededAnswer) -> set[int]:
     """Return the records that a lookup rightly took for appended and then removed: nothing shows whether they were. The
-    target has records of their keys with timestamps that are not earlier (decision 94). The same goes for records that
-    the target refused if other clients' records and later ones of the lane follow. Of what the source has deleted, the
-    lane knows neither key nor timestamp."""
-    newest: dict[int, int] = {}
+    target has records of their keys, not before the gap, with timestamps that are not earlier (decision 94). The same
+    goes for records that the target refused if other clients' records and later ones of the lane follow. Of what the
+    source has deleted, the lane knows neither key nor timestamp."""
+    newest: dict[int, tuple[int, int]] = {}
     for stored in world.target.read(0, world.target.high_watermark):
-        newest.update((world.target.key(number), stored.newest_ms) for number in stored.numbers if number)
+        for offset, number in enumerate(stored.numbers, stored.base):
+            newest |= {world.target.key(number): (offset, stored.newest_ms)} if number else {}
     time_ms = {number: batch.newest_ms for batch in world.source.log for _, number in batch.records}
     again = {at for first, last in answer.again for at in range(first, last + 1)}
     unknown = {
@@ -233,4 +239,9 @@ def presumed(world: "World", asked: dict[int, Missing], answer: SupersededAnswer
         if each.first not in again
         if each.kind == "between" or (each.kind == "last" and each.first < answer.until)
     }
-    return {number for number in unknown if newest.get(world.target.key(number), -1) >= time_ms.get(number, 0)}
+    found: set[int] = set()
+    for number in unknown:
+        offset, newest_ms = newest.get(world.target.key(number), (-1, -1))
+        if offset >= asked[number].newer_from(asked[number].first) and newest_ms >= time_ms.get(number, 0):
+            found.add(number)
+    return found

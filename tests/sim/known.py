@@ -56,6 +56,8 @@ class Known:
         """Number of a record that was last appended by a holder that could not know it → the same count then."""
         self.below_position: dict[str, set[int]] = {}
         """Holder → the records below the resume position with which it began."""
+        self.replanned: dict[str, set[int]] = {}
+        """Holder → those of these records that the target lacked, and that a plan had given other ordinals."""
         self.plans: dict[str, Plan] = {}
         """Holder → the plan with which it began."""
         self.looked_up: dict[int, list[Lookup]] = {}
@@ -65,7 +67,9 @@ class Known:
         record was not appended since."""
         self.overlooked: dict[str, set[int]] = {}
         """Holder → records that the cleaner had removed from a log that the holder read when it resumed, and that the
-        holder did not look up."""
+        holder did not look up. Only for holders that have looked up other records."""
+        self.unplaced: int | None = None
+        """The first ordinal of the last rebuild, if the source had none of the target's records from it on."""
         self.left_out: dict[int, int] = {}
         """Number of a record that a plan left out, and that was not appended since → number of other writers' records
         that the lookup could see."""
@@ -107,6 +111,7 @@ class Known:
             again = self.ordinals.get(number, NEVER)
             if not self.knows(former, number) and (again >= reached or _is_within(lacking, again)):
                 below.remove(number)
+        self.replanned[holder] = {number for number in below & lost if self.ordinals.get(number, NEVER) >= reached}
         for number in below & self.unknowing.keys():
             if not self.knows(former, number):
                 self.taken[number] = self.unknowing[number]
@@ -121,18 +126,30 @@ class Known:
         return taker == holder or number in self.below_position.get(holder, ())
 
     def look_up(
-        self, holder: str, asked: Collection[int], committed: Sequence[Stored], epoch: int, hidden: Collection[int] = ()
+        self,
+        holder: str,
+        asked: Collection[int],
+        committed: Sequence[Stored],
+        epoch: int,
+        hidden: Collection[int] = (),
+        between: Collection[int] = (),
     ) -> None:
         """A holder asks whether the target has newer records than these. It reads up to the high watermark. The log
-        hides the `hidden` records."""
+        hides the `hidden` records. The holder takes the records `between` for never appended, unless the log has newer
+        records after the place at which they may have been. If a former holder had planned to copy such a record again,
+        only what that one saw counts: the ledger does not show that the record was appended again (decision 95)."""
         self.epochs.look_up(holder, asked, committed)
         numbers = (-number for stored in committed for number in stored.numbers if number < 0)
         lookup = Lookup(holder, max(numbers, default=0), epoch)
+        replanned = self.replanned.get(holder, set()).intersection(between)
+        self.overlooked.get(holder, set()).difference_update(asked)
         for number in asked:
-            self.looked_up.setdefault(number, []).append(lookup)
+            before = self.looked_up.setdefault(number, [])
+            seen = min(lookup.foreign, before[-1].foreign) if before and number in replanned else lookup.foreign
+            before.append(lookup._replace(foreign=seen))
             self.hidden.pop(number, None)
             if number in hidden:
-                self.hidden[number] = lookup
+                self.hidden[number] = before[-1]
 
     def presume(self, numbers: Iterable[int], leader: Broker, end: int, key: Callable[[int], int]) -> None:
         """A lookup in this leader's log took records for appended and then removed. `end` is the end of the log that
@@ -218,8 +235,9 @@ class Known:
         there = [each for stored in leader.whole if stored.end <= end for each in stored.numbers]
         foreign = (-each for each in there if each < 0)
         self.epochs.resumed(there)
-        asked = {number for number, each in self.looked_up.items() if each[-1].holder == host.name}
-        self.overlooked.setdefault(host.name, set()).update(cleaned_from(leader) - asked)
+        asked = {number for number, each in self.looked_up.items() if any(one.holder == host.name for one in each)}
+        if asked:
+            self.overlooked.setdefault(host.name, set()).update(cleaned_from(leader) - asked)
         below = (each for each in own if each[0] < host.lane.acked)
         self.found(host.name, below, max(foreign, default=0))
 

@@ -98,6 +98,22 @@ def test_a_planned_record_is_judged_by_what_its_sender_knew_if_the_sender_has_lo
     assert known.is_over(5, [FOREIGN])
 
 
+@pytest.mark.parametrize(("again", "between", "is_seen"), [(12, True, False), (12, False, True), (7, True, True)])
+def test_a_record_that_was_copied_again_unnoticed_is_judged_by_what_the_planner_saw(
+    known: Known, again: int, *, between: bool, is_seen: bool
+) -> None:
+    """r1 lost record 5 as ordinal 3, and planned to copy it again as ordinal 12. It was appended, which the ledger does
+    not show, and lost again. r2 takes it for never appended."""
+    known.takers[5] = ("r1", 3)
+    known.ordinals[5] = again
+    known.begin("r1", 0, -1)
+    known.look_up("r1", [5], [], 2)
+    known.begin("r2", 9, 13, [(3, 3)])
+    known.look_up("r2", [5], THEIRS, 2, (), [5] if between else [])
+    known.arrived(request("r2", 15, 5), FOREIGN, LOST)
+    assert known.is_over(5, [FOREIGN]) is is_seen
+
+
 def test_a_lookup_from_before_the_loss_excuses_nothing(known: Known) -> None:
     """r2 looked records up, and its record 5 was lost after that. It appends record 5 again without another lookup."""
     known.takers[5] = ("r2", 8)
@@ -269,3 +285,5 @@ def test_a_record_that_a_holder_could_not_know_may_be_in_another_replica(
     known.takers[6] = ("r1", 9)
     known.overlooked.update(r1={6}, r2={6})
     assert known.arrived(request(holder, 9, 6), FOREIGN, lost) == hidden
+    known.look_up(holder, [6], [], 2)
+    assert known.arrived(request(holder, 9, 6), FOREIGN, lost) == set()

@@ -154,6 +154,7 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (326109343414, "compacted copy, unclean, beside others + retention of old records", "at-least-once", False),
     (1086553575616, "compacted copy, unclean, beside others + unclean, beside others", "at-least-once", False),
     (981786765186, "compacted copy, unclean, beside others + compacted copy, unclean", "sequence", True),
+    (994306483058, "compacted copy, unclean, beside others + compacted copy, unclean", "sequence", False),
     (829237427918, "compacted copy, beside others", "at-least-once", False),
     (153043355021, "compacted copy, beside others", "at-least-once", False),
     (617789857479, "compacted copy, beside others", "at-least-once", False),

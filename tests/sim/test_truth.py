@@ -194,17 +194,23 @@ def test_a_record_that_a_lookup_took_for_cleaned_need_not_arrive() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "source_ms", "again", "is_presumed"),
+    ("kind", "source_ms", "above", "again", "is_presumed"),
     [
-        ("last", 5, (), True),
-        ("between", 5, (), True),
-        ("between", 6, (), False),
-        ("between", 5, ((0, 0),), False),
-        ("lost", 5, (), False),
+        ("last", 5, 0, (), True),
+        ("between", 5, 0, (), True),
+        ("between", 6, 0, (), False),
+        ("between", 5, 1, (), False),
+        ("between", 5, 0, ((0, 0),), False),
+        ("lost", 5, 0, (), False),
     ],
 )
 def test_a_lookup_takes_a_record_for_cleaned_if_a_later_one_of_its_key_follows(
-    kind: Literal["last", "between", "lost"], source_ms: int, again: tuple[tuple[int, int], ...], *, is_presumed: bool
+    kind: Literal["last", "between", "lost"],
+    source_ms: int,
+    above: int,
+    again: tuple[tuple[int, int], ...],
+    *,
+    is_presumed: bool,
 ) -> None:
     world = World(1, shape_named("compacted copy, beside others"))
     world.target.keys = 1
@@ -212,7 +218,7 @@ def test_a_lookup_takes_a_record_for_cleaned_if_a_later_one_of_its_key_follows(
     world.target.foreign(1, 5)
     world.target.high_watermark = 1
     number = min(world.source.offset_of)
-    asked = {number: Missing(kind, 0, 0, 0, has_room=True)}
+    asked = {number: Missing(kind, 0, 0, above, has_room=True)}
     assert presumed(world, asked, SupersededAnswer(1, 0, again, 1)) == ({number} if is_presumed else set())
 
 
@@ -356,4 +362,6 @@ def test_a_lane_may_halt_if_records_under_reassigned_ordinals_were_deleted_befor
     world.write((SourceRun(LANE, 1, (Run(0, 0),), regiven=regiven), TargetRun(LANE, 1, 0, 0, 1)), 1)
     world.write((TakeoverChecked(LANE, 1, 0, 1, "different"),), 1)
     world.source.expire(expired)
+    assert not were_deleted(world, world.truth.lanes[LANE]), "the map was not rebuilt"
+    world.known.unplaced = 0
     assert were_deleted(world, world.truth.lanes[LANE]) is deleted

@@ -444,11 +444,14 @@ def _may_halt(world: World, record: LaneState) -> bool:
 
 def were_deleted(world: World, record: LaneState) -> bool:
     """Return whether the source deleted records before they could be compared, after a holder had given their ordinals
-    to them. The target may hold other records under these ordinals, which a former holder sent."""
+    to them, and a rebuild of the map found none of the target's records. The target may hold other records under these
+    ordinals, which a former holder sent."""
     check = record.last_check
+    if check is None or world.known.unplaced != check.first:
+        return False
     facts = (fact for entry in world.ledger for fact in entry.facts if isinstance(fact, SourceRun) and fact.regiven)
     regiven = min((run.ordinal for fact in facts for run in fact.runs), default=None)
-    if check is None or regiven is None or not regiven <= check.first <= check.last:
+    if regiven is None or not regiven <= check.first <= check.last:
         return False
     deleted = {world.source.offset_of[number] for number in world.source.expired}
     return all(record.source_runs.offset_of(ordinal) in deleted for ordinal in range(check.first, check.last + 1))
