@@ -45,6 +45,7 @@ from mirrord.replication.lane.target import in_doubt, look_back, missing_ordinal
 from mirrord.replication.lane.target.evidence import next_by_entry, went_back
 from mirrord.replication.lane.target.superseded_records import SupersededAnswer, SupersededJudge
 from mirrord.replication.lane.transitions import Resume
+from tests.sim import mutations_of_handover as handover
 from tests.sim.host import Shape
 from tests.sim.scheduler import shape_named
 
@@ -422,4 +423,20 @@ MUTATIONS = (
         _an_older_record_counts_as_newer,
         "compacted copy, unclean, beside others + compacted copy, unclean",
     ),
+    Mutation("a position does not pass unread parts of the log", handover.a_position_passes_unread_parts, ""),
+    Mutation("batches of a dead connection may arrive", handover.batches_of_a_dead_connection_are_gone, ""),
+    Mutation("records since a takeover are compared again", handover.acknowledged_means_own, ""),
+    Mutation("another leader's log is read", handover.any_leader_has_the_same_log, ""),
+    Mutation("a drain in doubt is not clean", handover.every_drain_is_clean, ""),
+    Mutation("a handoff counts from the last holder only", handover.any_handoff_counts, ""),
+    Mutation("a first position does not count forever", handover.a_first_position_counts_forever, ""),
+    Mutation("a lane resumes after an election", handover.an_election_goes_unnoticed, ""),
+    Mutation("what was appended in between is read", handover.a_leap_is_not_read, ""),
+    Mutation("own batches after the known end are found", handover.what_follows_the_end_is_foreign, ""),
+    Mutation("a broker may soon forget", handover.a_broker_remembers_forever, ""),
+    Mutation("answers are awaited before a resume", handover.batches_in_flight_are_not_awaited, ""),
+    Mutation("a lane resumes", handover.a_lane_never_resumes, ""),
+    Mutation("a difference is repaired", handover.a_difference_is_final, ""),
+    Mutation("a hole is repaired", handover.a_hole_is_final, ""),
+    Mutation("a log that went back is repaired", handover.a_log_that_went_back_is_final, ""),
 )
