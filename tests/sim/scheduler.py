@@ -189,7 +189,7 @@ class Story:
         self.world = World(seed, self.shape)
         self.fault_rate = self.rng.choice((0.03, 0.06, 0.12))
         if self.shape.poison:
-            self.world.target.largest = toy.size(self.rng.choice((1, 2, 3, 9)))
+            self.world.target.largest = toy.size(self.rng.choice((1, 2, 3, 9)), self.world.target.keys)
         self.writing = True
 
     def run(self, steps: int) -> None:

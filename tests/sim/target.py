@@ -308,7 +308,7 @@ class FakeTarget:
 
     def key(self, number: int) -> int:
         """The key of a record, of the lane or foreign."""
-        return abs(number) % self.keys
+        return toy.key_of(number, self.keys)
 
     def hidden(self, at: int) -> set[int]:
         """Numbers of records that a replica's cleaner removed because of newer ones of their keys, which the replica
