@@ -10,7 +10,7 @@ from functools import partial
 import msgspec
 
 from mirrord.kafka.client.cluster_metadata import PartitionId
-from mirrord.kafka.client.partition_queries import Asks, bounds
+from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset
 from mirrord.kafka.client.range_reader import ReadBatch, Stretches
 from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.client.record_digest import digest
@@ -73,6 +73,9 @@ class BatchRelocation:
             last = standing[-1].last if standing else wanted.first - 1
             searched = search_range(record, wanted.first, last)
             end, begin = await bounds(self._asks, self._source_partition)
+            if self._read_committed:
+                # A read of committed records would wait for the end of a transaction that is open there.
+                end = min(end, await last_stable_offset(self._asks, self._source_partition))
             start = max(searched.start, begin)
             searched = Range(start, max(min(searched.end, end), start))
             originals = await self._originals(searched, timed=timed)
