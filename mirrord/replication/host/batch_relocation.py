@@ -76,9 +76,10 @@ class BatchRelocation:
             if self._read_committed:
                 # A read of committed records would wait for the end of a transaction that is open there.
                 end = min(end, await last_stable_offset(self._asks, self._source_partition))
-            start = max(searched.start, begin)
-            searched = Range(start, max(min(searched.end, end), start))
-            originals = await self._originals(searched, timed=timed)
+            # The source may have deleted the first records of the range. They are part of the search all the same, so
+            # that the lane continues with them and notes the loss of those that it has not copied.
+            searched = Range(searched.start, max(min(searched.end, end), searched.start))
+            originals = await self._originals(Range(max(searched.start, begin), searched.end), timed=timed)
             covered, before = covered_below(record, wanted.first), last_below(record, wanted.first)
             located = locate(
                 standing, originals, covered, before, searched, partial(is_open, record), record.source_runs.offset_of

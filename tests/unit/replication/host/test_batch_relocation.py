@@ -41,3 +41,18 @@ def test_an_open_transaction_does_not_delay_the_search() -> None:
     located = relocated(source, (first, first + 1)).located
     assert located is not None
     assert (located.runs, located.missing, located.next_offset) == ((Run(0, 0),), (), 2)
+
+
+def test_the_lane_continues_with_records_that_the_source_has_deleted() -> None:
+    """The source has deleted the offsets 0 to 4, of which the lane had copied the first two. The lane has to find out
+    that the other ones are gone, and record their loss."""
+    source = FakeSource(Random(0))
+    source.append(2, 1)
+    first = min(source.offset_of)
+    source.append(3, 1)
+    source.append(2, 1)
+    source.expire(2)
+    answer = relocated(source, (first, first + 1), 2)
+    located = answer.located
+    assert located is not None, answer.trouble
+    assert (located.next_offset, located.source_start) == (2, 5)
