@@ -30,7 +30,7 @@ from mirrord.replication.host.hanging_transactions import OpenTransactions
 from mirrord.replication.host.hosted_lane import HostedLane, limits_of
 from mirrord.replication.host.mm2_takeover import Sides
 from mirrord.replication.host.origin_lookup import provenance_of
-from mirrord.replication.host.own_batch_scan import may_be_cleaned, own_batches
+from mirrord.replication.host.own_batch_scan import scan
 from mirrord.replication.host.producer import TargetProducer
 from mirrord.replication.host.record_policies import RecordPolicies
 from mirrord.replication.host.refused_records import Refusals
@@ -348,16 +348,12 @@ class LaneHost:
         self._target_asks.producer_id(answered)
 
     def _scan(self, hosted: HostedLane, effect: AskScan) -> None:
-        async def scan() -> ScanAnswer:
-            own, others = await own_batches(self._target_stretches, hosted.target, effect)
-            asks = may_be_cleaned(effect, own, others)
-            compacts = await self._lookups.compacts(hosted.target.topic) if asks else False
-            return ScanAnswer(effect.question, 0, effect.purpose, effect.start, effect.end, own, others, compacts)
-
+        compacts = partial(self._lookups.compacts, hosted.target.topic)
+        run = partial(scan, self._target_stretches, hosted.target, effect, compacts)
         failed = partial(
             ScanAnswer, effect.question, purpose=effect.purpose, start=effect.start, end=effect.end, own=()
         )
-        self._begin(read_and_tell(hosted, effect.question, scan, failed))
+        self._begin(read_and_tell(hosted, effect.question, run, failed))
 
     def _check(self, hosted: HostedLane, effect: AskCheck) -> None:
         sides = (self._source_stretches, hosted.source), (self._target_stretches, hosted.target)

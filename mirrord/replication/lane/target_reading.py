@@ -209,7 +209,8 @@ def shared_answered(lane: Lane, answer: SharedAnswer) -> Effects:
         return rebuilding.search(lane)
     lane.stage = Stage.SCAN if is_whole else Stage.VERIFY
     purpose = "resume" if is_whole else "verify"
-    return [AskScan(ask(lane), purpose, lane.producer_id, max(lane.log.shared, lane.log.log_start), lane.log.end)]
+    start, expected = max(lane.log.shared, lane.log.log_start), lane.resume_position.ordinal
+    return [AskScan(ask(lane), purpose, lane.producer_id, start, lane.log.end, expected)]
 
 
 def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Effects:
