@@ -137,6 +137,12 @@ ONCE_FAILED = (
     (811119799161, "source truncated + refused and parked, old records"),
     (223728430302, "retention"),
     (1095163053347, "compacted copy, unclean, beside others + retention of old records"),
+    (895414217498, "retention of old records"),
+    (898074192402, "retention"),
+    (522694257042, "source truncated"),
+    (462386782203, "source truncated"),
+    (467581694306, "compacted copy + source truncated, handed over"),
+    (983477775254, "compacted copy, unclean, beside others"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (

@@ -70,7 +70,7 @@ from mirrord.replication.lane.source.loop_detection import Origins
 from mirrord.replication.lane.state import Lane
 from tests.fixtures.attic import no_room
 from tests.sim import toy
-from tests.sim.comparing import compared, looked_up, relocated, scanned
+from tests.sim.comparing import compared, is_asked_again, looked_up, relocated, scanned
 from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request, Shape, word_for_the_next
 from tests.sim.known import Known
 from tests.sim.letters import FakeLetters
@@ -90,7 +90,7 @@ class World:
         self.source = FakeSource(self.rng)
         self.target = FakeTarget(shape.expiry_ms)
         self.target.exists = not shape.creating
-        self.target.keys = shape.keys if shape.cleans else 0
+        self.source.keys = self.target.keys = shape.keys if shape.cleans else 0
         self.ledger: list[Entry] = []
         self.truth = FlowState(memory=no_room())
         """The ledger folded at once, as an omniscient reader."""
@@ -403,10 +403,10 @@ class World:
         else:
             question, broker = content
             answer = self._reply(host, question, broker)
-            if answer is not None:
-                if getattr(answer, "error", 0):
-                    host.leader = self.target.leader
-                host.inbox.append(("tell", answer))
+            if error := getattr(answer, "error", 0):
+                host.leader = self.target.leader
+            asks_again = is_asked_again(host.lane, question, error)
+            host.inbox.append((kind, content) if asks_again else ("tell", answer))
 
     def _fetch(self, host: Host, effect: FetchFrom) -> None:
         end, start = self.source.end, self.source.start
@@ -425,7 +425,7 @@ class World:
 
     def _reply(  # noqa: C901, PLR0911 -- one case per kind of question
         self, host: Host, question: Any, broker: int
-    ) -> Input | None:
+    ) -> Input:
         target, epoch = self.target, self.target.brokers[broker].epoch
         match question:
             case AskProducerId():
@@ -454,7 +454,7 @@ class World:
             case AskSuperseded():
                 return looked_up(self, host, question)
             case AskRebuild():
-                return relocated(self, host.record(), question)
+                return relocated(self, host, question)
             case AskOrigins():
                 return OriginsAnswer(question.question, self.writers())
             case AskConfigs() | Park():
