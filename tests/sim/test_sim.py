@@ -12,7 +12,8 @@ import pytest
 
 from mirrord.ledger.facts.core import Mode
 from tests.fixtures.attic import scarce
-from tests.sim.scheduler import STEPS, THEMES, Story, shape_named
+from tests.sim.scheduler import STEPS, Story
+from tests.sim.themes import THEMES, shape_named
 
 STORIES = int(os.environ.get("MIRRORD_SIM_STORIES", "2000"))
 PARTS = 20
