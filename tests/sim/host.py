@@ -107,6 +107,8 @@ class Shape:
     ledger."""
     far: bool = False
     """The target is far away now and then: much is written and in flight, far more than a broker remembers."""
+    frozen: bool = False
+    """A host may be suspended after it has checked its lease, and before the bytes of its requests leave."""
     cleans: bool = False
     """The target topic is compacted, and its records have few keys."""
     keys: int = 3
@@ -128,6 +130,8 @@ class Request:
     connection: int
     held: bool = False
     """It does not arrive until another replicator has sent something as well."""
+    overdue: bool = False
+    """Its bytes left later than anyone waits for them, because its host was suspended."""
 
 
 def word_for_the_next(world: "World") -> Progress | None:
@@ -159,6 +163,10 @@ class Host:
     timers: list[tuple[float, int]] = field(default_factory=list)
     sent: deque[Request] = field(default_factory=deque)
     """Unanswered requests on the current connection."""
+    unsent: deque[Request] = field(default_factory=deque)
+    """Those of them that passed the check of the lease, and that the process has not passed to the kernel."""
+    is_cut: bool = False
+    """The kernel gave the connection up while the host was suspended."""
     answers: deque[tuple[Request, int, int, int]] = field(default_factory=deque)
     """(request, error, base offset, epoch in which it was accepted)"""
     heard: deque[Input] = field(default_factory=lambda: deque[Input](maxlen=6))
@@ -240,7 +248,8 @@ class Host:
             request = Request(self, self.leader, effect.round, batch, data, self.world.now + REQUEST_S, self.connection)
             if self.world.now < self.lease_until:
                 self.sent.append(request)
-                self.world.wire.append(request)
+                holds = self.world.holds_bytes and (bool(self.unsent) or self.world.rng.random() < 0.6)
+                (self.unsent if holds else self.world.wire).append(request)
             else:
                 self.sent.append(request)
                 self.answers.append((request, NETWORK, -1, 0))
@@ -285,6 +294,7 @@ class Host:
         for request in mine[arriving:]:
             world.forsake(request)
         self.connection += 1
+        self.unsent.clear()
         if world.rng.random() < 0.5:
             self.leader = world.target.leader
         self.answers.clear()

@@ -4,7 +4,7 @@ import random
 
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import AppendFailed, Drain, TargetFar
-from tests.sim import toy, truth
+from tests.sim import late_bytes, toy, truth
 from tests.sim.host import LANE, Host, Shape
 from tests.sim.operator import decide_on_parked, seek
 from tests.sim.themes import BY_CHANCE, OLD_MS, THEMES
@@ -66,6 +66,8 @@ class Story:
             self._move()
         if self.shape.far:
             self._go_far()
+        if self.shape.frozen:
+            late_bytes.suspend(world)
         if rng.random() < self.fault_rate:
             self._fault()
         elif self.writing and rng.random() < 0.08:
@@ -104,12 +106,12 @@ class Story:
         world = self.world
         world.note("quiet from here on")
         world.target.exists, world.target.refusals_left = True, 0
-        world.slow_replication = world.slow_wire = False
+        world.slow_replication = world.slow_wire = world.holds_bytes = False
         for producer in list(world.source.open):
             world.source.finish(producer, world.record_ms(), commit=True)
         world.target.learn(world.wall_ms)
         for host in world.hosts:
-            host.paused = False
+            late_bytes.wake(host)
         # A replicator that lives and was not replaced is there already; otherwise a supervisor would start one.
         wrote_at: int | None = None
         for _ in range(6000):
@@ -150,7 +152,7 @@ class Story:
     def _done(self) -> bool:
         world = self.world
         live = [host for host in world.hosts if host.alive]
-        if not live or world.wire or any(host.appends or host.landed for host in live):
+        if not live or world.wire or any(host.appends or host.landed or host.unsent for host in live):
             return False
         lane, record = live[-1].lane, world.truth.lanes.get(LANE)
         if record is not None and lane.grant != record.grant:
@@ -212,6 +214,7 @@ class Story:
         kinds += ["decide"] if shape.poison else []
         kinds += ["clean"] * 3 if shape.cleans else []
         kinds += ["seek"] if shape.seeks else []
+        kinds += ["freeze", "thaw"] if shape.frozen else []
         kinds += shape.faults * 3
         kind = rng.choice(kinds)
         host = rng.choice(running) if running else None
@@ -246,7 +249,11 @@ class Story:
                 host.paused = True
             case "wake":
                 for each in live:
-                    each.paused = False
+                    late_bytes.wake(each)
+            case "freeze":
+                late_bytes.freeze(world, host)
+            case "thaw":
+                late_bytes.thaw(world)
             case "ledger" if host is not None and host.appends:
                 self._fail_append(host)
             case "refuse":
@@ -259,7 +266,7 @@ class Story:
             case "late":
                 if rng.random() < 0.5:
                     world.target.forget(world.target.leader, world.wall_ms)
-                world.arrive_late()
+                late_bytes.arrive(world)
             case "stray" | "again" | "decide" | "seek":
                 self._deliver(kind, host)
             case "bounce":
@@ -343,6 +350,7 @@ class Story:
     def _kill(self, host: Host) -> None:
         host.alive = False
         host.sent.clear()
+        host.unsent.clear()
         mine = [request for request in self.world.wire if request.host is host]
         for request in mine[self.rng.randrange(len(mine) + 1) :]:
             self.world.forsake(request)

@@ -118,6 +118,9 @@ THEMES: dict[str, Shape] = {
     "compacted copy, unclean, beside others": Shape(
         cleans=True, unclean=True, foreign=True, record_age_ms=OLD_MS, forgetting=True, ledger_faults=False,
         faults=("overtake", "overtake", "overtake", "bounce", "follower-lag", "elect", "learn")),
+    "frozen": Shape(frozen=True, pauses=False, elections=False, faults=("freeze", "freeze", "thaw", "disconnect")),
+    "frozen, old records": Shape(record_age_ms=OLD_MS, frozen=True, forgetting=True, elections=False,
+                                 ledger_faults=False, faults=("freeze", "freeze", "thaw", "thaw", "forget")),
 }  # fmt: skip
 
 
@@ -126,6 +129,7 @@ YOUNG = {
     "source truncated twice", "source truncated, old records",
     *(theme for theme, shape in THEMES.items() if shape.poison),
     *(theme for theme, shape in THEMES.items() if shape.cleans),
+    *(theme for theme, shape in THEMES.items() if shape.frozen),
     "policies", "policies of old records", "unclean, beside others",
     *(theme for theme, shape in THEMES.items() if shape.handed or shape.seeks or shape.far or shape.together),
 }  # fmt: skip

@@ -69,7 +69,7 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.source.loop_detection import Origins
 from mirrord.replication.lane.state import Lane
 from tests.fixtures.attic import no_room
-from tests.sim import toy
+from tests.sim import late_bytes, toy
 from tests.sim.comparing import compared, looked_up, relocated, scanned
 from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request, Shape, word_for_the_next
 from tests.sim.known import Known
@@ -102,7 +102,7 @@ class World:
         """The handovers of holders that left."""
         self.by_word = 0
         """The number of lanes that continued on a handover."""
-        self.slow_replication, self.slow_wire = shape.slow_replication, shape.slow_wire
+        self.slow_replication, self.slow_wire, self.holds_bytes = shape.slow_replication, shape.slow_wire, shape.frozen
         # An old resume position makes a lane read much of what a cleaner has touched.
         self.saves, self.producer_ids = 0.1 if shape.cleans else 0.8, 500
         self.given: set[int] = set()
@@ -229,6 +229,8 @@ class World:
                 found.append(("moved", host))
             if any(at <= self.now for at, _ in host.timers):
                 found.append(("timer", host))
+            if host.unsent and not (self.holds_bytes and self.rng.random() < 0.7):
+                found.append(("write", host))
         heads: set[tuple[str, int]] = set()
         for request in self.wire:
             key = (request.host.name, request.connection)
@@ -239,7 +241,7 @@ class World:
                 if request.held and not any(each.lane.in_flight for each in self.hosts if each is not request.host):
                     continue
                 found.append(("arrive", request))
-        if any(self._reads_again(host, each) for each in self.limbo for host in self.hosts):
+        if any(late_bytes.reads_again(self, host, each) for each in self.limbo for host in self.hosts):
             found.append(("late", None))
         if self._behind() and not (self.slow_replication and self.rng.random() < 0.95):
             found.append(("replicate", None))
@@ -290,6 +292,10 @@ class World:
 
     def _do_arrive(self, request: Request) -> None:
         self.wire.remove(request)
+        if request.overdue:
+            error, base = late_bytes.land(self, request)
+            self.note(f"{request.host.name} overdue {request.batch} at b{request.broker}: {error} {base}")
+            return
         error, base = self.target.produce(request.broker, request.data, self.wall_ms)
         if self.shape.slow_wire and self.rng.random() < 0.3:
             self.target.forget(request.broker, self.wall_ms)
@@ -308,36 +314,13 @@ class World:
         if self.shape.late:
             self.limbo.append(request)
 
+    def _do_write(self, host: Host) -> None:
+        """The process passes requests to the kernel, in their order."""
+        for _ in range(self.rng.randint(1, len(host.unsent))):
+            self.wire.append(host.unsent.popleft())
+
     def _do_late(self, _: None) -> None:
-        self.arrive_late()
-
-    def arrive_late(self) -> None:
-        """Bytes of a connection that died long ago reach the broker nevertheless."""
-        if not self.limbo:
-            return
-        # The most revealing moment is between a resume and its first produce request.
-        telling = [each for each in self.limbo if any(self._reads_again(host, each) for host in self.hosts)]
-        request = self.rng.choice(telling or self.limbo)
-        self.limbo.remove(request)
-        found = any(self._reads_again(host, request) for host in self.hosts)
-        end = self.target.brokers[request.broker].end
-        error, base = self.target.produce(request.broker, request.data, self.wall_ms)
-        self.note(f"{request.host.name} late {request.batch}: {error} {base}")
-        if self.target.brokers[request.broker].end > end:
-            arrived = self.late if found else self.excused
-            self.known.is_hidden |= not found
-            arrived.update(self.known.came_late(request.data, self.target.foreign_numbers))
-
-    def _reads_again(self, host: Host, request: Request) -> bool:
-        """The lane will read the end once more before it sends these ordinals itself, so it must not duplicate them."""
-        lane = host.lane
-        idle = not lane.in_flight and lane.acked == lane.resumed_at.ordinal and not lane.confirming
-        waits = lane.phase is Phase.COPYING and not lane.protected and idle
-        new = request.batch.first == lane.acked and self.target.end == lane.expected
-        # After a hole the ordinals belong to other offsets: numbers do not distinguish such bytes from the right ones.
-        same = new and self.truth.lanes[LANE].source_runs.offset_of(request.batch.first) == request.batch.offset
-        unrecorded = self.shape.seeks and bool(lane.intents)
-        return host.alive and waits and same and not unrecorded
+        late_bytes.arrive(self)
 
     def _do_answer(self, host: Host) -> None:
         request, error, base, epoch = host.answers.popleft()
@@ -484,7 +467,10 @@ class World:
             if request in self.wire:
                 self.forsake(request)
             if request.connection == request.host.connection and request.host.alive:
-                request.host.disconnect()
+                if self.shape.frozen and request.host.paused:
+                    request.host.is_cut = True  # the kernel gives the connection up (TCP_USER_TIMEOUT)
+                else:
+                    request.host.disconnect()
         for host in self.hosts:
             if host.alive and not host.paused and host.sent and host.sent[0].deadline <= self.now:
                 host.disconnect()
