@@ -109,6 +109,12 @@ class Shape:
     """The target is far away now and then: much is written and in flight, far more than a broker remembers."""
     frozen: bool = False
     """A host may be suspended after it has checked its lease, and before the bytes of its requests leave."""
+    slow_answers: bool = False
+    """Answers may arrive long after a broker computed them, or too late."""
+    suspends: bool = False
+    """Brokers are suspended for a while."""
+    throttles: bool = False
+    """Brokers throttle connections for longer than the next holder of the lane waits."""
     cleans: bool = False
     """The target topic is compacted, and its records have few keys."""
     keys: int = 3
@@ -130,6 +136,12 @@ class Request:
     connection: int
     held: bool = False
     """It does not arrive until another replicator has sent something as well."""
+    answer_at: float = 0.0
+    """The broker does not answer earlier."""
+    read_until: float = 0.0
+    """Up to this time the broker may read it from a receive buffer, even if the connection is closed by then."""
+    late_after: float = 0.0
+    """If positive: from then on, the next holder of the lane no longer waits for it."""
     overdue: bool = False
     """Its bytes left later than anyone waits for them, because its host was suspended."""
 
@@ -246,6 +258,8 @@ class Host:
         for batch in effect.batches:
             data = bytes(batch.buffer[batch.start : batch.end])
             request = Request(self, self.leader, effect.round, batch, data, self.world.now + REQUEST_S, self.connection)
+            if self.world.slow.suspended.get(self.leader, 0.0) > self.world.now:
+                request.read_until = self.world.slow.suspended[self.leader] + REQUEST_S
             if self.world.now < self.lease_until:
                 self.sent.append(request)
                 holds = self.world.holds_bytes and (bool(self.unsent) or self.world.rng.random() < 0.6)
@@ -291,7 +305,7 @@ class Host:
         world = self.world
         mine = [request for request in world.wire if request.host is self and request.connection == self.connection]
         arriving = world.rng.randrange(len(mine) + 1)
-        for request in mine[arriving:]:
+        for request in mine[arriving:] if not _is_received(world, mine) else ():
             world.forsake(request)
         self.connection += 1
         self.unsent.clear()
@@ -301,6 +315,11 @@ class Host:
         lost, self.sent = list(self.sent), deque()
         for request in lost:
             self.take(ProduceAnswer(request.round, request.batch, NETWORK, -1))
+
+
+def _is_received(world: "World", requests: list[Request]) -> bool:
+    """Whether these requests are in the receive buffer of a broker that does not read them now."""
+    return bool(requests) and requests[-1].read_until > world.now and world.rng.random() < 0.8
 
 
 def _picture(part: Any) -> dict[str, Any]:

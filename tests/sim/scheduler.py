@@ -4,7 +4,7 @@ import random
 
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import AppendFailed, Drain, TargetFar
-from tests.sim import late_bytes, toy, truth
+from tests.sim import late_bytes, slow_brokers, toy, truth
 from tests.sim.host import LANE, Host, Shape
 from tests.sim.operator import decide_on_parked, seek
 from tests.sim.themes import BY_CHANCE, OLD_MS, THEMES
@@ -68,6 +68,8 @@ class Story:
             self._go_far()
         if self.shape.frozen:
             late_bytes.suspend(world)
+        if self.shape.suspends or self.shape.throttles:
+            slow_brokers.strike(world)
         if rng.random() < self.fault_rate:
             self._fault()
         elif self.writing and rng.random() < 0.08:
@@ -106,7 +108,7 @@ class Story:
         world = self.world
         world.note("quiet from here on")
         world.target.exists, world.target.refusals_left = True, 0
-        world.slow_replication = world.slow_wire = world.holds_bytes = False
+        world.slow_replication = world.slow_wire = world.holds_bytes = world.slow.answers = False
         for producer in list(world.source.open):
             world.source.finish(producer, world.record_ms(), commit=True)
         world.target.learn(world.wall_ms)
@@ -215,6 +217,8 @@ class Story:
         kinds += ["clean"] * 3 if shape.cleans else []
         kinds += ["seek"] if shape.seeks else []
         kinds += ["freeze", "thaw"] if shape.frozen else []
+        kinds += ["suspend"] * 2 if shape.suspends else []
+        kinds += ["throttle"] * 2 if shape.throttles else []
         kinds += shape.faults * 3
         kind = rng.choice(kinds)
         host = rng.choice(running) if running else None
@@ -254,6 +258,10 @@ class Story:
                 late_bytes.freeze(world, host)
             case "thaw":
                 late_bytes.thaw(world)
+            case "suspend":
+                slow_brokers.suspend(world)
+            case "throttle":
+                slow_brokers.throttle(world, host)
             case "ledger" if host is not None and host.appends:
                 self._fail_append(host)
             case "refuse":

@@ -121,6 +121,17 @@ THEMES: dict[str, Shape] = {
     "frozen": Shape(frozen=True, pauses=False, elections=False, faults=("freeze", "freeze", "thaw", "disconnect")),
     "frozen, old records": Shape(record_age_ms=OLD_MS, frozen=True, forgetting=True, elections=False,
                                  ledger_faults=False, faults=("freeze", "freeze", "thaw", "thaw", "forget")),
+    "slow answers": Shape(slow_answers=True, transactions=True, compaction=True, window=4,
+                          faults=("disconnect", "takeover", "elect")),
+    "slow answers, old records": Shape(record_age_ms=OLD_MS, slow_answers=True, forgetting=True, handed=True,
+                                       twice=True, faults=("disconnect", "takeover", "forget", "elect")),
+    "suspended brokers": Shape(suspends=True, slow_answers=True, truncation=True, faults=(
+                               "suspend", "suspend", "takeover", "disconnect", "source-truncate")),
+    "suspended brokers, old records": Shape(record_age_ms=OLD_MS, suspends=True, slow_answers=True, forgetting=True,
+                                            handed=True, faults=("suspend", "suspend", "disconnect", "forget")),
+    "throttled, old records": Shape(record_age_ms=OLD_MS, throttles=True, slow_answers=True, slow_wire=True,
+                                    forgetting=True, elections=False,
+                                    faults=("throttle", "throttle", "forget", "takeover")),
 }  # fmt: skip
 
 
@@ -129,7 +140,7 @@ YOUNG = {
     "source truncated twice", "source truncated, old records",
     *(theme for theme, shape in THEMES.items() if shape.poison),
     *(theme for theme, shape in THEMES.items() if shape.cleans),
-    *(theme for theme, shape in THEMES.items() if shape.frozen),
+    *(theme for theme, shape in THEMES.items() if shape.frozen or shape.slow_answers or shape.throttles),
     "policies", "policies of old records", "unclean, beside others",
     *(theme for theme, shape in THEMES.items() if shape.handed or shape.seeks or shape.far or shape.together),
 }  # fmt: skip
