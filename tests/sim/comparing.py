@@ -39,6 +39,7 @@ from mirrord.replication.lane.target.batch_relocation import (
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer, SupersededJudge
 from mirrord.replication.lane.target.target_scan import but_not_void
+from tests.sim.source import OUT_OF_RANGE
 
 if TYPE_CHECKING:
     from tests.sim.host import Host
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 def scanned(world: "World", question: AskScan) -> ScanAnswer:
     """Read the target by batch headers (`mirrord.replication.host.own_batch_scan.own_batches`)."""
     error = 0 if world.target.high_watermark >= question.end else 7
+    error = OUT_OF_RANGE if question.start < world.target.start else error
     found = world.target.read(question.start, question.end)
     own = tuple(
         OwnBatch(stored.base, stored.count, stored.sequence, 0, stored.leader_epoch)
@@ -63,7 +65,14 @@ def compared(world: "World", record: Any, question: AskCheck) -> CheckAnswer:
     """Compare the target's records with the source (`mirrord.replication.host.batch_verification`)."""
     error = 0 if world.target.high_watermark >= question.end else 7
     runs = record.source_runs
-    outcome, note, gone, replaced, equal_until = "equal", "", list[int](), list[int](), -1
+    is_deleted = question.start < world.target.start
+    outcome, note, gone, replaced, equal_until = (
+        "unverifiable" if is_deleted else "equal",
+        "",
+        list[int](),
+        list[int](),
+        -1,
+    )
     for stored in world.target.read(question.start, question.end):
         if stored.producer != question.producer_id:
             continue
@@ -115,6 +124,8 @@ def relocated(world: "World", record: Any, question: AskRebuild) -> RebuildAnswe
     own = tuple(OwnBatch(each.base, each.count, each.sequence, 0) for each in stored)
     if world.target.high_watermark < question.end:
         return RebuildAnswer(question.question, 7, (), None)
+    if question.start < world.target.start:
+        return RebuildAnswer(question.question, OUT_OF_RANGE, (), None)
     if world.shape.policies:
         # As the host of a lane answers (`mirrord.replication.host.lane_host`): such a lane has to wait, so nothing
         # needs to be found.

@@ -4,7 +4,7 @@ import random
 
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import AppendFailed, Drain, TargetFar
-from tests.sim import late_bytes, slow_brokers, toy, truth
+from tests.sim import late_bytes, slow_brokers, target_retention, toy, truth
 from tests.sim.host import LANE, Host, Shape
 from tests.sim.operator import decide_on_parked, seek
 from tests.sim.themes import BY_CHANCE, OLD_MS, THEMES
@@ -217,6 +217,7 @@ class Story:
         kinds += ["clean"] * 3 if shape.cleans else []
         kinds += ["seek"] if shape.seeks else []
         kinds += ["freeze", "thaw"] if shape.frozen else []
+        kinds += ["expire-target", "outlive"] if shape.expires else []
         kinds += ["suspend"] * 2 if shape.suspends else []
         kinds += ["throttle"] * 2 if shape.throttles else []
         kinds += shape.faults * 3
@@ -258,6 +259,10 @@ class Story:
                 late_bytes.freeze(world, host)
             case "thaw":
                 late_bytes.thaw(world)
+            case "expire-target":
+                target_retention.expire(world)
+            case "outlive":
+                target_retention.outlive(world, host)
             case "suspend":
                 slow_brokers.suspend(world)
             case "throttle":

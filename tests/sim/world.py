@@ -69,7 +69,7 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.source.loop_detection import Origins
 from mirrord.replication.lane.state import Lane
 from tests.fixtures.attic import no_room
-from tests.sim import late_bytes, slow_brokers, toy
+from tests.sim import late_bytes, slow_brokers, target_retention, toy
 from tests.sim.comparing import compared, looked_up, relocated, scanned
 from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request, Shape, word_for_the_next
 from tests.sim.known import Known
@@ -105,7 +105,7 @@ class World:
         self.slow_replication, self.slow_wire, self.holds_bytes = shape.slow_replication, shape.slow_wire, shape.frozen
         self.slow = slow_brokers.Slowness(shape.slow_answers)
         # An old resume position makes a lane read much of what a cleaner has touched.
-        self.saves, self.producer_ids = 0.1 if shape.cleans else 0.8, 500
+        self.saves, self.producer_ids = 0.1 if shape.cleans else 0.3 if shape.expires else 0.8, 500
         self.given: set[int] = set()
         self.trail: list[str] = []
         self.limbo: list[Request] = []
@@ -262,11 +262,8 @@ class World:
     def _behind(self) -> bool:
         target = self.target
         follower = target.brokers[1 - target.leader]
-        return (
-            self.slow.suspended_until() <= self.now
-            and not follower.leads
-            and (follower.end < target.end or not target.in_sync)
-        )
+        is_behind = follower.end < target.end or follower.start < target.start or not target.in_sync
+        return is_behind and not follower.leads and self.slow.suspended_until() <= self.now
 
     def _answerable(self, answer: tuple[Request, int, int, int]) -> bool:
         request, error, base, epoch = answer
@@ -310,6 +307,7 @@ class World:
             self.target.forget(request.broker, self.wall_ms)
         self.note(f"{request.host.name} arrive {request.batch} at b{request.broker}: {error} {base}")
         if not error:
+            target_retention.appended(self, request)
             hidden = self.known.arrived(request, self.target.foreign_numbers, self.target.lost)
             self.target.hid.setdefault((base, self.target.brokers[request.broker].epoch), set()).update(hidden)
         if self.shape.twice and self.rng.random() < 0.3:
