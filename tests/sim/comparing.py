@@ -52,7 +52,7 @@ def scanned(world: "World", question: AskScan) -> ScanAnswer:
     error = OUT_OF_RANGE if question.start < world.target.start else error
     found = world.target.read(question.start, question.end)
     own = tuple(
-        OwnBatch(stored.base, stored.count, stored.sequence, 0, stored.leader_epoch)
+        OwnBatch(stored.base, stored.count, stored.sequence % SEQUENCES, 0, stored.leader_epoch)
         for stored in found
         if stored.producer == question.producer_id
     )
@@ -121,7 +121,7 @@ def relocated(world: "World", record: Any, question: AskRebuild) -> RebuildAnswe
     """Find the target's records in the source (`mirrord.replication.host.batch_relocation`)."""
     read = world.target.read(question.start, question.end)
     stored = [each for each in read if each.producer == question.producer_id]
-    own = tuple(OwnBatch(each.base, each.count, each.sequence, 0) for each in stored)
+    own = tuple(OwnBatch(each.base, each.count, each.sequence % SEQUENCES, 0) for each in stored)
     if world.target.high_watermark < question.end:
         return RebuildAnswer(question.question, 7, (), None)
     if question.start < world.target.start:

@@ -140,6 +140,10 @@ THEMES: dict[str, Shape] = {
     "target retention, unclean": Shape(record_age_ms=OLD_MS, expires=True, unclean=True, forgetting=True,
                                        ledger_faults=False, faults=(
                                            "expire-target", "outlive", "bounce", "follower-lag", "elect", "learn")),
+    "few sequences": Shape(sequences=64, transactions=True, window=4,
+                           faults=("disconnect", "takeover", "elect", "refuse")),
+    "few sequences, old records": Shape(record_age_ms=OLD_MS, sequences=64, forgetting=True, elections=False, window=4,
+                                        faults=("disconnect", "refuse-and-forget", "forget", "takeover")),
 }  # fmt: skip
 
 
@@ -149,7 +153,7 @@ YOUNG = {
     *(theme for theme, shape in THEMES.items() if shape.poison),
     *(theme for theme, shape in THEMES.items() if shape.cleans),
     *(theme for theme, shape in THEMES.items() if shape.frozen or shape.slow_answers or shape.throttles),
-    *(theme for theme, shape in THEMES.items() if shape.expires),
+    *(theme for theme, shape in THEMES.items() if shape.expires or shape.sequences < 1 << 31),
     "policies", "policies of old records", "unclean, beside others",
     *(theme for theme, shape in THEMES.items() if shape.handed or shape.seeks or shape.far or shape.together),
 }  # fmt: skip
