@@ -39,16 +39,36 @@ def resumed(
     return play, play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, own, others, False))
 
 
+def checked(play: Faulty, effects: Effects, first: int, last: int) -> Effects:
+    check = one(effects, AskCheck)
+    assert (check.first, check.last) == (first, last)
+    return play.tell(CheckAnswer(check.question, 0, first, last, "unverifiable"))
+
+
 @pytest.mark.parametrize(("log_start", "end"), [(17, 17), (20, 20), (18, 20)])
 def test_records_that_retention_has_deleted_are_not_missed(log_start: int, end: int) -> None:
     """NEEDLESS HALT. The lane appended ordinals 10 to 16. Then an operator empties the topic with DeleteRecords, or
     retention does; other clients may have written as well."""
     play, effects = resumed(16, log_start, end)
-    check = one(effects, AskCheck)
-    assert (check.first, check.last) == (10, 16)
-    effects = play.tell(CheckAnswer(check.question, 0, 10, 16, "unverifiable"))
-    play.bind_all(effects)
+    play.bind_all(checked(play, effects, 10, 16))
     assert (play.lane.phase, play.lane.next_ordinal) == (Phase.COPYING, 17)
+
+
+def test_records_that_were_never_appended_are_copied_again() -> None:
+    """LOSS. Ordinals 10 to 18 do not fit into offsets 10 to 13: the target refused some of them and accepted later
+    ones. Retention has deleted what would show which."""
+    play, effects = resumed(20, 14, 16, OwnBatch(14, 2, 19, 0, 1))
+    play.bind_all(checked(play, effects, 10, 20))
+    assert [(hole.first, hole.last) for hole in play.record.holes] == [(10, 18)]
+    assert (play.lane.phase, play.lane.next_ordinal, play.lane.position) == (Phase.COPYING, 21, 10)
+
+
+def test_records_that_were_never_appended_are_copied_again_if_none_is_left() -> None:
+    """LOSS. As before, but retention has deleted all records of the lane."""
+    play, effects = resumed(20, 16, 16)
+    play.bind_all(checked(play, effects, 10, 20))
+    assert [(hole.first, hole.last) for hole in play.record.holes] == [(10, 20)]
+    assert (play.lane.phase, play.lane.next_ordinal, play.lane.position) == (Phase.COPYING, 21, 10)
 
 
 def test_records_that_a_log_lacks_at_its_end_are_missed() -> None:
