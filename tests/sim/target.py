@@ -428,6 +428,7 @@ class FakeTarget:
         """
         broker = self.brokers[at]
         broker.memory.clear()
+        self.forgot = self.forgot or not self.has_snapshots
         for stored in broker.history if self.has_snapshots else broker.log:
             _remember(broker, stored)
         for known in broker.memory.values():

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from mirrord.ledger.offset_map import CopiedPosition, LaneMap
 from tests.sim import toy
 from tests.sim.host import LANE, Host, Request
+from tests.sim.target import Broker
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -40,14 +41,32 @@ def outlive(world: "World", host: Host | None) -> None:
 
 
 def appended(world: "World", request: Request) -> None:
-    """Records are appended once more because nothing shows the holder that retention has deleted them. They may as well
-    never have been there before."""
+    """Records are appended once more because nothing shows the holder that retention has deleted them, or which of
+    several records it has deleted. They may as well never have been there before."""
+    broker = world.target.brokers[request.broker]
+    if not broker.deleted:
+        return
+    numbers = {number for _, number in toy.records(request.data)}
     unseen = world.known.deleted.get(request.host.name, set())
-    if not unseen.isdisjoint(number for _, number in toy.records(request.data)):
+    if unseen.isdisjoint(numbers):
+        unseen = numbers & _beside_a_hole(world, broker)
+    else:
+        del world.known.deleted[request.host.name]
+    if unseen:
         world.note(f"{request.host.name} copies again what retention has deleted")
         world.target.deleted_unseen |= unseen
-        broker = world.target.brokers[request.broker]
         broker.deleted[:] = [each for each in broker.deleted if unseen.isdisjoint(each.numbers)]
+
+
+def _beside_a_hole(world: "World", broker: Broker) -> set[int]:
+    """Numbers of deleted records in holes of which other records were never appended."""
+    there = {stored.sequence + at: number for stored in broker.history for at, number in enumerate(stored.numbers)}
+    found = set[int]()
+    for hole in world.truth.lanes[LANE].holes:
+        ordinals = range(hole.first, hole.last + 1)
+        if not all(ordinal in there for ordinal in ordinals):
+            found.update(there[ordinal] for ordinal in ordinals if ordinal in there)
+    return found
 
 
 def wrong_translation(world: "World") -> str:
