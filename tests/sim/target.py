@@ -307,8 +307,7 @@ class FakeTarget:
                 return True
             return False
         if follower.deleted and not self.deleted_unseen.isdisjoint(missing[0].numbers):
-            seen = [each for each in follower.deleted if self.deleted_unseen.isdisjoint(each.numbers)]
-            follower.deleted[:] = seen
+            follower.deleted[:] = [each for each in follower.deleted if self.deleted_unseen.isdisjoint(each.numbers)]
         follower.append(missing[0])
         _remember(follower, missing[0])
         self.advance()
