@@ -135,11 +135,6 @@ THEMES: dict[str, Shape] = {
     "target retention": Shape(expires=True, faults=("expire-target", "outlive", "takeover", "disconnect")),
     "target retention, old records": Shape(record_age_ms=OLD_MS, expires=True, forgetting=True, elections=False,
                                            faults=("expire-target", "outlive", "forget", "takeover")),
-    "target retention, beside others": Shape(expires=True, foreign=True, handed=True, twice=True, compaction=True,
-                                             window=4, faults=("expire-target", "outlive", "foreign", "takeover")),
-    "target retention, unclean": Shape(record_age_ms=OLD_MS, expires=True, unclean=True, forgetting=True,
-                                       ledger_faults=False, faults=(
-                                           "expire-target", "outlive", "bounce", "follower-lag", "elect", "learn")),
     "few sequences": Shape(sequences=64, transactions=True, window=4,
                            faults=("disconnect", "takeover", "elect", "refuse")),
     "few sequences, old records": Shape(record_age_ms=OLD_MS, sequences=64, forgetting=True, elections=False, window=4,
