@@ -20,7 +20,7 @@ from tests.scenario import views, words
 from tests.scenario.stage import Stage, Voice
 from tests.sim import truth
 from tests.sim.host import LANE, Host, Shape
-from tests.sim.scheduler import OLD_MS
+from tests.sim.themes import OLD_MS
 
 SEPARATOR = "----"
 NOTHING = "ok"

@@ -15,7 +15,7 @@ from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed
 from mirrord.kafka.protocol.record_batch import HEADER, Header
 from mirrord.model.names import TopicId
-from tests.sim import toy
+from tests.sim import target, toy
 from tests.sim.source import OUT_OF_RANGE, FakeSource, SourceBatch
 from tests.sim.target import FakeTarget, Stored
 
@@ -64,23 +64,23 @@ class SourceReader:
 class TargetReader:
     """Reads the log of the target's leader, as `Stretches` and `Asks` do. Nobody writes in transactions there."""
 
-    def __init__(self, target: FakeTarget) -> None:
-        self._target = target
+    def __init__(self, log: FakeTarget) -> None:
+        self._target = log
 
     async def read(
         self, _partition: PartitionId, start: int, end: int, *, committed: bool = False
     ) -> AsyncGenerator[ReadBatch, None]:
         """`Stretches.read`."""
         del committed
-        target = self._target
+        log = self._target
         if start >= end:
             return
-        if not target.start <= start <= target.end:
+        if not log.start <= start <= log.end:
             raise ReadFailed(OUT_OF_RANGE)
-        for stored in target.read(start, end):
-            if stored.end <= target.high_watermark:
-                yield _read(_bytes(stored, target.keys))
-        if end > target.high_watermark:
+        for stored in log.read(start, end):
+            if stored.end <= log.high_watermark:
+                yield _read(_bytes(stored, log.keys))
+        if end > log.high_watermark:
             raise ReadFailed(TIMED_OUT)
 
     def bounds(self, _partition: PartitionId, _leader_epoch: int, report: Callable[[int, int, int], None]) -> None:
@@ -98,13 +98,14 @@ def _read(data: bytearray, *, aborted: bool = False) -> ReadBatch:
 
 def _bytes(stored: Stored, keys: int) -> bytearray:
     """A batch of the target. The cleaner has removed the records with the number 0."""
+    sequence = stored.sequence % target.SEQUENCES if stored.sequence >= 0 else -1
     return toy.encode(
         stored.base,
         stored.end - 1,
         [(offset, number) for offset, number in enumerate(stored.numbers, stored.base) if number],
         newest_ms=stored.newest_ms,
         leader_epoch=stored.leader_epoch,
-        producer=(stored.producer, stored.epoch, stored.sequence),
+        producer=(stored.producer, stored.epoch, sequence),
         keys=keys,
     )
 

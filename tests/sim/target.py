@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import google_crc32c
 
 from mirrord.kafka.protocol.record_batch import CONTROL, HEADER, LENGTH_OFFSET, TRANSACTIONAL
+from mirrord.kafka.protocol.sequence import nearest
 from tests.sim import toy
 
 SEQUENCES = 1 << 31
@@ -27,6 +28,7 @@ class Stored:
     producer: int
     epoch: int
     sequence: int
+    """Without the wrap-around: the ordinal of its first record."""
     newest_ms: int
     numbers: tuple[int, ...]
     """0 if the cleaner has removed a record."""
@@ -63,6 +65,15 @@ class Broker:
     """The high watermark when it was deposed, until it learns of that."""
     whole: list[Stored] = field(default_factory=list)
     """Everything appended, whatever the cleaner has removed since: its knowledge of leader epochs."""
+    start: int = 0
+    """The log start offset."""
+    deleted: list[Stored] = field(default_factory=list)
+    """What retention has deleted from the log."""
+
+    @property
+    def history(self) -> list[Stored]:
+        """The log with what retention has deleted from it."""
+        return self.deleted + self.log if self.deleted else self.log
 
     @property
     def end(self) -> int:
@@ -73,8 +84,23 @@ class Broker:
         self.whole.append(stored)
 
     def truncate(self, end: int) -> None:
-        for log in (self.log, self.whole):
+        for log in (self.log, self.whole, self.deleted):
             log[:] = [stored for stored in log if stored.base < end]
+        self.start = min(self.start, end)
+
+    def expire(self, start: int) -> None:
+        """Delete everything below an offset at which a batch begins. Producers are remembered all the same."""
+        self.start = max(self.start, start)
+        self.deleted += [stored for stored in self.log if stored.end <= self.start]
+        self.log[:] = [stored for stored in self.log if stored.end > self.start]
+
+    def start_anew(self, leader: "Broker") -> None:
+        """Begin where the leader's log starts (ReplicaFetcherThread.truncateFullyAndStartAt)."""
+        self.log.clear()
+        self.memory.clear()
+        self.start = leader.start
+        self.whole[:] = [stored for stored in leader.whole if stored.base < leader.start]
+        self.deleted[:] = list(leader.deleted)
 
     def end_of(self, epoch: int, start: int = 0) -> tuple[int, int]:
         """LeaderEpochFileCache.endOffsetFor: the newest epoch up to this one, and where it ends. An epoch below all
@@ -103,8 +129,11 @@ class FakeTarget:
         self.leader = 0
         self.epoch = 1
         self.high_watermark = 0
-        self.start = 0
-        """The log start offset; what was deleted below it is remembered all the same."""
+        self.deleted_unseen: set[int] = set()
+        """Numbers of records that retention has deleted and that are copied again, because nothing shows that they were
+        there."""
+        self.has_snapshots = True
+        """Whether brokers have snapshots of their memory that cover what retention has deleted."""
         self.in_sync = True
         self.exists = True
         self.refusal: int | None = None
@@ -144,6 +173,16 @@ class FakeTarget:
         """The end of the leader's log."""
         return self.brokers[self.leader].end
 
+    @property
+    def start(self) -> int:
+        """The log start offset of the leader; what was deleted below it is remembered all the same."""
+        return self.brokers[self.leader].start
+
+    @start.setter
+    def start(self, start: int) -> None:
+        for broker in self.brokers:
+            broker.start = start
+
     # --- what a broker answers
 
     def produce(self, at: int, batch: bytes, now_ms: int) -> tuple[int, int]:
@@ -176,11 +215,10 @@ class FakeTarget:
             if sequence != wanted:
                 return OUT_OF_ORDER, -1
         elif self.forgot:
-            before = [stored for stored in broker.whole if stored.producer == producer]
-            after = before[-1].sequence + before[-1].count if before else 0
-            self.leapt = self.leapt or sequence > after
+            self.leapt = self.leapt or _ordinal(broker, producer, sequence) > _behind(broker, producer)
         numbers = tuple(number for _, number in toy.records(batch))
-        stored = Stored(broker.end, count, producer, epoch, sequence, header[8], numbers, broker.epoch)
+        ordinal = _ordinal(broker, producer, sequence)
+        stored = Stored(broker.end, count, producer, epoch, ordinal, header[8], numbers, broker.epoch)
         self._note_hidden(at, stored)
         broker.append(stored)
         _remember(broker, stored)
@@ -220,12 +258,12 @@ class FakeTarget:
         if not error and self.high_watermark < broker.began:
             error = NOT_AVAILABLE
         known = self.high_watermark if broker.watermark is None else broker.watermark
-        return (error, -1, -1) if error else (0, min(known, broker.end), self.start)
+        return (error, -1, -1) if error else (0, min(known, broker.end), broker.start)
 
     def shared(self, at: int, leader_epoch: int, epoch: int) -> tuple[int, int, int]:
         """OffsetForLeaderEpoch for an older epoch: (error, epoch, end)."""
         error = self._fence(self.brokers[at], leader_epoch)
-        return (error, -1, -1) if error else (0, *self.brokers[at].end_of(epoch, self.start))
+        return (error, -1, -1) if error else (0, *self.brokers[at].end_of(epoch, self.brokers[at].start))
 
     def committed(self, at: int, stored_end: int, epoch: int) -> bool:
         """Whether an append up to this end, accepted in this epoch, may be acknowledged."""
@@ -259,12 +297,17 @@ class FakeTarget:
         leader, follower = self.brokers[self.leader], self.brokers[1 - self.leader]
         if follower.leads:
             return False
+        if follower.end < leader.start:
+            follower.start_anew(leader)
+        follower.expire(min(leader.start, follower.end))
         missing = [stored for stored in leader.log if stored.base >= follower.end]
         if not missing:
             if not self.in_sync:
                 self.in_sync = True
                 return True
             return False
+        if follower.deleted and not self.deleted_unseen.isdisjoint(missing[0].numbers):
+            follower.deleted[:] = [each for each in follower.deleted if self.deleted_unseen.isdisjoint(each.numbers)]
         follower.append(missing[0])
         _remember(follower, missing[0])
         self.advance()
@@ -293,6 +336,12 @@ class FakeTarget:
         self.in_sync = self.epoch % 2 == 0 and self.brokers[old].end >= self.high_watermark
         self.advance()
         return True
+
+    def expire(self, at: int, batches: int, below: int) -> None:
+        """Retention deletes the first batches of a replica's log, but nothing above the high watermark."""
+        broker = self.brokers[at]
+        ends = [stored.end for stored in broker.log[:batches] if stored.end <= min(self.high_watermark, below)]
+        broker.expire(max(ends, default=broker.start))
 
     def foreign(self, count: int, now_ms: int) -> None:
         """Another client writes into the partition."""
@@ -378,7 +427,8 @@ class FakeTarget:
         """
         broker = self.brokers[at]
         broker.memory.clear()
-        for stored in broker.log:
+        self.forgot = self.forgot or not self.has_snapshots
+        for stored in broker.history if self.has_snapshots else broker.log:
             _remember(broker, stored)
         for known in broker.memory.values():
             del known.batches[:-1]
@@ -405,8 +455,8 @@ def _shared(follower: Broker, leader: Broker) -> int:
     end = follower.end
     epoch = max((stored.leader_epoch for stored in follower.whole), default=-1)
     while epoch >= 0:
-        theirs, their_end = leader.end_of(epoch)
-        mine, my_end = follower.end_of(theirs)
+        theirs, their_end = leader.end_of(epoch, leader.start)
+        mine, my_end = follower.end_of(theirs, follower.start)
         end = min(end, their_end, my_end) if theirs >= 0 and mine >= 0 else 0
         if theirs == epoch or theirs < 0 or mine == theirs:
             return end
@@ -427,13 +477,24 @@ def _invalid(batch: bytes, now_ms: int) -> int:
     return 32 if header[8] > now_ms + 3_600_000 else 0
 
 
+def _behind(broker: Broker, producer: int) -> int:
+    """The ordinal behind the last batch of a producer in a log."""
+    last = next((stored for stored in reversed(broker.whole) if stored.producer == producer), None)
+    return last.sequence + last.count if last is not None else 0
+
+
+def _ordinal(broker: Broker, producer: int, sequence: int) -> int:
+    """The ordinal of a sequence, which may have wrapped around."""
+    return max(nearest(sequence, _behind(broker, producer)), 0) if SEQUENCES < 1 << 31 else sequence
+
+
 def _remember(broker: Broker, stored: Stored) -> None:
     if stored.producer < 0:
         return
-    last = (stored.sequence + stored.count - 1) % SEQUENCES
+    first, last = stored.sequence % SEQUENCES, (stored.sequence + stored.count - 1) % SEQUENCES
     known = broker.memory.get(stored.producer)
     if known is None or stored.epoch > known.epoch:
         known = broker.memory[stored.producer] = Memory(stored.epoch, stored.newest_ms)
     known.newest_ms = stored.newest_ms
-    known.batches.append((stored.sequence, last, stored.base))
+    known.batches.append((first, last, stored.base))
     del known.batches[:-5]
