@@ -109,8 +109,6 @@ class Shape:
     """The target is far away now and then: much is written and in flight, far more than a broker remembers."""
     frozen: bool = False
     """A host may be suspended after it has checked its lease, and before the bytes of its requests leave."""
-    sequences: int = 1 << 31
-    """How many sequences there are before they wrap around."""
     expires: bool = False
     """The target deletes its oldest records."""
     slow_answers: bool = False
@@ -288,7 +286,7 @@ class Host:
             raise AssertionError(f"{self.name} claims target offset {saved.target_offset}, which is not committed")
         if saved.settled and not high_watermark_can_fall(self.world):
             self._check_settled(saved.source_offset)
-        if self.world.rng.random() < self.world.saves or self.world.shape.sequences < 1 << 31:
+        if self.world.rng.random() < self.world.saves:
             self.world.progress = saved
 
     def _check_settled(self, source_offset: int) -> None:

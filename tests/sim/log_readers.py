@@ -15,7 +15,7 @@ from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed
 from mirrord.kafka.protocol.record_batch import HEADER, Header
 from mirrord.model.names import TopicId
-from tests.sim import target, toy
+from tests.sim import toy
 from tests.sim.source import OUT_OF_RANGE, FakeSource, SourceBatch
 from tests.sim.target import FakeTarget, Stored
 
@@ -98,14 +98,13 @@ def _read(data: bytearray, *, aborted: bool = False) -> ReadBatch:
 
 def _bytes(stored: Stored, keys: int) -> bytearray:
     """A batch of the target. The cleaner has removed the records with the number 0."""
-    sequence = stored.sequence % target.SEQUENCES if stored.sequence >= 0 else -1
     return toy.encode(
         stored.base,
         stored.end - 1,
         [(offset, number) for offset, number in enumerate(stored.numbers, stored.base) if number],
         newest_ms=stored.newest_ms,
         leader_epoch=stored.leader_epoch,
-        producer=(stored.producer, stored.epoch, sequence),
+        producer=(stored.producer, stored.epoch, stored.sequence),
         keys=keys,
     )
 

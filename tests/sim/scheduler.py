@@ -4,7 +4,7 @@ import random
 
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import AppendFailed, Drain, TargetFar
-from tests.sim import late_bytes, slow_brokers, small_sequences, target_retention, toy, truth
+from tests.sim import late_bytes, slow_brokers, target_retention, toy, truth
 from tests.sim.host import LANE, Host, Shape
 from tests.sim.operator import decide_on_parked, seek
 from tests.sim.themes import BY_CHANCE, OLD_MS, THEMES
@@ -51,10 +51,6 @@ class Story:
 
     def run(self, steps: int) -> None:
         """`steps` random steps with faults, then a quiet period in which everything must arrive."""
-        with small_sequences.range_of(self.shape.sequences):
-            self._run(steps)
-
-    def _run(self, steps: int) -> None:
         world = self.world
         for _ in range(4):
             self._write()
@@ -72,8 +68,6 @@ class Story:
             self._go_far()
         if self.shape.frozen:
             late_bytes.suspend(world)
-        if self.shape.sequences < 1 << 31:
-            self._wrap()
         if self.shape.suspends or self.shape.throttles:
             slow_brokers.strike(world)
         if rng.random() < self.fault_rate:
@@ -108,14 +102,6 @@ class Story:
         if running and rng.random() < 0.1:
             host = rng.choice(running)
             host.take(TargetFar(not host.lane.is_far))
-
-    def _wrap(self) -> None:
-        """Much is written, so that sequences wrap around, and the position is saved often."""
-        if self.writing and self.rng.random() < 0.2:
-            self._write()
-        for host in self.world.hosts:
-            if host.alive and not host.paused:
-                small_sequences.save_often(host)
 
     def settle(self) -> None:
         """All faults are over: the target becomes whole, a host is there, and the lane must reach the end."""

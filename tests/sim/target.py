@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 import google_crc32c
 
 from mirrord.kafka.protocol.record_batch import CONTROL, HEADER, LENGTH_OFFSET, TRANSACTIONAL
-from mirrord.kafka.protocol.sequence import nearest
 from tests.sim import toy
 
 SEQUENCES = 1 << 31
@@ -28,7 +27,6 @@ class Stored:
     producer: int
     epoch: int
     sequence: int
-    """Without the wrap-around: the ordinal of its first record."""
     newest_ms: int
     numbers: tuple[int, ...]
     """0 if the cleaner has removed a record."""
@@ -215,10 +213,11 @@ class FakeTarget:
             if sequence != wanted:
                 return OUT_OF_ORDER, -1
         elif self.forgot:
-            self.leapt = self.leapt or _ordinal(broker, producer, sequence) > _behind(broker, producer)
+            before = [stored for stored in broker.whole if stored.producer == producer]
+            after = before[-1].sequence + before[-1].count if before else 0
+            self.leapt = self.leapt or sequence > after
         numbers = tuple(number for _, number in toy.records(batch))
-        ordinal = _ordinal(broker, producer, sequence)
-        stored = Stored(broker.end, count, producer, epoch, ordinal, header[8], numbers, broker.epoch)
+        stored = Stored(broker.end, count, producer, epoch, sequence, header[8], numbers, broker.epoch)
         self._note_hidden(at, stored)
         broker.append(stored)
         _remember(broker, stored)
@@ -477,24 +476,13 @@ def _invalid(batch: bytes, now_ms: int) -> int:
     return 32 if header[8] > now_ms + 3_600_000 else 0
 
 
-def _behind(broker: Broker, producer: int) -> int:
-    """The ordinal behind the last batch of a producer in a log."""
-    last = next((stored for stored in reversed(broker.whole) if stored.producer == producer), None)
-    return last.sequence + last.count if last is not None else 0
-
-
-def _ordinal(broker: Broker, producer: int, sequence: int) -> int:
-    """The ordinal of a sequence, which may have wrapped around."""
-    return max(nearest(sequence, _behind(broker, producer)), 0) if SEQUENCES < 1 << 31 else sequence
-
-
 def _remember(broker: Broker, stored: Stored) -> None:
     if stored.producer < 0:
         return
-    first, last = stored.sequence % SEQUENCES, (stored.sequence + stored.count - 1) % SEQUENCES
+    last = (stored.sequence + stored.count - 1) % SEQUENCES
     known = broker.memory.get(stored.producer)
     if known is None or stored.epoch > known.epoch:
         known = broker.memory[stored.producer] = Memory(stored.epoch, stored.newest_ms)
     known.newest_ms = stored.newest_ms
-    known.batches.append((first, last, stored.base))
+    known.batches.append((stored.sequence, last, stored.base))
     del known.batches[:-5]

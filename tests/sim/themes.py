@@ -135,10 +135,6 @@ THEMES: dict[str, Shape] = {
     "target retention": Shape(expires=True, faults=("expire-target", "outlive", "takeover", "disconnect")),
     "target retention, old records": Shape(record_age_ms=OLD_MS, expires=True, forgetting=True, elections=False,
                                            faults=("expire-target", "outlive", "forget", "takeover")),
-    "few sequences": Shape(sequences=64, transactions=True, window=4,
-                           faults=("disconnect", "takeover", "elect", "refuse")),
-    "few sequences, old records": Shape(record_age_ms=OLD_MS, sequences=64, forgetting=True, elections=False, window=4,
-                                        faults=("disconnect", "refuse-and-forget", "forget", "takeover")),
 }  # fmt: skip
 
 
@@ -148,7 +144,7 @@ YOUNG = {
     *(theme for theme, shape in THEMES.items() if shape.poison),
     *(theme for theme, shape in THEMES.items() if shape.cleans),
     *(theme for theme, shape in THEMES.items() if shape.frozen or shape.slow_answers or shape.throttles),
-    *(theme for theme, shape in THEMES.items() if shape.expires or shape.sequences < 1 << 31),
+    *(theme for theme, shape in THEMES.items() if shape.expires),
     "policies", "policies of old records", "unclean, beside others",
     *(theme for theme, shape in THEMES.items() if shape.handed or shape.seeks or shape.far or shape.together),
 }  # fmt: skip
