@@ -63,23 +63,23 @@ class SourceReader:
 class TargetReader:
     """Reads the log of the target's leader, as `Stretches` and `Asks` do. Nobody writes in transactions there."""
 
-    def __init__(self, target: FakeTarget) -> None:
-        self._target = target
+    def __init__(self, log: FakeTarget) -> None:
+        self._target = log
 
     async def read(
         self, _partition: PartitionId, start: int, end: int, *, committed: bool = False
     ) -> AsyncGenerator[ReadBatch, None]:
         """`Stretches.read`."""
         del committed
-        target = self._target
+        log = self._target
         if start >= end:
             return
-        if not target.start <= start <= target.end:
+        if not log.start <= start <= log.end:
             raise ReadFailed(OUT_OF_RANGE)
-        for stored in target.read(start, end):
-            if stored.end <= target.high_watermark:
-                yield _read(_bytes(stored, target.keys))
-        if end > target.high_watermark:
+        for stored in log.read(start, end):
+            if stored.end <= log.high_watermark:
+                yield _read(_bytes(stored, log.keys))
+        if end > log.high_watermark:
             raise ReadFailed(TIMED_OUT)
 
     def bounds(self, _partition: PartitionId, _leader_epoch: int, report: Callable[[int, int, int], None]) -> None:

@@ -48,7 +48,7 @@ from mirrord.replication.lane.transitions import Resume
 from tests.sim import mutations_of_handover as handover
 from tests.sim import mutations_of_host as host
 from tests.sim.host import Shape
-from tests.sim.scheduler import shape_named
+from tests.sim.themes import shape_named
 
 
 class Mutation(NamedTuple):
@@ -57,7 +57,7 @@ class Mutation(NamedTuple):
     rule: str
     switch_off: Callable[[pytest.MonkeyPatch], None]
     theme: str
-    """The kind of world (`scheduler.THEMES`) in which the rule matters most, or two at once; empty: worlds of every
+    """The kind of world (`themes.THEMES`) in which the rule matters most, or two at once; empty: worlds of every
     kind."""
 
     @property
