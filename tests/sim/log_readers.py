@@ -1,9 +1,8 @@
 """Readers of the fake logs, in place of those that the product reads logs with. Its own code can then answer the
 questions of lanes in the simulation.
 
-They differ from the real ones in one respect. If the cleaner has removed the last records of a log (which it does not
-do itself, but an election may remove those that follow), a real reader waits for the next batch, and fails. These ones
-know that there is none.
+Like the real ones, they know if a log has no more batches below the requested end: the cleaner has removed the last
+records, and an election those that followed. A real reader first lets the leader confirm this.
 """
 
 import asyncio

@@ -52,6 +52,7 @@ _NO_WAIT = FetchLimits(max_wait_ms=0, max_bytes=1)
 _AT_ONCE = 4
 _TURN = 200
 _MAGIC = 2
+_OF_ANOTHER_EPOCH = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH)
 
 
 class ReadFailed(EnvironmentFault):
@@ -90,6 +91,16 @@ class ReadBatch(NamedTuple):
         return records_digest(self.buffer, self.start)
 
 
+class _Response(NamedTuple):
+    """The response to a fetch of one partition. Its records are in `buffer`."""
+
+    buffer: Bytes
+    fetched: FetchedPartition
+    leader_epoch: int
+    """The leader epoch in which the broker answered. The value -1 means that the broker did not compare its epoch."""
+    throttle_ms: int = 0
+
+
 class Stretches:
     """Reads ranges of offsets from the partitions of one cluster. It limits how many fetches are in flight at the same
     time."""
@@ -111,12 +122,18 @@ class Stretches:
         and aborted transactions are included.
 
         If `committed` is set, only batches below the last stable offset are yielded, and aborted batches are marked. A
-        batch remains valid after the next batch is read. Raises ReadFailed.
+        batch remains valid after the next batch is read.
+
+        There may be no batch for the last offsets of the range, because the log cleaner has removed it. The read ends
+        when a later batch or the broker's responses show this (`_Place.answered`). Raises ReadFailed.
         """
         position = start
         place = _Place(self._view, partition, self._patience_s)
         while position < end:
-            buffer, fetched = await self._fetch_some(partition, position, place, committed=committed)
+            response, took_s = await self._fetch_some(partition, position, place, committed=committed)
+            if await place.answered(position, end, response, took_s, committed=committed):
+                return
+            buffer, fetched = response.buffer, response.fetched
             batches = _scan(buffer, fetched, position)
             aborted = aborted_of(fetched.aborted, [batch[6] for batch in batches])
             for number, (at, behind, base, last, _, _, header) in enumerate(batches):
@@ -132,26 +149,22 @@ class Stretches:
 
     async def _fetch_some(
         self, partition: PartitionId, position: int, place: "_Place", *, committed: bool
-    ) -> tuple[Bytes, FetchedPartition]:
+    ) -> tuple[_Response, float]:
+        """Return the response to one fetch, and the time in seconds that it took. This time is 0 if the broker may wait
+        for remote storage."""
         loop = asyncio.get_running_loop()
-        if not place.is_remote(position):
+        if not (place.is_remote(position) or place.seems_empty(position)):
             async with self._slots:
                 asked = loop.time()
-                answer = await self._fetch(partition, FetchPosition(position), _LIMITS[committed])
-                took_s = loop.time() - asked
-        else:
-            where = FetchPosition(position, max_bytes=REMOTE_CHUNK_BYTES)
-            limits = FetchLimits(place.wait_ms, REMOTE_CHUNK_BYTES, read_committed=committed)
-            link = await self._remote_links.get()
-            try:
-                answer, took_s = await self._fetch(partition, where, limits, link), 0.0
-            finally:
-                self._remote_links.put_nowait(link)
-        fetched = answer[1]
-        visible = fetched.last_stable_offset if committed else fetched.high_watermark
-        is_empty = fetched.records_end == fetched.records_start
-        await place.answered(position, took_s, lacking=is_empty and position < visible)
-        return answer
+                response = await self._fetch(partition, FetchPosition(position), _LIMITS[committed])
+                return response, loop.time() - asked
+        where = FetchPosition(position, max_bytes=REMOTE_CHUNK_BYTES)
+        limits = FetchLimits(place.wait_ms, REMOTE_CHUNK_BYTES, read_committed=committed)
+        link = await self._remote_links.get()
+        try:
+            return await self._fetch(partition, where, limits, link), 0.0
+        finally:
+            self._remote_links.put_nowait(link)
 
     async def parting(self, partition: PartitionId, position: int, epoch: int) -> tuple[int, int]:
         """Return the point at which the partition's log diverges from another log. In the other log, a batch of the
@@ -161,12 +174,13 @@ class Stretches:
         (-1, -1) if the logs do not diverge. Raises ReadFailed.
         """
         async with self._slots:
-            _, fetched = await self._fetch(partition, FetchPosition(position, last_epoch=epoch, max_bytes=1), _NO_WAIT)
+            where = FetchPosition(position, last_epoch=epoch, max_bytes=1)
+            fetched = (await self._fetch(partition, where, _NO_WAIT)).fetched
         return fetched.diverging_epoch, fetched.diverging_end
 
     async def _fetch(
         self, partition: PartitionId, position: FetchPosition, limits: FetchLimits, link: str = "read"
-    ) -> tuple[Bytes, FetchedPartition]:
+    ) -> _Response:
         leader = self._view.leader(partition)
         if leader is None:
             self._view.refresh()
@@ -177,29 +191,27 @@ class Stretches:
             topic = partition.topic_id if version >= FETCH_BY_TOPIC_ID else partition.topic
             where = replace(position, leader_epoch=leader.epoch)
             step = SessionStep(_NO_SESSION, _NOT_IN_A_SESSION, [((topic, partition.partition), where)], ())
-            buffers: list[Bytes] = []
 
-            def take(reader: Reader) -> list[FetchedPartition]:
-                buffers.append(reader.buffer)
+            def take(reader: Reader) -> _Response:
                 response = decode(version, reader)
                 if response.error or not response.partitions:
                     raise ReadFailed(response.error or int(ErrorCode.UNKNOWN_SERVER_ERROR))
-                return response.partitions
+                return _Response(reader.buffer, response.partitions[0], leader.epoch, response.throttle_ms)
 
-            fetched = (await ask(connection, FETCH, encode(version, limits, step), version, take))[0]
+            response = await ask(connection, FETCH, encode(version, limits, step), version, take)
         except ReadFailed:
             raise
         except MirrordError as error:
             self._view.refresh()
             raise ReadFailed(int(ErrorCode.NETWORK_EXCEPTION)) from error
-        if fetched.error:
-            raise ReadFailed(fetched.error)
-        return buffers[0], fetched
+        if response.fetched.error:
+            raise ReadFailed(response.fetched.error)
+        return response
 
 
 class _Place:
-    """Tracks, for one read, whether the next batch is in remote storage (KIP-405), and how long the broker may wait
-    for it.
+    """Tracks, for one read, whether the next batch is in remote storage (KIP-405), how long the broker may wait for it,
+    and whether there is a next batch at all.
 
     Remote batches are fetched over separate connections. A broker handles the requests of a connection one at a time,
     so a slow remote read would otherwise delay other requests. These fetches have a longer max wait, because brokers
@@ -218,29 +230,54 @@ class _Place:
         self._looked = float("-inf")
         self._last = self._loop.time()
         """The time, on the event loop's clock, at which the last batch arrived."""
+        self._found_empty: tuple[int, int] | None = None
+        """A position and a leader epoch. In this epoch, a fetch has found no batch between the position and the end of
+        the range, although the position is in the local part of the log."""
 
     def is_remote(self, position: int) -> bool:
         """Return whether the records at this position are in remote storage. Also return true if fetches return nothing
         and the broker does not report which records are in remote storage."""
         return self._local_start < 0 or position < self._local_start
 
-    async def answered(self, position: int, took_s: float, *, lacking: bool) -> None:
-        """Record that a fetch took `took_s` seconds. `lacking` means that the fetch returned nothing, although the log
-        has readable records at the position.
+    def seems_empty(self, position: int) -> bool:
+        """Return whether the next fetch at this position has to confirm that the log has no batch there."""
+        return self._found_empty is not None and self._found_empty[0] == position
 
-        If the fetch was slow or lacking, the records may be in remote storage. In this case, the broker is asked where
-        the local part of the log begins.
+    async def answered(self, position: int, end: int, response: _Response, took_s: float, *, committed: bool) -> bool:
+        """Record that a fetch at `position` took `took_s` seconds. Return whether the log has no batch from there up to
+        `end`.
+
+        A broker returns no records for a position below the high watermark if these records are in remote storage, or
+        if there is no batch at or above the position (`LocalLog.read`). The latter is possible if the log cleaner has
+        removed batches at the end of a log whose later batches were then removed by a truncation.
+
+        To find out which of the two is the case, the broker is asked where the local part of the log begins. In one
+        leader epoch, this offset never decreases. If it is not above the position, the records were not in remote
+        storage when the broker responded. A second response in the same leader epoch must confirm that there is no
+        batch, because the cleaner may replace segments during a read. The broker waits for this second response for as
+        long as for remote storage, in case a broker other than Kafka does not report remote records correctly.
         """
+        visible = response.fetched.last_stable_offset if committed else response.fetched.high_watermark
+        lacking = _is_empty(response.fetched) and position < visible
         if self.is_remote(position):
             if lacking:
                 self.wait_ms = min(self.wait_ms * _WAIT_GROWTH, self._view.longest_wait_ms)
-            return
+            return False
+        shown = (position, response.leader_epoch) if lacking and end <= visible and _is_conclusive(response) else None
+        if shown is None:
+            self._found_empty = None
+        elif shown == self._found_empty:
+            return True
         age_s = self._loop.time() - self._looked
         if age_s > AGAIN_S if lacking else took_s > WAIT_MS / 1000 + SLOW_S and age_s > LOOK_S:
             self._looked = self._loop.time()
-            found = await local_start(self._view, self._partition)
+            found = await local_start(self._view, self._partition, -1 if shown is None else response.leader_epoch)
             self._local_start = found if found >= 0 or lacking else 0
             self.wait_ms = min(WAIT_MS * _WAIT_GROWTH, self._view.longest_wait_ms)
+            self._found_empty = shown if 0 <= found <= position else None
+            if self._found_empty is not None:
+                self.wait_ms = min(self._view.longest_wait_ms, int(self._patience_s * 1000))
+        return False
 
     def came(self) -> None:
         """Record that a fetch returned batches."""
@@ -256,20 +293,40 @@ class _Place:
             raise ReadFailed(int(ErrorCode.REQUEST_TIMED_OUT))
 
 
-async def local_start(view: ClusterView, partition: PartitionId) -> int:
+def _is_empty(fetched: FetchedPartition) -> bool:
+    return fetched.records_end == fetched.records_start
+
+
+def _is_conclusive(response: _Response) -> bool:
+    """Return whether the response without records comes from the leader's log.
+
+    A broker also returns no records if a quota was exceeded (KIP-219), if it refers to another replica (KIP-392), or if
+    its log has diverged (KIP-595). Without the leader epoch, a follower may have answered.
+    """
+    fetched = response.fetched
+    is_read = fetched.preferred_read_replica < 0 and fetched.diverging_epoch < 0
+    return is_read and response.throttle_ms == 0 and response.leader_epoch >= 0
+
+
+async def local_start(view: ClusterView, partition: PartitionId, leader_epoch: int) -> int:
     """Return the offset at which the local part of a log begins. Records below it are in remote storage. Return -1 if
-    the offset is unknown."""
+    the offset is unknown.
+
+    Raises ReadFailed if the broker's leader epoch differs from `leader_epoch`, unless `leader_epoch` is -1.
+    """
     leader = view.leader(partition)
     if leader is None:
         return -1
     try:
         connection = await view.link(leader.node, "ask").get()
         version = connection.version(LIST_LOCAL_OFFSETS)
-        question = OffsetQuestion(partition.topic, partition.partition, EARLIEST_LOCAL)
+        question = OffsetQuestion(partition.topic, partition.partition, EARLIEST_LOCAL, leader_epoch)
         body, decode = offsets_request([question])
         (answer,) = (await ask(connection, LIST_LOCAL_OFFSETS, body, version, decode)).values()
     except MirrordError:
         return -1
+    if answer.error in _OF_ANOTHER_EPOCH:
+        raise ReadFailed(answer.error)
     return -1 if answer.error else answer.offset
 
 

@@ -246,16 +246,17 @@ class Log:
         monkeypatch.setattr(range_reader, "local_start", self._local_start)
         monkeypatch.setattr(range_reader, "_scan", self._scan)
 
-    async def _local_start(self, _view: object, _partition: PartitionId) -> int:
+    async def _local_start(self, _view: object, _partition: PartitionId, _leader_epoch: int) -> int:
         return self.local
 
     async def _fetch(
         self, _partition: PartitionId, position: FetchPosition, limits: FetchLimits, link: str = "read"
-    ) -> tuple[bytes, FetchedPartition]:
+    ) -> range_reader._Response:
         await asyncio.sleep(0.01)
         self.asked.append((position.offset, limits.max_wait_ms, link))
         comes = position.offset < self._end and (position.offset >= self.local or limits.max_wait_ms >= self._needs_ms)
-        return b"", FetchedPartition("t", 0, 0, 10, 10, 0, 0, int(comes), [])
+        visible = max(self._end, position.offset)
+        return range_reader._Response(b"", FetchedPartition("t", 0, 0, visible, visible, 0, 0, int(comes), []), 0)
 
     def _scan(self, _buffer: bytes, answer: FetchedPartition, position: int) -> Sequence[Any]:
         header = (position, 0, 0, 2, 0, 0, 0, 0, 0, -1, -1, -1, 1)
@@ -297,7 +298,7 @@ async def test_a_stretch_of_a_broker_that_does_not_report_its_local_start_waits_
 ) -> None:
     log = Log(monkeypatch, local=6, needs_ms=2_000)
 
-    async def nothing(_view: object, _partition: PartitionId) -> int:
+    async def nothing(_view: object, _partition: PartitionId, _leader_epoch: int) -> int:
         return -1
 
     monkeypatch.setattr(range_reader, "local_start", nothing)

@@ -1,0 +1,185 @@
+"""A read ends where the log has no more batches, and in no other case in which a broker returns nothing."""
+
+import asyncio
+import struct
+from collections.abc import AsyncGenerator, Callable
+from typing import NamedTuple
+
+import pytest
+
+from mirrord.kafka.client import range_reader
+from mirrord.kafka.client.cluster_metadata import Leader, PartitionId
+from mirrord.kafka.client.range_reader import ReadFailed, Stretches
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.protocol.list_offsets import EARLIEST_LOCAL
+from mirrord.kafka.protocol.primitives import uuid_bytes
+from mirrord.kafka.protocol.record import DecodedRecord
+from mirrord.model.names import TopicId
+from tests.fixtures.fake_pipe import FakePipe, FakeView, as_any
+from tests.unit.replication.host.test_batch_rebuild import batch
+
+PARTITION = PartitionId("orders", TopicId("S" * 22), 0)
+PATIENCE_S = 0.3
+END = 1000
+_ASKED = struct.Struct(">iiqiqib")
+
+
+class Answer(NamedTuple):
+    """The response to a fetch."""
+
+    visible: int = END
+    stable: int | None = None
+    """If None, the last stable offset is the high watermark."""
+    throttle_ms: int = 0
+    preferred_replica: int = -1
+    diverging: bool = False
+    records: bytes = b""
+
+    def body(self) -> bytes:
+        stable = self.visible if self.stable is None else self.stable
+        tags = b"\x01\x00\x0d" + struct.pack(">iq", 1, 5) + b"\x00" if self.diverging else b"\x00"
+        return (
+            struct.pack(">ihi", self.throttle_ms, 0, 0)
+            + b"\x02"
+            + uuid_bytes(PARTITION.topic_id)
+            + b"\x02"
+            + struct.pack(">ihqqq", 0, 0, self.visible, stable, 0)
+            + b"\x01"
+            + struct.pack(">i", self.preferred_replica)
+            + bytes([len(self.records) + 1])
+            + self.records
+            + tags
+            + b"\x00\x00"
+        )
+
+
+NOTHING = Answer()
+
+
+class Broker:
+    """Answers the requests to a leader with what the test decides."""
+
+    def __init__(self) -> None:
+        self.view = FakeView()
+        self.view.longest_wait_ms = 50
+        self.stretches = Stretches(as_any(self.view), PATIENCE_S)
+        self.fetch: Callable[[int], Answer] = lambda _: NOTHING
+        self.local: tuple[int, int] = (0, 0)
+        """Error code and offset: where the local part of the log begins."""
+        self.asked: list[tuple[str, int]] = []
+        """The requests: the purpose of the connection, and the leader epoch in the request."""
+
+    async def serve(self) -> None:
+        while True:
+            await asyncio.sleep(0.001)
+            for (_, purpose), link in list(self.view.links.items()):
+                self._answer(purpose, link.connection.pipe)
+
+    def _answer(self, purpose: str, pipe: FakePipe) -> None:
+        if not pipe.requests:
+            return
+        api, body, _ = pipe.requests[0]
+        if api == "Fetch":
+            _, epoch, offset, *_ = _ASKED.unpack(body[-4 - _ASKED.size : -4])
+            self.asked.append((purpose, epoch))
+            pipe.answer(self.fetch(offset).body())
+            return
+        _, epoch, time_ms, _ = struct.unpack(">iiqb", body[-19:-2])
+        assert time_ms == EARLIEST_LOCAL
+        self.asked.append((purpose, epoch))
+        found = struct.pack(">ihqqi", 0, self.local[0], -1, self.local[1], 0)
+        pipe.answer(b"\x00" * 4 + b"\x02\x07orders\x02" + found + b"\x00\x00\x00")
+
+    async def read(self, start: int = 900, *, committed: bool = False) -> list[int]:
+        reading = self.stretches.read(PARTITION, start, END, committed=committed)
+        return [each.header.base_offset async for each in reading]
+
+    async def fails(self, error: ErrorCode = ErrorCode.REQUEST_TIMED_OUT, *, committed: bool = False) -> None:
+        with pytest.raises(ReadFailed) as failure:
+            await self.read(committed=committed)
+        assert failure.value.error == error
+
+
+@pytest.fixture
+async def broker() -> AsyncGenerator[Broker]:
+    found = Broker()
+    serving = asyncio.create_task(found.serve())
+    yield found
+    serving.cancel()
+
+
+def records(base: int) -> bytes:
+    return bytes(batch([DecodedRecord(50, 1, b"k", b"v", ())], base_offset=base, last_offset_delta=0))
+
+
+async def test_a_read_ends_if_the_cleaner_has_removed_the_last_batches(broker: Broker) -> None:
+    broker.fetch = lambda offset: Answer(records=records(900)) if offset == 900 else NOTHING
+    assert await broker.read() == [900]
+    assert broker.asked == [("read", 0), ("read", 0), ("ask", 0), ("read-remote-3", 0)]
+
+
+async def test_a_later_batch_may_arrive_before_the_end_is_confirmed(broker: Broker) -> None:
+    answers = iter([NOTHING, Answer(END + 1, records=records(END - 1))])
+    broker.fetch = lambda _: next(answers, NOTHING)
+    assert await broker.read() == [END - 1]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(visible=END - 1),
+        Answer(throttle_ms=1),
+        Answer(preferred_replica=2),
+        Answer(diverging=True),
+        Answer(visible=900),
+    ],
+)
+async def test_a_response_without_records_may_have_other_reasons(broker: Broker, answer: Answer) -> None:
+    broker.fetch = lambda _: answer
+    await broker.fails()
+
+
+async def test_records_above_the_last_stable_offset_are_not_missing(broker: Broker) -> None:
+    broker.fetch = lambda _: Answer(stable=END - 1)
+    await broker.fails(committed=True)
+    assert await broker.read() == []
+
+
+async def test_records_in_remote_storage_are_not_missing(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(range_reader, "REMOTE_PATIENCE", 1)
+    broker.local = (0, 901)
+    await broker.fails(ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+async def test_nothing_is_missing_if_the_start_of_the_local_part_is_not_known(broker: Broker) -> None:
+    broker.local = (int(ErrorCode.UNSUPPORTED_VERSION), -1)
+    await broker.fails()
+
+
+async def test_a_follower_does_not_know_the_end(broker: Broker) -> None:
+    broker.view.leaders[0] = Leader(1, -1)
+    await broker.fails()
+
+
+async def test_the_start_of_the_local_part_is_known_in_the_same_epoch(broker: Broker) -> None:
+    broker.local = (int(ErrorCode.FENCED_LEADER_EPOCH), -1)
+    await broker.fails(ErrorCode.FENCED_LEADER_EPOCH)
+
+
+async def test_a_new_leader_has_to_confirm_the_end_itself(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(range_reader, "AGAIN_S", 0.0)
+
+    def fetch(_: int) -> Answer:
+        broker.view.leaders[0] = Leader(1, 1)
+        return NOTHING
+
+    broker.fetch = fetch
+    assert await broker.read() == []
+    assert broker.asked == [("read", 0), ("ask", 0), ("read-remote-3", 1), ("ask", 1), ("read-remote-3", 1)]
+
+
+async def test_one_response_without_records_is_not_enough(broker: Broker) -> None:
+    """Another response comes between two of them."""
+    answers = iter([NOTHING, Answer(visible=END - 1), NOTHING])
+    broker.fetch = lambda _: next(answers, Answer(records=records(END - 1)))
+    assert await broker.read() == [END - 1]
