@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from bench.harness.load import Topic
 from mirrord.model.errors import EnvironmentFault
@@ -51,6 +51,19 @@ class Admin:
                 raise EnvironmentFault(f"the topic {name} cannot be deleted: no answer") from None
             except KafkaException as error:
                 raise EnvironmentFault(f"the topic {name} cannot be deleted: {error}") from error
+
+    def grow(self, topic: str, partitions: int) -> bool:
+        """Give a topic this number of partitions. Return whether it has them."""
+        (grown,) = self._client.create_partitions(
+            [NewPartitions(topic, partitions)], request_timeout=_ANSWER_S
+        ).values()
+        with suppress(KafkaException, TimeoutError):
+            grown.result(_PATIENCE_S)
+            return True
+        self._client = AdminClient(self._settings)
+        with suppress(KafkaException):
+            return len(self._client.list_topics(topic, timeout=_ANSWER_S).topics[topic].partitions) == partitions
+        return False
 
     def write(self, topic: str) -> None:
         """Write one record into the first partition of a topic. Raises EnvironmentFault."""
