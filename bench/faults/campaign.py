@@ -201,7 +201,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20, help="of each kind (default: %(default)s)")
     parser.add_argument("--records", type=int, default=2_000_000, help="at least (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32), help="default: random")
-    parser.add_argument("--minutes", type=float, default=60, help="for the kills of a variant (default: %(default)s)")
+    parser.add_argument("--minutes", type=float, default=60, help="for the faults of a variant (default: %(default)s)")
     parser.add_argument("--audit-minutes", type=float, default=30, help="of the audits (default: %(default)s)")
     parser.add_argument("--engine", choices=("ray", "process"), default="ray", help="default: %(default)s")
     parser.add_argument("--stories", type=int, default=100_000, help="of the simulator (default: %(default)s)")

@@ -49,9 +49,10 @@ class Wanted:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that only this variant has."""
-    parser.add_argument("--storm-minutes", type=float, default=60, help="of the storm (default: %(default)s)")
-    parser.add_argument("--chapter-minutes", type=float, default=15, help="of one chapter (default: %(default)s)")
-    parser.add_argument("--rate", type=float, default=20_000, help="records per second of the storm (%(default)s)")
+    parser.add_argument(
+        "--chapter-minutes", type=float, default=15, help="of a chapter of the storm (default: %(default)s)"
+    )
+    parser.add_argument("--rate", type=float, default=20_000, help="records/s of the storm (default: %(default)s)")
     parser.add_argument("--flavor", choices=FLAVORS, help="of all chapters of the storm (default: in turn)")
     names = [kind.name for kind in KINDS]
     parser.add_argument("--only", choices=names, action="append", help="kinds of faults of the storm (default: all)")
@@ -60,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def wanted(arguments: argparse.Namespace) -> Wanted:
     """Return what the arguments ask for."""
     return Wanted(
-        minutes=arguments.storm_minutes,
+        minutes=arguments.minutes,
         seed=arguments.seed,
         engine=arguments.engine,
         records_per_s=arguments.rate,
@@ -90,7 +91,7 @@ def start(wanted: Wanted) -> bool:
 
 
 def _arguments(wanted: Wanted) -> list[str]:
-    arguments = ["--variant", "storm", f"--storm-minutes={wanted.minutes}", f"--seed={wanted.seed}"]
+    arguments = ["--variant", "storm", f"--minutes={wanted.minutes}", f"--seed={wanted.seed}"]
     arguments += [f"--engine={wanted.engine}", f"--rate={wanted.records_per_s}"]
     arguments += [f"--chapter-minutes={wanted.chapter_minutes}", *(f"--only={kind}" for kind in sorted(wanted.only))]
     arguments += [f"--flavor={wanted.flavor}"] if wanted.flavor else []
@@ -186,6 +187,7 @@ def result(outcome: Outcome) -> pages.Result:
             for kind, recoveries in record.recoveries.items()
         },
         "restarts": record.restarts,
+        "node_restarts": record.node_restarts,
         "unavailable": unavailable(KINDS, plan.missing),
         "named": dict(verdict.named),
         "difference": dict(verdict.difference),

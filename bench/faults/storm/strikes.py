@@ -13,11 +13,11 @@ from bench.faults.storm import leaders
 from bench.faults.storm.ground import SIDES, Blow, Ground, Side, full_disk_broker, part
 from bench.faults.storm.leaders import Leaders
 from bench.faults.storm.load import PREFIX
+from mirrord.lab.jars import KAFKA_VERSION
 from mirrord.lab.server_properties import CONTROLLER_ID
 from mirrord.model.errors import EnvironmentFault
 
 Strike = Callable[[Ground, Random], Blow | None]
-NEWER = "4.3.0"
 _LEDGER = "mirrord.eu-us.ledger"
 _PREFIXES: Mapping[Side, tuple[str, ...]] = {
     "source": (PREFIX,),
@@ -260,8 +260,8 @@ def upgrade(side: Side) -> Strike:
             return None
         node, cluster = nodes[0], ground.clusters[side]
         ground.older.discard((side, node))
-        cluster.change_version(NEWER, node)
-        return Blow(f"node {node} of the {side} runs {NEWER}", parts=(part(side, node),))
+        cluster.change_version(KAFKA_VERSION, node)
+        return Blow(f"node {node} of the {side} runs {KAFKA_VERSION}", parts=(part(side, node),))
 
     return strike
 

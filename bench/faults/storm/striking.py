@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from bench.faults.storm.ground import Ground, Side
+from bench.faults.storm.ground import Ground, Side, part
 from bench.faults.storm.kinds import TWO_AT_ONCE, Kind, Order
 from bench.faults.storm.own_strikes import DAEMON, OWN
 from bench.faults.storm.strikes import STRIKES
@@ -39,6 +39,8 @@ class Record:
     recoveries: defaultdict[str, list[Recovery]] = field(default_factory=lambda: defaultdict(list))
     restarts: int = 0
     """How often the daemon ended by itself and was started again."""
+    node_restarts: int = 0
+    """The same for brokers and controllers."""
     failures: list[str] = field(default_factory=list[str])
     """Faults after which the copy did not recover in time, and other failures."""
 
@@ -61,6 +63,7 @@ class Striker:
         while time.monotonic() < end and not self.record.failures:
             self._ground.streams.check()
             self.keep_daemon()
+            self._keep_nodes()
             if self._chance.random() < TWO_SHARE:
                 both = [threading.Thread(target=self._one, args=(self._kind(), False)) for _ in range(2)]
                 for thread in both:
@@ -80,6 +83,17 @@ class Striker:
             self.record.restarts += 1
             ground.daemon.start()
             ground.release((DAEMON,))
+
+    def _keep_nodes(self) -> None:
+        """Do the same for brokers and controllers."""
+        ground = self._ground
+        for side, cluster in ground.clusters.items():
+            for node in cluster.options.node_ids:
+                if not cluster.is_running(node) and ground.claim(name := part(side, node)):
+                    ground.print_line(f"{name} has ended by itself; it is started again:\n{cluster.log_tail(node, 3)}")
+                    self.record.node_restarts += 1
+                    cluster.restart(node)
+                    ground.release((name,))
 
     def _kind(self) -> Kind:
         with self._lock:
