@@ -41,8 +41,9 @@ def await_end(
             flow = daemon.flow()
             if flow is None or flow.state != "running":
                 continue
-            if flow.totals.lanes == {"copying": len(ends)} and flow.totals.lag_records == 0:
-                wrong = [lane for lane in flow.lanes if (lane.source_offset or 0) < ends[lane.topic, lane.partition]]
+            lanes = [lane for lane in flow.lanes if lane.state != "gone"]
+            if flow.totals.lag_records == 0 and [lane.state for lane in lanes] == ["copying"] * len(ends):
+                wrong = [lane for lane in lanes if (lane.source_offset or 0) < ends[lane.topic, lane.partition]]
                 if not wrong:
                     return flow
                 since = since or time.monotonic()
