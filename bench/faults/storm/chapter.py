@@ -1,12 +1,11 @@
 """One chapter: new clusters, steady load, faults for some minutes, and the comparison of all that was written."""
 
-import os
 import shutil
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -101,10 +100,11 @@ def play(plan: Plan, print_line: PrintLine) -> Outcome:
 
 def _ground(plan: Plan, folder: Path, everything: ExitStack, print_line: PrintLine) -> Ground:
     """Start the clusters, the load and the daemon."""
+    network = Network() if is_inside() else None
     clocks = _clocks(plan, folder)
     version = grounds.OLDER if plan.flavor == "upgrade" else KAFKA_VERSION
     environments = {name: clock.environment for name, clock in clocks.items()}
-    clusters = everything.enter_context(grounds.clusters(plan.sizes, version, environments))
+    clusters = everything.enter_context(grounds.clusters(plan.sizes, version, environments, folder))
     disks: dict[str, SmallDisk] = {}
     if plan.flavor == "disks":
         disks = {side: grounds.put_on_small_disk(cluster) for side, cluster in clusters.items()}
@@ -113,7 +113,6 @@ def _ground(plan: Plan, folder: Path, everything: ExitStack, print_line: PrintLi
         disks["spill"] = SmallDisk(spill)
         for disk in disks.values():
             everything.callback(disk.close)
-    network = Network() if is_inside() else None
     streams = everything.enter_context(Streams(clusters["source"].aside, plan.seed, plan.records_per_s))
     streams.begin()
     environment = dict(environments.get("mirrord", {}))
@@ -207,12 +206,7 @@ def _keep_evidence(kept: Path, folder: Path, ground: Ground | None, outcome: Out
     flow = ground.daemon.flow() if ground else None
     if flow is not None:
         (kept / "flow.json").write_bytes(msgspec.json.format(msgspec.json.encode(flow)))
-    for file in folder.rglob("*"):
-        if file.is_file() and file.suffix in {".out", ".toml", ".log", ".jsonl", ".json"}:
-            with suppress(OSError):
+    for pattern in ("*.out", "*.toml", "logs/*", "*/node-*/kafka.log"):
+        for file in folder.glob(pattern):
+            if file.is_file():
                 shutil.copy(file, kept / "-".join(file.relative_to(folder).parts))
-    for side, cluster in ground.clusters.items() if ground else ():
-        for log in cluster.folder.glob("node-*/kafka.log"):
-            shutil.copy(log, kept / f"{side}-{log.parent.name}.log")
-        if outcome.verdict.difference and "MIRRORD_STORM_KEEP_DATA" in os.environ:
-            shutil.copytree(cluster.folder, kept / side, dirs_exist_ok=True)

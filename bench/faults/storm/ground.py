@@ -13,7 +13,7 @@ from bench.faults.storm.disks import SmallDisk
 from bench.faults.storm.load import Streams
 from bench.faults.storm.network import Network
 from bench.harness.daemon import Daemon
-from mirrord.lab.cluster import Cluster
+from mirrord.lab.cluster import Cluster, start_together
 from mirrord.lab.server_properties import CONTROLLER_ID, LabOptions
 
 Side = Literal["source", "target"]
@@ -94,11 +94,9 @@ def properties(brokers: int) -> dict[str, str]:
 
 @contextmanager
 def clusters(
-    sizes: Mapping[Side, int], version: str, environments: Mapping[str, Mapping[str, str]]
+    sizes: Mapping[Side, int], version: str, environments: Mapping[str, Mapping[str, str]], folder: Path
 ) -> Generator[dict[Side, Cluster]]:
-    """Start both clusters in temporary folders. `environments` has those of single brokers, such as `source-1`."""
-    from mirrord.lab.cluster import start_together  # noqa: PLC0415 - next to its only use
-
+    """Start both clusters. `environments` has those of single nodes, such as `source-1`."""
     made: dict[Side, Cluster] = {}
     with ExitStack() as closing:
         for side, size in sizes.items():
@@ -106,7 +104,7 @@ def clusters(
             options = LabOptions(
                 version=version, brokers=size, aside=True, properties=properties(size), environments=mine
             )
-            made[side] = Cluster(options)
+            made[side] = Cluster(options, folder / side)
             closing.callback(made[side].close)
         start_together(made.values())
         yield made

@@ -25,7 +25,6 @@ TOPICS = rf"{PREFIX}\..*"
 """The regex that selects them."""
 OLD_MS = 10 * 86_400_000
 _FOR_EVER = 1 << 40
-_AT_ONCE = 100
 _SMALL_SEGMENTS = {"segment.bytes": str(1 << 20)}
 EXPIRING = f"{PREFIX}.expiring"
 CLEANED = f"{PREFIX}.cleaned"
@@ -48,16 +47,19 @@ class Stream(NamedTuple):
     value_bytes: int = 150
     age_ms: int = 0
     large_every: int = 1 << 40
+    at_once: int = 100
+    """Number of records that are written at once."""
 
 
 STREAMS: Sequence[Stream] = (
-    Stream(Topic(f"{PREFIX}.bulk", 6, "lz4", batch_bytes=64 << 10), 0.65, value_bytes=120),
+    Stream(Topic(f"{PREFIX}.bulk", 6, "lz4", batch_bytes=256 << 10), 0.67, value_bytes=120),
     Stream(Topic(f"{PREFIX}.plain", 3, "none", batch_bytes=16 << 10), 0.06),
     Stream(Topic(f"{PREFIX}.many", 24, "zstd", batch_bytes=8 << 10), 0.12),
     Stream(Topic(f"{PREFIX}.transactions", 4, "gzip", transactional=True), 0.08),
     Stream(Topic(f"{PREFIX}.old", 3, "snappy", batch_bytes=32 << 10), 0.05, age_ms=OLD_MS),
     Stream(Topic(f"{PREFIX}.large", 3, "none"), 0.02, large_every=700),
-    Stream(Topic(f"{PREFIX}.tiny", 2, "lz4", batch_bytes=200), 0.02, value_bytes=60),
+    # A leader takes one batch at a time from a connection, so few batches of a single record get through.
+    Stream(Topic(f"{PREFIX}.tiny", 1, "lz4", batch_bytes=200), 0.0006, value_bytes=60, at_once=2),
 )
 NUMBERED: Sequence[Numbered] = (
     Numbered(EXPIRING, 2, {**_SMALL_SEGMENTS, "retention.bytes": str(4 << 20), "retention.ms": "3600000"}, 500),
@@ -99,7 +101,7 @@ class Streams:
                 age_ms=stream.age_ms,
                 records_per_s=self._rate * stream.share,
                 large_every=stream.large_every,
-                at_once=_AT_ONCE,
+                at_once=stream.at_once,
             )
             self._writers.append(self._open.enter_context(Writers(self._bootstrap, [stream.topic], load)))
         self._open.enter_context(self._numbered)

@@ -11,6 +11,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 
 from mirrord.model.errors import EnvironmentFault
 
@@ -66,6 +67,9 @@ class Network:
         """Set up the device. Raises EnvironmentFault."""
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
+        # An earlier chapter may have set it up already.
+        with suppress(EnvironmentFault):
+            _run("tc qdisc del dev lo root")
         for line in _SETUP:
             _run(line)
 
