@@ -58,6 +58,8 @@ class Account(NamedTuple):
     """Records that were never written."""
     untrue: int = 0
     """Records that the target holds, although the ledger says that they were not copied."""
+    where: tuple[str, ...] = ()
+    """The offsets of missing records and of those that the ledger names untruly."""
 
 
 WRONG = ("missing", "doubled", "out_of_order", "foreign", "untrue")
@@ -95,6 +97,7 @@ def account(
     counts = Counter(found)
     doubles = _covered((offsets[number] for number in counts if number in offsets), named, {"doubled"})
     tally: Counter[str] = Counter(copied=len(counts))
+    missing: list[int] = []
     tally["doubled"] = sum(
         times - 1 for number, times in counts.items() if times > 1 and offsets.get(number) not in doubles
     )
@@ -111,10 +114,24 @@ def account(
         elif deleted and offset > furthest:
             tally["ended"] += 1
         else:
-            tally["missing"] += 1
-    tally["untrue"] = len(_covered((offsets[each] for each in counts if each in offsets), named, reasons - _HARMLESS))
+            missing.append(offset)
+    tally["missing"] = len(missing)
+    untrue = _covered((offsets[each] for each in counts if each in offsets), named, reasons - _HARMLESS)
+    tally["untrue"] = len(untrue)
     tally["out_of_order"] = _out_of_order([offsets[number] for number in found if number in offsets])
-    return Account(**tally)
+    where = (("missing", missing), ("untrue", untrue))
+    return Account(**tally, where=tuple(f"{what}: {_ranges(which)}" for what, which in where if which))
+
+
+def _ranges(offsets: Iterable[int]) -> str:
+    """Return offsets as ranges [start, end)."""
+    ranges: list[list[int]] = []
+    for offset in sorted(offsets):
+        if ranges and ranges[-1][1] == offset:
+            ranges[-1][1] += 1
+        else:
+            ranges.append([offset, offset + 1])
+    return " ".join(f"[{start}, {end})" for start, end in ranges)
 
 
 def _covered(offsets: Iterable[int], named: Collection[Named], reasons: Collection[str]) -> set[int]:

@@ -123,49 +123,62 @@ ACKNOWLEDGED = ([0, 1, 2, 3, 4, 5], [10, 11, 12, 13, 15, 16])
 
 
 def test_everything_arrived() -> None:
-    assert account(ACKNOWLEDGED, 6, [0, 1, 2, 3, 4, 5], []) == Account(copied=6)
+    assert arrived(ACKNOWLEDGED, 6, [0, 1, 2, 3, 4, 5], []) == Account(copied=6)
 
 
 def test_what_the_ledger_names_may_be_missing_and_nothing_else() -> None:
     named = [Named(10, 12, "expired"), Named(14, 15, "compacted")]
-    assert account(ACKNOWLEDGED, 6, [2, 3, 4, 5], named) == Account(copied=4, named=2)
-    assert account(ACKNOWLEDGED, 6, [2, 3, 5], named) == Account(copied=3, named=2, missing=1)
+    assert arrived(ACKNOWLEDGED, 6, [2, 3, 4, 5], named) == Account(copied=4, named=2)
+    assert arrived(ACKNOWLEDGED, 6, [2, 3, 5], named) == Account(copied=3, named=2, missing=1)
 
 
 def test_the_ledger_may_not_name_what_was_copied() -> None:
-    assert account(ACKNOWLEDGED, 6, [0, 1, 2, 3, 4, 5], [Named(12, 14, "expired")]).untrue == 2
-    assert account(ACKNOWLEDGED, 6, [0, 1, 2, 3, 4, 5], [Named(12, 14, "control")]).untrue == 0
+    assert arrived(ACKNOWLEDGED, 6, [0, 1, 2, 3, 4, 5], [Named(12, 14, "expired")]).untrue == 2
+    assert arrived(ACKNOWLEDGED, 6, [0, 1, 2, 3, 4, 5], [Named(12, 14, "control")]).untrue == 0
 
 
 def test_doubles_count_unless_the_ledger_names_them() -> None:
     found = [0, 1, 1, 2, 3, 4, 5]
-    assert account(ACKNOWLEDGED, 6, found, []).doubled == 1
-    assert account(ACKNOWLEDGED, 6, found, [Named(11, 12, "doubled")]) == Account(copied=6)
+    assert arrived(ACKNOWLEDGED, 6, found, []).doubled == 1
+    assert arrived(ACKNOWLEDGED, 6, found, [Named(11, 12, "doubled")]) == Account(copied=6)
 
 
 def test_records_of_nobody_and_another_order_count() -> None:
-    assert account(ACKNOWLEDGED, 6, [0, 2, 1, 3, 4, 5, 9], []) == Account(copied=7, foreign=1, out_of_order=1)
+    assert arrived(ACKNOWLEDGED, 6, [0, 2, 1, 3, 4, 5, 9], []) == Account(copied=7, foreign=1, out_of_order=1)
     # It was written, and no broker has acknowledged it.
-    assert account(ACKNOWLEDGED, 7, [0, 1, 2, 3, 4, 5, 6], []) == Account(copied=7)
+    assert arrived(ACKNOWLEDGED, 7, [0, 1, 2, 3, 4, 5, 6], []) == Account(copied=7)
 
 
 def test_the_end_of_a_deleted_topic_may_be_missing() -> None:
-    assert account(ACKNOWLEDGED, 6, [0, 1, 3], [], deleted=True) == Account(copied=3, missing=1, ended=2)
-    assert account(ACKNOWLEDGED, 6, [], [], deleted=True) == Account(ended=6)
-    assert account(ACKNOWLEDGED, 6, [0, 1, 3], []) == Account(copied=3, missing=3)
+    assert arrived(ACKNOWLEDGED, 6, [0, 1, 3], [], deleted=True) == Account(copied=3, missing=1, ended=2)
+    assert arrived(ACKNOWLEDGED, 6, [], [], deleted=True) == Account(ended=6)
+    assert arrived(ACKNOWLEDGED, 6, [0, 1, 3], []) == Account(copied=3, missing=3)
 
 
 def test_the_last_record_of_a_key_stays() -> None:
     topic = Numbered("t", 1, {}, 1, keys=2)
     last = last_of_keys(topic, ACKNOWLEDGED)
     assert last == {4, 5}
-    assert account(ACKNOWLEDGED, 6, [3, 4, 5], [], last=last) == Account(copied=3, superseded=3)
-    assert account(ACKNOWLEDGED, 6, [3, 5], [], last=last) == Account(copied=2, superseded=3, missing=1)
+    assert arrived(ACKNOWLEDGED, 6, [3, 4, 5], [], last=last) == Account(copied=3, superseded=3)
+    assert arrived(ACKNOWLEDGED, 6, [3, 5], [], last=last) == Account(copied=2, superseded=3, missing=1)
 
 
 def test_the_ranges_of_the_ledger_by_partition() -> None:
     gap = {"flow": "f", "topic": "t", "partition": 1, "start": 3, "end": 5, "reason": "expired", "at_ms": None}
     assert named_in({"gaps": [gap]}) == {("t", 1): [Named(3, 5, "expired")]}
+
+
+def arrived(
+    acknowledged: tuple[list[int], list[int]], written: int, found: list[int], named: list[Named], **more: Any
+) -> Account:
+    return account(acknowledged, written, found, named, **more)._replace(where=())
+
+
+def test_the_verdict_says_where() -> None:
+    assert account(ACKNOWLEDGED, 6, [0, 3, 5], [Named(16, 17, "expired")]).where == (
+        "missing: [11, 13) [15, 16)",
+        "untrue: [16, 17)",
+    )
 
 
 def chapter(**more: Any) -> dict[str, Any]:
