@@ -89,9 +89,17 @@ class Admin:
         self, topics: Mapping[str, int], *, read_committed: bool = False, timeout_s: float = 2.0
     ) -> dict[tuple[str, int], int]:
         """Return the end of each partition of topics (name and partitions), without those that do not answer now."""
+        return self._offsets(topics, OffsetSpec.latest(), timeout_s, read_committed=read_committed)
+
+    def starts(self, topics: Mapping[str, int], *, timeout_s: float = 2.0) -> dict[tuple[str, int], int]:
+        """Return the start of each partition of topics in the same way."""
+        return self._offsets(topics, OffsetSpec.earliest(), timeout_s)
+
+    def _offsets(
+        self, topics: Mapping[str, int], which: Any, timeout_s: float, *, read_committed: bool = False
+    ) -> dict[tuple[str, int], int]:
         isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
-        latest: Any = OffsetSpec.latest()
-        asked = {TopicPartition(name, at): latest for name, partitions in topics.items() for at in range(partitions)}
+        asked = {TopicPartition(name, at): which for name, partitions in topics.items() for at in range(partitions)}
         ends: dict[tuple[str, int], int] = {}
         if asked:
             answers = self._client.list_offsets(asked, isolation_level=isolation, request_timeout=timeout_s)

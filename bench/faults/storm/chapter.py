@@ -26,6 +26,7 @@ from bench.faults.storm.load import COMPACT, KEYED, TOPICS, Streams, repeat
 from bench.faults.storm.network import Network, is_inside
 from bench.faults.storm.striking import Record, Striker
 from bench.faults.storm.watch import Watch
+from bench.harness.clusters import Admin
 from bench.harness.daemon import Daemon, Settings, target_name
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.jars import KAFKA_VERSION
@@ -163,6 +164,7 @@ def _play(plan: Plan, ground: Ground, outcome: Outcome, print_line: PrintLine) -
     daemon.start()
     lanes = sum(streams.standing().values())
     daemon.wait_for("lanes", lambda flow: flow.totals.lanes.get("copying", 0) >= lanes, START_S)
+    starts = Admin(clusters["source"].aside).starts(streams.standing())
     repeat(lambda: Leaders(clusters["target"].aside).configure(target_name(KEYED), COMPACT))
     watches: dict[Side, Watch] = {
         "source": Watch(_asides(clusters["source"]), streams.places),
@@ -190,7 +192,9 @@ def _play(plan: Plan, ground: Ground, outcome: Outcome, print_line: PrintLine) -
     print_line("comparing")
     began = time.monotonic()
     exact = streams.exact()
-    outcome.verdict = judge(clusters["source"].aside, clusters["target"].aside, exact, numbered, standing, daemon.conf)
+    outcome.verdict = judge(
+        clusters["source"].aside, clusters["target"].aside, exact, numbered, standing, starts, daemon.conf
+    )
     print_line(f"compared in {time.monotonic() - began:.0f} s")
 
 

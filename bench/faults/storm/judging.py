@@ -44,6 +44,8 @@ class Account(NamedTuple):
     """How the numbered records of one partition arrived."""
 
     copied: int = 0
+    before: int = 0
+    """Records that the source had already deleted when the mirror began."""
     named: int = 0
     """Records that are missing, and that the ledger names."""
     ended: int = 0
@@ -87,11 +89,13 @@ def account(
     *,
     last: Collection[int] | None = None,
     deleted: bool = False,
+    start: int = 0,
 ) -> Account:
     """Account for the records of one partition.
 
     `acknowledged` contains their numbers and offsets, `written` is how many numbers were used, and `found` contains the
-    numbers in the target. `last` contains the last number of each key if the target is compacted.
+    numbers in the target. `last` contains the last number of each key if the target is compacted. `start` is where the
+    source's log began when the mirror did.
     """
     offsets = dict(zip(*acknowledged, strict=True))
     counts = Counter(found)
@@ -109,6 +113,8 @@ def account(
     for number, offset in absent.items():
         if offset in explained:
             tally["named"] += 1
+        elif offset < start:
+            tally["before"] += 1
         elif last is not None and number not in last:
             tally["superseded"] += 1
         elif deleted and offset > furthest:
@@ -166,7 +172,7 @@ def last_of_keys(topic: Numbered, acknowledged: tuple[Sequence[int], Sequence[in
 
 def judge(
     source: str, target: str, exact: Iterable[str], numbered: Mapping[str, Numbered], standing: Collection[str],
-    conf: Path,
+    starts: Mapping[Place, int], conf: Path,
 ) -> Verdict:  # fmt: skip
     """Compare everything. Raises EnvironmentFault."""
     verdict, named = Verdict(), named_by_ledger(conf)
@@ -187,20 +193,27 @@ def judge(
             verdict.where.append(f"{topic}-{partition}: the ledger names {untrue}")
     for topic in numbered.values():
         if topic.name not in exact:
-            _judge_numbered(topic, target, named, verdict, deleted=topic.name not in standing)
+            _judge_numbered(topic, target, named, starts, verdict, deleted=topic.name not in standing)
     verdict.difference = +verdict.difference
     return verdict
 
 
 def _judge_numbered(
-    topic: Numbered, target: str, named: Mapping[Place, Sequence[Named]], verdict: Verdict, *, deleted: bool
+    topic: Numbered,
+    target: str,
+    named: Mapping[Place, Sequence[Named]],
+    starts: Mapping[Place, int],
+    verdict: Verdict,
+    *,
+    deleted: bool,
 ) -> None:
     for partition in range(topic.partitions):
         acknowledged = topic.acknowledged.get(partition, (array("q"), array("q")))
         last = last_of_keys(topic, acknowledged) if topic.name == KEYED else None
         found = read_numbers(target, target_name(topic.name), partition)
         ranges = named.get((topic.name, partition), ())
-        found_out = account(acknowledged, topic.written.get(partition, 0), found, ranges, last=last, deleted=deleted)
+        written, start = topic.written.get(partition, 0), starts.get((topic.name, partition), 0)
+        found_out = account(acknowledged, written, found, ranges, last=last, deleted=deleted, start=start)
         verdict.partitions += 1
         verdict.records += len(acknowledged[0])
         wrong = {kind: count for kind in WRONG if (count := getattr(found_out, kind))}

@@ -149,6 +149,10 @@ def test_records_of_nobody_and_another_order_count() -> None:
     assert arrived(ACKNOWLEDGED, 7, [0, 1, 2, 3, 4, 5, 6], []) == Account(copied=7)
 
 
+def test_what_was_gone_before_the_mirror_began_may_be_missing() -> None:
+    assert arrived(ACKNOWLEDGED, 6, [2, 3, 4, 5], [], start=12) == Account(copied=4, before=2)
+
+
 def test_the_end_of_a_deleted_topic_may_be_missing() -> None:
     assert arrived(ACKNOWLEDGED, 6, [0, 1, 3], [], deleted=True) == Account(copied=3, missing=1, ended=2)
     assert arrived(ACKNOWLEDGED, 6, [], [], deleted=True) == Account(ended=6)
