@@ -50,6 +50,8 @@ _ROOT: frozenset[Need] = frozenset({"namespaces"})
 _RAY: frozenset[Need] = frozenset({"Ray"})
 _PAUSE_S = (2.0, 15.0)
 _CUT_S = (2.0, 20.0)
+_RAY_ENDS_S = (16.0, 16.0)
+"""Ray ends the daemon about 10 s after its head has gone. Then the daemon is started again."""
 
 KINDS: Sequence[Kind] = (
     *_on_both("kill", "`kill -9` of a {side} broker", hold_s=(0.0, 4.0)),
@@ -69,8 +71,8 @@ KINDS: Sequence[Kind] = (
     Kind(name="replicator-stop", what="SIGSTOP of a replicator", needs=_RAY, hold_s=(3.0, 20.0), settle_s=1.0),
     Kind(name="supervisor-kill", what="`kill -9` of the supervisor", needs=_RAY),
     Kind(name="actor-kill", what="`kill -9` of another actor", needs=_RAY),
-    Kind(name="head-kill", what="`kill -9` of the Ray head (GCS)", needs=_RAY, hold_s=(3.0, 3.0)),
-    Kind(name="raylet-kill", what="`kill -9` of the raylet", needs=_RAY, hold_s=(3.0, 3.0)),
+    Kind(name="head-kill", what="`kill -9` of the Ray head (GCS)", needs=_RAY, hold_s=_RAY_ENDS_S),
+    Kind(name="raylet-kill", what="`kill -9` of the raylet", needs=_RAY, hold_s=_RAY_ENDS_S),
     Kind(name="retention", what="the source deletes records that a frozen daemon has not copied", hold_s=(2.0, 6.0)),
     Kind(name="growth", what="a source topic gets another partition"),
     Kind(name="deletion", what="a source topic is deleted while it is written to"),
