@@ -19,7 +19,7 @@ import pytest
 from bench.faults.stories import Drawn, begun, draw, play
 from bench.report import pages
 from tests.sim.mutations import MUTATIONS, Mutation
-from tests.sim.scheduler import THEMES
+from tests.sim.themes import THEMES
 
 STORIES = 500
 WANTED = 10

@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 from mirrord.ledger.facts.core import Mode
 from tests.fixtures.attic import scarce
-from tests.sim.scheduler import BESIDE, STEPS, THEMES, Story, shape_named
+from tests.sim.scheduler import STEPS, Story
+from tests.sim.themes import BESIDE, THEMES, shape_named
 
 _AT_ONCE = 100
 _PROGRESS_S = 10.0

@@ -107,6 +107,16 @@ class Shape:
     ledger."""
     far: bool = False
     """The target is far away now and then: much is written and in flight, far more than a broker remembers."""
+    frozen: bool = False
+    """A host may be suspended after it has checked its lease, and before the bytes of its requests leave."""
+    expires: bool = False
+    """The target deletes its oldest records."""
+    slow_answers: bool = False
+    """Answers may arrive long after a broker computed them, or too late."""
+    suspends: bool = False
+    """Brokers are suspended for a while."""
+    throttles: bool = False
+    """Brokers throttle connections for longer than the next holder of the lane waits."""
     cleans: bool = False
     """The target topic is compacted, and its records have few keys."""
     keys: int = 3
@@ -128,6 +138,14 @@ class Request:
     connection: int
     held: bool = False
     """It does not arrive until another replicator has sent something as well."""
+    answer_at: float = 0.0
+    """The broker does not answer earlier."""
+    read_until: float = 0.0
+    """Up to this time the broker may read it from a receive buffer, even if the connection is closed by then."""
+    late_after: float = 0.0
+    """If positive: from then on, the next holder of the lane no longer waits for it."""
+    overdue: bool = False
+    """Its bytes left later than anyone waits for them, because its host was suspended."""
 
 
 def word_for_the_next(world: "World") -> Progress | None:
@@ -159,6 +177,10 @@ class Host:
     timers: list[tuple[float, int]] = field(default_factory=list)
     sent: deque[Request] = field(default_factory=deque)
     """Unanswered requests on the current connection."""
+    unsent: deque[Request] = field(default_factory=deque)
+    """Those of them that passed the check of the lease, and that the process has not passed to the kernel."""
+    is_cut: bool = False
+    """The kernel gave the connection up while the host was suspended."""
     answers: deque[tuple[Request, int, int, int]] = field(default_factory=deque)
     """(request, error, base offset, epoch in which it was accepted)"""
     heard: deque[Input] = field(default_factory=lambda: deque[Input](maxlen=6))
@@ -238,9 +260,12 @@ class Host:
         for batch in effect.batches:
             data = bytes(batch.buffer[batch.start : batch.end])
             request = Request(self, self.leader, effect.round, batch, data, self.world.now + REQUEST_S, self.connection)
+            if self.world.slow.suspended.get(self.leader, 0.0) > self.world.now:
+                request.read_until = self.world.slow.suspended[self.leader] + REQUEST_S
             if self.world.now < self.lease_until:
                 self.sent.append(request)
-                self.world.wire.append(request)
+                holds = self.world.holds_bytes and (bool(self.unsent) or self.world.rng.random() < 0.6)
+                (self.unsent if holds else self.world.wire).append(request)
             else:
                 self.sent.append(request)
                 self.answers.append((request, NETWORK, -1, 0))
@@ -269,7 +294,7 @@ class Host:
         source, target = self.world.source, self.world.target
         if target.leapt or source.cut or self.world.excused or self.world.shape.cleans:
             return
-        stand = {number for stored in target.brokers[target.leader].log for number in stored.numbers}
+        stand = {number for stored in target.brokers[target.leader].history for number in stored.numbers}
         offset_of = source.offset_of
         offsets = [offset_of[number] for number in source.wanted() if number not in stand]
         left_out = self.world.rejected | _recorded_as_left_out(self.world) | _left_out(self.lane)
@@ -282,15 +307,21 @@ class Host:
         world = self.world
         mine = [request for request in world.wire if request.host is self and request.connection == self.connection]
         arriving = world.rng.randrange(len(mine) + 1)
-        for request in mine[arriving:]:
+        for request in mine[arriving:] if not _is_received(world, mine) else ():
             world.forsake(request)
         self.connection += 1
+        self.unsent.clear()
         if world.rng.random() < 0.5:
             self.leader = world.target.leader
         self.answers.clear()
         lost, self.sent = list(self.sent), deque()
         for request in lost:
             self.take(ProduceAnswer(request.round, request.batch, NETWORK, -1))
+
+
+def _is_received(world: "World", requests: list[Request]) -> bool:
+    """Whether these requests are in the receive buffer of a broker that does not read them now."""
+    return bool(requests) and requests[-1].read_until > world.now and world.rng.random() < 0.8
 
 
 def _picture(part: Any) -> dict[str, Any]:

@@ -47,7 +47,7 @@ from mirrord.replication.lane.target.superseded_records import SupersededAnswer,
 from mirrord.replication.lane.transitions import Resume
 from tests.sim import mutations_of_handover as handover
 from tests.sim.host import Shape
-from tests.sim.scheduler import shape_named
+from tests.sim.themes import shape_named
 
 
 class Mutation(NamedTuple):
@@ -56,7 +56,7 @@ class Mutation(NamedTuple):
     rule: str
     switch_off: Callable[[pytest.MonkeyPatch], None]
     theme: str
-    """The kind of world (`scheduler.THEMES`) in which the rule matters most, or two at once; empty: worlds of every
+    """The kind of world (`themes.THEMES`) in which the rule matters most, or two at once; empty: worlds of every
     kind."""
 
     @property

@@ -1,160 +1,17 @@
 """One seed, one story: a random but repeatable order of everything, faults included."""
 
 import random
-from dataclasses import fields, replace
 
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import AppendFailed, Drain, TargetFar
-from tests.sim import toy, truth
+from tests.sim import late_bytes, slow_brokers, target_retention, toy, truth
 from tests.sim.host import LANE, Host, Shape
 from tests.sim.operator import decide_on_parked, seek
+from tests.sim.themes import BY_CHANCE, OLD_MS, THEMES
 from tests.sim.world import World
 
-OLD_MS = 10 * 86_400_000
 STEPS = 150
 """Steps of a story before the quiet period."""
-
-
-THEMES: dict[str, Shape] = {
-    "views": Shape(compaction=True, elections=False, ledger_faults=False, refusals=False, window=4,
-                   faults=("compact", "compact", "takeover", "disconnect")),
-    "views of old records": Shape(record_age_ms=OLD_MS, compaction=True, elections=False, refusals=False, window=4,
-                                  faults=("compact", "compact", "takeover", "disconnect")),
-    "late": Shape(record_age_ms=OLD_MS, late=True, forgetting=True, elections=False, ledger_faults=False,
-                  faults=("late", "late", "forget", "disconnect")),
-    "refused and forgotten": Shape(record_age_ms=OLD_MS, forgetting=True, elections=False, kills=False, pauses=False,
-                                   faults=("refuse-and-forget",)),
-    "new topic": Shape(creating=True, faults=("create", "refuse", "disconnect")),
-    "unclean": Shape(unclean=True, ledger_faults=False, faults=("bounce", "follower-lag", "elect", "learn")),
-    "unclean, old records": Shape(record_age_ms=OLD_MS, forgetting=True, unclean=True, ledger_faults=False,
-                                  faults=("bounce", "follower-lag", "elect", "learn")),
-    "deposed": Shape(kills=False, ledger_faults=False, refusals=False,
-                     faults=("elect", "disconnect", "elect", "learn")),
-    "transactions": Shape(transactions=True, faults=("takeover", "ledger")),
-    "zombies of old records": Shape(record_age_ms=OLD_MS, forgetting=True, transactions=True,
-                                    faults=("takeover", "pause", "wake", "forget", "disconnect")),
-    "deposed, young topic": Shape(kills=False, pauses=False, ledger_faults=False, refusals=False,
-                                  slow_replication=True, faults=("elect", "metadata", "disconnect")),
-    "foreign writers": Shape(foreign=True, transactions=True, faults=("foreign", "foreign", "takeover")),
-    "two views": Shape(compaction=True, elections=False, refusals=False, ledger_faults=False, window=4,
-                       kills=False, pauses=False, faults=("race", "race", "race")),
-    "two views of old records": Shape(record_age_ms=OLD_MS, forgetting=True, compaction=True, elections=False,
-                                      refusals=False, twice=True, window=4, faults=("race", "race", "forget")),
-    "source truncated": Shape(truncation=True, elections=False, refusals=False,
-                              faults=("source-truncate", "takeover", "source-elect", "disconnect")),
-    "source truncated twice": Shape(truncation=True, elections=False, refusals=False, faults=(
-                              "source-truncate", "takeover", "source-elect", "source-branch", "disconnect")),
-    "source truncated, old records": Shape(record_age_ms=OLD_MS, truncation=True, forgetting=True,
-                                           faults=("source-truncate", "takeover", "source-elect", "forget")),
-    "retention": Shape(retention=True, compaction=True, elections=False, window=4,
-                       faults=("expire", "expire", "takeover", "disconnect")),
-    "retention of old records": Shape(record_age_ms=OLD_MS, retention=True, forgetting=True, transactions=True,
-                                      faults=("expire", "expire", "forget", "takeover")),
-    "all that a source does": Shape(transactions=True, compaction=True, retention=True, elections=False, refusals=False,
-                                    window=4, faults=("expire", "compact", "takeover", "source-elect", "disconnect")),
-    "all that a source does, old records": Shape(record_age_ms=OLD_MS, forgetting=True, transactions=True,
-                                                 compaction=True, retention=True, elections=False, window=4,
-                                                 faults=("expire", "compact", "takeover", "forget", "disconnect")),
-    "refused for what they hold": Shape(poison=True, transactions=True, compaction=True, elections=False,
-                                        faults=("decide", "decide", "takeover", "disconnect")),
-    "refused for what they hold, old records": Shape(record_age_ms=OLD_MS, forgetting=True, poison=True, twice=True,
-                                                     faults=("decide", "decide", "forget", "takeover")),
-    "refused and left out": Shape(poison=True, on_reject="skip-unparked", elections=False, window=4,
-                                  faults=("takeover", "disconnect", "ledger")),
-    "refused and parked": Shape(poison=True, on_reject="skip", transactions=True, compaction=True, window=4,
-                                faults=("takeover", "disconnect", "ledger")),
-    "refused and parked, old records": Shape(record_age_ms=OLD_MS, forgetting=True, poison=True, on_reject="skip",
-                                             twice=True, policies=True, faults=("takeover", "forget", "decide")),
-    "sought": Shape(seeks=True, transactions=True, compaction=True, elections=False, window=4,
-                    faults=("seek", "seek", "takeover", "disconnect")),
-    "sought, old records": Shape(record_age_ms=OLD_MS, seeks=True, forgetting=True, twice=True,
-                                 faults=("seek", "seek", "forget", "takeover")),
-    "sought, whatever the source does": Shape(seeks=True, retention=True, transactions=True, slow_wire=True, window=4,
-                                              faults=("seek", "expire", "source-elect", "takeover")),
-    "sought, slow wire": Shape(seeks=True, slow_wire=True, elections=False, refusals=False, ledger_faults=False,
-                               window=4, faults=("seek", "seek", "takeover")),
-    "sought, unclean": Shape(seeks=True, unclean=True, handed=True, ledger_faults=False,
-                             faults=("seek", "bounce", "follower-lag", "elect", "learn")),
-    "sought, refused and filtered": Shape(seeks=True, poison=True, policies=True, elections=False,
-                                          faults=("seek", "decide", "takeover", "disconnect", "ledger")),
-    "policies": Shape(policies=True, transactions=True, elections=False, slow_wire=True,
-                      faults=("takeover", "disconnect", "ledger")),
-    "policies of old records": Shape(record_age_ms=OLD_MS, policies=True, forgetting=True,
-                                     faults=("takeover", "disconnect", "forget", "elect")),
-    "twice": Shape(twice=True, faults=("again", "again", "late", "stray", "takeover")),
-    "twice, old records": Shape(record_age_ms=OLD_MS, forgetting=True, twice=True, elections=False,
-                                faults=("again", "late", "stray", "disconnect")),
-    "slow wire, old records": Shape(record_age_ms=OLD_MS, forgetting=True, slow_wire=True, elections=False,
-                                    ledger_faults=False, faults=("forget", "disconnect", "takeover")),
-    "handed over": Shape(handed=True, kills=False, pauses=False, faults=("disconnect",)),
-    "handed over, whatever else happens": Shape(
-        handed=True, transactions=True, compaction=True, foreign=True, twice=True, window=4,
-        faults=("takeover", "elect", "disconnect")),
-    "handed over, unclean": Shape(handed=True, unclean=True, ledger_faults=False,
-                                  faults=("bounce", "follower-lag", "elect", "learn")),
-    "source truncated, handed over": Shape(handed=True, truncation=True, elections=False, refusals=False,
-                                           faults=("source-truncate", "takeover", "source-elect")),
-    "unclean, beside others": Shape(unclean=True, foreign=True, compaction=True, twice=True, window=4, faults=(
-                                    "takeover", "elect", "disconnect", "bounce", "follower-lag", "learn", "foreign",
-                                    "compact")),
-    "unclean, beside others, handed over": Shape(
-        handed=True, unclean=True, foreign=True, compaction=True, transactions=True, twice=True, window=4, faults=(
-            "takeover", "elect", "disconnect", "bounce", "follower-lag", "learn", "foreign", "compact")),
-    "handed over, old records": Shape(record_age_ms=OLD_MS, handed=True, forgetting=True, elections=False,
-                                      faults=("forget", "takeover", "disconnect")),
-    "far": Shape(far=True, slow_wire=True, transactions=True, window=4,
-                 faults=("disconnect", "takeover", "elect", "refuse", "late")),
-    "far, old records": Shape(record_age_ms=OLD_MS, far=True, slow_wire=True, forgetting=True, late=True, window=4,
-                              faults=("disconnect", "takeover", "forget", "refuse-and-forget", "elect")),
-    "far, unclean": Shape(far=True, slow_wire=True, unclean=True, twice=True, ledger_faults=False, window=4,
-                          faults=("disconnect", "bounce", "follower-lag", "elect", "learn")),
-    "acknowledged together": Shape(together=True, twice=True, foreign=True,
-                                   faults=("disconnect", "elect", "foreign", "again")),
-    "acknowledged together, old records": Shape(
-        record_age_ms=OLD_MS, together=True, forgetting=True, handed=True, seeks=True,
-        faults=("forget", "takeover", "disconnect", "seek")),
-    "compacted copy": Shape(cleans=True, refusals=False, faults=("clean", "overtake", "takeover", "disconnect")),
-    "compacted copy, old records": Shape(record_age_ms=OLD_MS, cleans=True, forgetting=True,
-                                         faults=("clean", "overtake", "forget", "takeover")),
-    "compacted copy, beside others": Shape(cleans=True, foreign=True,
-                                           faults=("clean", "overtake", "foreign", "takeover", "elect")),
-    "compacted copy, beside others, old records": Shape(
-        record_age_ms=OLD_MS, cleans=True, foreign=True, forgetting=True, elections=False,
-        faults=("overtake", "overtake", "overtake", "takeover", "disconnect")),
-    "compacted copy, unclean": Shape(cleans=True, keys=20, unclean=True, forgetting=True, record_age_ms=OLD_MS,
-                                     ledger_faults=False,
-                                     faults=("overtake", "overtake", "bounce", "follower-lag", "elect", "learn")),
-    "compacted copy, unclean, beside others": Shape(
-        cleans=True, unclean=True, foreign=True, record_age_ms=OLD_MS, forgetting=True, ledger_faults=False,
-        faults=("overtake", "overtake", "overtake", "bounce", "follower-lag", "elect", "learn")),
-}  # fmt: skip
-
-
-YOUNG = {
-    "retention", "retention of old records", "all that a source does", "all that a source does, old records",
-    "source truncated twice", "source truncated, old records",
-    *(theme for theme, shape in THEMES.items() if shape.poison),
-    *(theme for theme, shape in THEMES.items() if shape.cleans),
-    "policies", "policies of old records", "unclean, beside others",
-    *(theme for theme, shape in THEMES.items() if shape.handed or shape.seeks or shape.far or shape.together),
-}  # fmt: skip
-BY_CHANCE = sorted(THEMES.keys() - YOUNG)
-"""Themes of random stories. Newer themes are played only by name, so that seeds that once failed keep their stories."""
-
-
-BESIDE = " + "
-"""Separates the names of two themes of one world."""
-
-
-def shape_named(name: str) -> Shape:
-    """The world of a theme or of two themes: it has the unusual settings and the frequent faults of both."""
-    one, _, other = name.partition(BESIDE)
-    if not other:
-        return THEMES[one]
-    first, second, usual = THEMES[one], THEMES[other], Shape()
-    differs = {each.name: getattr(second, each.name) for each in fields(Shape)}
-    differs = {key: value for key, value in differs.items() if value != getattr(usual, key)}
-    return replace(first, **differs | {"faults": first.faults + second.faults})
 
 
 def shape_of(rng: random.Random) -> Shape:
@@ -189,7 +46,7 @@ class Story:
         self.world = World(seed, self.shape)
         self.fault_rate = self.rng.choice((0.03, 0.06, 0.12))
         if self.shape.poison:
-            self.world.target.largest = toy.size(self.rng.choice((1, 2, 3, 9)))
+            self.world.target.largest = toy.size(self.rng.choice((1, 2, 3, 9)), self.world.target.keys)
         self.writing = True
 
     def run(self, steps: int) -> None:
@@ -209,6 +66,10 @@ class Story:
             self._move()
         if self.shape.far:
             self._go_far()
+        if self.shape.frozen:
+            late_bytes.suspend(world)
+        if self.shape.suspends or self.shape.throttles:
+            slow_brokers.strike(world)
         if rng.random() < self.fault_rate:
             self._fault()
         elif self.writing and rng.random() < 0.08:
@@ -247,12 +108,12 @@ class Story:
         world = self.world
         world.note("quiet from here on")
         world.target.exists, world.target.refusals_left = True, 0
-        world.slow_replication = world.slow_wire = False
+        world.slow_replication = world.slow_wire = world.holds_bytes = world.slow.answers = False
         for producer in list(world.source.open):
             world.source.finish(producer, world.record_ms(), commit=True)
         world.target.learn(world.wall_ms)
         for host in world.hosts:
-            host.paused = False
+            late_bytes.wake(host)
         # A replicator that lives and was not replaced is there already; otherwise a supervisor would start one.
         wrote_at: int | None = None
         for _ in range(6000):
@@ -293,7 +154,7 @@ class Story:
     def _done(self) -> bool:
         world = self.world
         live = [host for host in world.hosts if host.alive]
-        if not live or world.wire or any(host.appends or host.landed for host in live):
+        if not live or world.wire or any(host.appends or host.landed or host.unsent for host in live):
             return False
         lane, record = live[-1].lane, world.truth.lanes.get(LANE)
         if record is not None and lane.grant != record.grant:
@@ -355,6 +216,10 @@ class Story:
         kinds += ["decide"] if shape.poison else []
         kinds += ["clean"] * 3 if shape.cleans else []
         kinds += ["seek"] if shape.seeks else []
+        kinds += ["freeze", "thaw"] if shape.frozen else []
+        kinds += ["expire-target", "outlive"] if shape.expires else []
+        kinds += ["suspend"] * 2 if shape.suspends else []
+        kinds += ["throttle"] * 2 if shape.throttles else []
         kinds += shape.faults * 3
         kind = rng.choice(kinds)
         host = rng.choice(running) if running else None
@@ -389,7 +254,19 @@ class Story:
                 host.paused = True
             case "wake":
                 for each in live:
-                    each.paused = False
+                    late_bytes.wake(each)
+            case "freeze":
+                late_bytes.freeze(world, host)
+            case "thaw":
+                late_bytes.thaw(world)
+            case "expire-target":
+                target_retention.expire(world)
+            case "outlive":
+                target_retention.outlive(world, host)
+            case "suspend":
+                slow_brokers.suspend(world)
+            case "throttle":
+                slow_brokers.throttle(world, host)
             case "ledger" if host is not None and host.appends:
                 self._fail_append(host)
             case "refuse":
@@ -402,7 +279,7 @@ class Story:
             case "late":
                 if rng.random() < 0.5:
                     world.target.forget(world.target.leader, world.wall_ms)
-                world.arrive_late()
+                late_bytes.arrive(world)
             case "stray" | "again" | "decide" | "seek":
                 self._deliver(kind, host)
             case "bounce":
@@ -486,6 +363,7 @@ class Story:
     def _kill(self, host: Host) -> None:
         host.alive = False
         host.sent.clear()
+        host.unsent.clear()
         mine = [request for request in self.world.wire if request.host is host]
         for request in mine[self.rng.randrange(len(mine) + 1) :]:
             self.world.forsake(request)

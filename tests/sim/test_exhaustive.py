@@ -13,7 +13,7 @@ import pytest
 
 from tests.sim import truth
 from tests.sim.host import Shape
-from tests.sim.scheduler import OLD_MS
+from tests.sim.themes import OLD_MS
 from tests.sim.world import World
 
 DEPTH = int(os.environ.get("MIRRORD_SIM_DEPTH", "6"))

@@ -8,7 +8,8 @@ import pytest
 
 from mirrord.replication.lane.phases import WAYS, Phase
 from mirrord.replication.lane.state import Lane
-from tests.sim.scheduler import STEPS, THEMES, Story
+from tests.sim.scheduler import STEPS, Story
+from tests.sim.themes import THEMES
 
 ARCHITECTURE = Path(__file__).parents[2] / "docs" / "explanation" / "architecture.md"
 ELSEWHERE = {("resuming", "rebuilding"), ("rebuilding", "resuming"), ("rebuilding", "halted")}

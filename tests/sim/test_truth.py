@@ -26,8 +26,8 @@ from tests.sim.host import LANE, Host
 from tests.sim.known import Lookup
 from tests.sim.newer_records import has_newer, was_theirs
 from tests.sim.partition import false_verdicts
-from tests.sim.scheduler import shape_named
 from tests.sim.target import FakeTarget, Stored
+from tests.sim.themes import shape_named
 from tests.sim.truth import Violation, are_apart, check_order_of_keys, were_deleted
 from tests.sim.unknown_records import is_hidden_copy, left_no_trace
 from tests.sim.world import World

@@ -69,8 +69,8 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.source.loop_detection import Origins
 from mirrord.replication.lane.state import Lane
 from tests.fixtures.attic import no_room
-from tests.sim import toy
-from tests.sim.comparing import compared, looked_up, relocated, scanned
+from tests.sim import late_bytes, slow_brokers, target_retention, toy
+from tests.sim.comparing import compared, is_asked_again, looked_up, relocated, scanned
 from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request, Shape, word_for_the_next
 from tests.sim.known import Known
 from tests.sim.letters import FakeLetters
@@ -90,7 +90,7 @@ class World:
         self.source = FakeSource(self.rng)
         self.target = FakeTarget(shape.expiry_ms)
         self.target.exists = not shape.creating
-        self.target.keys = shape.keys if shape.cleans else 0
+        self.source.keys = self.target.keys = shape.keys if shape.cleans else 0
         self.ledger: list[Entry] = []
         self.truth = FlowState(memory=no_room())
         """The ledger folded at once, as an omniscient reader."""
@@ -102,9 +102,10 @@ class World:
         """The handovers of holders that left."""
         self.by_word = 0
         """The number of lanes that continued on a handover."""
-        self.slow_replication, self.slow_wire = shape.slow_replication, shape.slow_wire
+        self.slow_replication, self.slow_wire, self.holds_bytes = shape.slow_replication, shape.slow_wire, shape.frozen
+        self.slow = slow_brokers.Slowness(shape.slow_answers)
         # An old resume position makes a lane read much of what a cleaner has touched.
-        self.saves, self.producer_ids = 0.1 if shape.cleans else 0.8, 500
+        self.saves, self.producer_ids = 0.1 if shape.cleans else 0.3 if shape.expires else 0.8, 500
         self.given: set[int] = set()
         self.trail: list[str] = []
         self.limbo: list[Request] = []
@@ -126,8 +127,7 @@ class World:
         self.rejected: set[int] = set()
         """Source offsets that were skipped because the target refuses them, according to the ledger."""
         self.letters = FakeLetters()
-        self.rebuilds = 0
-        self.attempts = 0
+        self.rebuilds = self.attempts = 0
         self.checked: tuple[int, ...] = ()
         self.faults = True
         self.origins: Callable[[], Origins | None] = lambda: None
@@ -229,17 +229,19 @@ class World:
                 found.append(("moved", host))
             if any(at <= self.now for at, _ in host.timers):
                 found.append(("timer", host))
+            if host.unsent and not (self.holds_bytes and self.rng.random() < 0.7):
+                found.append(("write", host))
         heads: set[tuple[str, int]] = set()
         for request in self.wire:
             key = (request.host.name, request.connection)
             if key not in heads:
                 heads.add(key)
-                if self.slow_wire and self.rng.random() < 0.9:
+                if (self.slow_wire and self.rng.random() < 0.9) or not slow_brokers.is_read(self, request):
                     continue
                 if request.held and not any(each.lane.in_flight for each in self.hosts if each is not request.host):
                     continue
                 found.append(("arrive", request))
-        if any(self._reads_again(host, each) for each in self.limbo for host in self.hosts):
+        if any(late_bytes.reads_again(self, host, each) for each in self.limbo for host in self.hosts):
             found.append(("late", None))
         if self._behind() and not (self.slow_replication and self.rng.random() < 0.95):
             found.append(("replicate", None))
@@ -249,7 +251,7 @@ class World:
         """Whether a question or an answer in flight can end now."""
         # A fetch at the end of the log is a long poll: nothing happens until something is written.
         if item[0] != "fetch":
-            return True
+            return slow_brokers.is_due(self, item)
         wish = item[1]
         outside = not self.source.start <= wish.position <= self.source.end
         return self.source.has(wish.position) or outside or self._parts(wish)[1] >= 0
@@ -260,10 +262,13 @@ class World:
     def _behind(self) -> bool:
         target = self.target
         follower = target.brokers[1 - target.leader]
-        return not follower.leads and (follower.end < target.end or not target.in_sync)
+        is_behind = follower.end < target.end or follower.start < target.start or not target.in_sync
+        return is_behind and not follower.leads and self.slow.suspended_until() <= self.now
 
     def _answerable(self, answer: tuple[Request, int, int, int]) -> bool:
         request, error, base, epoch = answer
+        if request.answer_at > self.now:
+            return False
         if error or self._deposed(request.broker, epoch):
             return True
         return self.target.committed(request.broker, base + request.batch.count, epoch)
@@ -290,15 +295,24 @@ class World:
 
     def _do_arrive(self, request: Request) -> None:
         self.wire.remove(request)
+        if slow_brokers.is_overdue(self, request):
+            error, base = late_bytes.land(self, request)
+            self.note(f"{request.host.name} overdue {request.batch} at b{request.broker}: {error} {base}")
+            if request.connection != request.host.connection or not request.host.alive:
+                return
+            request.host.answers.append((request, error, base, self.target.brokers[request.broker].epoch))
+            return
         error, base = self.target.produce(request.broker, request.data, self.wall_ms)
         if self.shape.slow_wire and self.rng.random() < 0.3:
             self.target.forget(request.broker, self.wall_ms)
         self.note(f"{request.host.name} arrive {request.batch} at b{request.broker}: {error} {base}")
         if not error:
+            target_retention.appended(self, request)
             hidden = self.known.arrived(request, self.target.foreign_numbers, self.target.lost)
             self.target.hid.setdefault((base, self.target.brokers[request.broker].epoch), set()).update(hidden)
         if self.shape.twice and self.rng.random() < 0.3:
             self.limbo.append(request)
+        slow_brokers.answer_later(self, request)
         if request.connection == request.host.connection and request.host.alive:
             request.host.answers.append((request, error, base, self.target.brokers[request.broker].epoch))
 
@@ -308,36 +322,13 @@ class World:
         if self.shape.late:
             self.limbo.append(request)
 
+    def _do_write(self, host: Host) -> None:
+        """The process passes requests to the kernel, in their order."""
+        for _ in range(self.rng.randint(1, len(host.unsent))):
+            self.wire.append(host.unsent.popleft())
+
     def _do_late(self, _: None) -> None:
-        self.arrive_late()
-
-    def arrive_late(self) -> None:
-        """Bytes of a connection that died long ago reach the broker nevertheless."""
-        if not self.limbo:
-            return
-        # The most revealing moment is between a resume and its first produce request.
-        telling = [each for each in self.limbo if any(self._reads_again(host, each) for host in self.hosts)]
-        request = self.rng.choice(telling or self.limbo)
-        self.limbo.remove(request)
-        found = any(self._reads_again(host, request) for host in self.hosts)
-        end = self.target.brokers[request.broker].end
-        error, base = self.target.produce(request.broker, request.data, self.wall_ms)
-        self.note(f"{request.host.name} late {request.batch}: {error} {base}")
-        if self.target.brokers[request.broker].end > end:
-            arrived = self.late if found else self.excused
-            self.known.is_hidden |= not found
-            arrived.update(self.known.came_late(request.data, self.target.foreign_numbers))
-
-    def _reads_again(self, host: Host, request: Request) -> bool:
-        """The lane will read the end once more before it sends these ordinals itself, so it must not duplicate them."""
-        lane = host.lane
-        idle = not lane.in_flight and lane.acked == lane.resumed_at.ordinal and not lane.confirming
-        waits = lane.phase is Phase.COPYING and not lane.protected and idle
-        new = request.batch.first == lane.acked and self.target.end == lane.expected
-        # After a hole the ordinals belong to other offsets: numbers do not distinguish such bytes from the right ones.
-        same = new and self.truth.lanes[LANE].source_runs.offset_of(request.batch.first) == request.batch.offset
-        unrecorded = self.shape.seeks and bool(lane.intents)
-        return host.alive and waits and same and not unrecorded
+        late_bytes.arrive(self)
 
     def _do_answer(self, host: Host) -> None:
         request, error, base, epoch = host.answers.popleft()
@@ -400,13 +391,18 @@ class World:
             self._fetch(host, content)
         elif kind == "tell":
             host.take(content)
+        elif kind == "slow":
+            host.take(content[0])
+        elif (held := slow_brokers.hold(self, kind, content)) is not None:
+            host.inbox.append(held)
         else:
-            question, broker = content
+            question, broker = content[0] if kind == "held" else content
             answer = self._reply(host, question, broker)
-            if answer is not None:
-                if getattr(answer, "error", 0):
-                    host.leader = self.target.leader
-                host.inbox.append(("tell", answer))
+            if error := getattr(answer, "error", 0):
+                host.leader = self.target.leader
+            asks_again = is_asked_again(host.lane, question, error)
+            again = "ask", (question, broker)
+            host.inbox.append(again if asks_again else slow_brokers.reply(self, host, question, answer))
 
     def _fetch(self, host: Host, effect: FetchFrom) -> None:
         end, start = self.source.end, self.source.start
@@ -421,11 +417,11 @@ class World:
             data, aborted = self.source.fetch(effect.position, self.rng.randint(1, 4))
         stable = self.source.last_stable
         chunk = Chunk(effect.question, error, end, stable, start, aborted, data, 0, len(data), None, epoch, parts)
-        host.inbox.append(("tell", chunk))
+        host.inbox.append(slow_brokers.fetched(self, chunk))
 
     def _reply(  # noqa: C901, PLR0911 -- one case per kind of question
         self, host: Host, question: Any, broker: int
-    ) -> Input | None:
+    ) -> Input:
         target, epoch = self.target, self.target.brokers[broker].epoch
         match question:
             case AskProducerId():
@@ -454,7 +450,7 @@ class World:
             case AskSuperseded():
                 return looked_up(self, host, question)
             case AskRebuild():
-                return relocated(self, host.record(), question)
+                return relocated(self, host, question)
             case AskOrigins():
                 return OriginsAnswer(question.question, self.writers())
             case AskConfigs() | Park():
@@ -474,17 +470,22 @@ class World:
     def next_time(self) -> float | None:
         """The next moment at which something becomes possible by itself; bytes in flight do not outlive it."""
         times = [at for host in self.hosts if host.alive and not host.paused for at, _ in host.timers if at > self.now]
-        times += [request.deadline for request in self.wire]
+        times += [max(request.deadline, request.read_until) for request in self.wire]
+        times += [at for host in self.hosts if host.alive and not host.paused for at in slow_brokers.times(self, host)]
+        times += [until for until in (*self.slow.suspended.values(), *self.slow.muted.values()) if until > self.now]
         times += [host.sent[0].deadline for host in self.hosts if host.alive and not host.paused and host.sent]
         return min(times, default=None)
 
     def advance(self, to: float) -> None:
         self.now = max(self.now, to)
-        for request in [each for each in self.wire if each.deadline <= self.now]:
+        for request in [each for each in self.wire if max(each.deadline, each.read_until) <= self.now]:
             if request in self.wire:
                 self.forsake(request)
             if request.connection == request.host.connection and request.host.alive:
-                request.host.disconnect()
+                if self.shape.frozen and request.host.paused:
+                    request.host.is_cut = True  # the kernel gives the connection up (TCP_USER_TIMEOUT)
+                else:
+                    request.host.disconnect()
         for host in self.hosts:
             if host.alive and not host.paused and host.sent and host.sent[0].deadline <= self.now:
                 host.disconnect()

@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from bench.faults import stories
-from tests.sim.scheduler import THEMES, Story, shape_named
+from tests.sim.scheduler import Story
+from tests.sim.themes import THEMES, shape_named
 
 
 def test_stories_of_a_seed_are_the_same_each_time_and_of_all_themes() -> None:
