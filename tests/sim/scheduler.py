@@ -226,28 +226,29 @@ class Story:
         world.note(f"fault {kind} {host.name if host else ''}")
         self._strike(kind, host, live)
 
-    def _strike(  # noqa: C901, PLR0912, PLR0915 -- one case a fault
-        self, kind: str, host: Host | None, live: list[Host]
-    ) -> None:
-        world, rng = self.world, self.rng
+    def _strike(self, kind: str, host: Host | None, live: list[Host]) -> None:
+        match kind:
+            case "stray" | "again" | "decide" | "seek":
+                self._deliver(kind, host)
+            case "foreign" | "clean" | "overtake":
+                self._strike_copy(kind)
+            case "compact" | "race" | "source-elect" | "source-truncate" | "source-branch" | "expire":
+                self._strike_source(kind)
+            case "disconnect" | "takeover" | "kill" | "pause" | "wake" | "freeze" | "thaw" | "ledger" | "drain":
+                self._strike_host(kind, host, live)
+            case "metadata":
+                for each in live:
+                    each.leader = self.world.target.leader
+            case _:
+                self._strike_target(kind, host)
+
+    def _strike_host(self, kind: str, host: Host | None, live: list[Host]) -> None:
+        world = self.world
         match kind:
             case "disconnect" if host is not None:
                 host.disconnect()
             case "takeover" if len(live) < 3:
                 world.start_host(former_dead=not live)
-            case "elect":
-                follower = world.target.brokers[1 - world.target.leader]
-                if self.shape.unclean or follower.end >= world.target.high_watermark:
-                    world.target.elect()
-            case "learn":
-                world.target.learn(world.wall_ms)
-            case "follower-lag":
-                world.target.in_sync = False
-                world.target.advance()
-            case "forget":
-                world.target.forget(rng.randrange(2), world.wall_ms)
-            case "restart":
-                world.target.reload(rng.randrange(2), world.wall_ms)
             case "kill" if host is not None:
                 self._kill(host)
             case "pause" if host is not None:
@@ -259,6 +260,29 @@ class Story:
                 late_bytes.freeze(world, host)
             case "thaw":
                 late_bytes.thaw(world)
+            case "ledger" if host is not None and host.appends:
+                self._fail_append(host)
+            case "drain" if host is not None:
+                host.take(Drain())
+            case _:
+                pass
+
+    def _strike_target(self, kind: str, host: Host | None) -> None:  # noqa: C901, PLR0912 -- one case a fault
+        world, target, rng = self.world, self.world.target, self.rng
+        match kind:
+            case "elect":
+                follower = target.brokers[1 - target.leader]
+                if self.shape.unclean or follower.end >= target.high_watermark:
+                    target.elect()
+            case "learn":
+                target.learn(world.wall_ms)
+            case "follower-lag":
+                target.in_sync = False
+                target.advance()
+            case "forget":
+                target.forget(rng.randrange(2), world.wall_ms)
+            case "restart":
+                target.reload(rng.randrange(2), world.wall_ms)
             case "expire-target":
                 target_retention.expire(world)
             case "outlive":
@@ -267,34 +291,20 @@ class Story:
                 slow_brokers.suspend(world)
             case "throttle":
                 slow_brokers.throttle(world, host)
-            case "ledger" if host is not None and host.appends:
-                self._fail_append(host)
             case "refuse":
-                world.target.refusal = rng.choice((6, 19, 3, 5))
-                world.target.refusals_left = rng.randint(1, 3)
+                target.refusal = rng.choice((6, 19, 3, 5))
+                target.refusals_left = rng.randint(1, 3)
             case "refuse-and-forget":
-                world.target.refusal = rng.choice((19, 6, 3))
-                world.target.refusals_left = 1
-                world.target.forget_after = True
+                target.refusal = rng.choice((19, 6, 3))
+                target.refusals_left, target.forget_after = 1, True
             case "late":
                 if rng.random() < 0.5:
-                    world.target.forget(world.target.leader, world.wall_ms)
+                    target.forget(target.leader, world.wall_ms)
                 late_bytes.arrive(world)
-            case "stray" | "again" | "decide" | "seek":
-                self._deliver(kind, host)
             case "bounce":
-                world.target.bounce(world.wall_ms, rng.randint(0, 3))
-            case "foreign" | "clean" | "overtake":
-                self._strike_copy(kind)
-            case "metadata":
-                for each in live:
-                    each.leader = world.target.leader
+                target.bounce(world.wall_ms, rng.randint(0, 3))
             case "create":
-                world.target.exists = True
-            case "compact" | "race" | "source-elect" | "source-truncate" | "source-branch" | "expire":
-                self._strike_source(kind)
-            case "drain" if host is not None:
-                host.take(Drain())
+                target.exists = True
             case _:
                 pass
 
