@@ -48,6 +48,12 @@ PRINTS = "_worker_logs_enabled"
 """Private attribute of Ray's worker module: whether the driver prints the workers' output. Apart from mirrord, only
 Ray's debugger sets it. A test checks that the attribute exists."""
 
+NODE = "_global_node"
+"""Private attribute of Ray's worker module: the processes of the Ray cluster that this process has started. A test
+checks that the attribute exists."""
+NEEDED = frozenset({"gcs_server", "raylet"})
+"""The processes of a Ray cluster that Ray never starts again."""
+
 _ray: Any = ray
 
 
@@ -78,6 +84,12 @@ class RayConnection:
         _ray.shutdown()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+    def ended_process(self) -> str:
+        """Return the name of a process of the Ray cluster that has ended and without which no actor can run. Return an
+        empty string if there is none, or if mirrord did not start Ray."""
+        node: Any = getattr(worker, NODE, None) if self._folder is not None else None
+        return next((name for name, _ in node.dead_processes() if name in NEEDED), "") if node is not None else ""
 
     def sweep(self) -> None:
         """Remove the old log files of Ray workers that have exited. Do nothing if mirrord did not start Ray."""

@@ -140,11 +140,16 @@ class RayDaemon:
     async def _check_loop(self) -> None:
         """Kill the supervisor process if it does not respond, either because its event loop hangs or because a signal
         (SIGSTOP) has suspended it. Ray then restarts the supervisor. In the meantime, the replicators continue to
-        copy."""
+        copy.
+
+        Raises EnvironmentFault if a process of Ray has ended that cannot be replaced: the daemon must be started again.
+        """
         now = asyncio.get_running_loop().time()
         if now - self._looked < LOOK_S:
             return
         self._looked = now
+        if ended := self._ray.ended_process():
+            raise EnvironmentFault(f"the process {ended} of Ray has ended, and no actor can run without it")
         try:
             if await call(self._actor.loop_age_s.remote(), CALL_S) < SILENT_S:
                 self._heard = now

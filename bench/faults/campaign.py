@@ -5,8 +5,9 @@ topics that are just being created; `two-daemons` on one flow; `zombies` and `ol
 stopped for a minute and continues after others have taken its partitions (`bench.faults.zombies`); `groups`: consumers
 that move to the target and back while the process that follows them is killed (`bench.faults.moving`); `both-ways`: one
 topic of two clusters, with writers on both sides (`bench.faults.both_ways`); `audits`: audits of each level during
-traffic and kills of the daemon (`bench.faults.auditing`); `sim`: the simulator (`bench.stories`). Results are kept in
-bench/results and shown in docs/measurements.md.
+traffic and kills of the daemon (`bench.faults.auditing`); `storm`: faults of all kinds on clusters of two and three
+brokers (`bench.faults.storm`); `sim`: the simulator (`bench.stories`). Results are kept in bench/results and shown in
+docs/measurements.md.
 """
 
 import argparse
@@ -21,8 +22,9 @@ from pathlib import Path
 from typing import Literal
 
 from bench.faults import auditing, both_ways, moving, stories, zombies
+from bench.faults.ending import CATCH_UP_S, await_end, ends_of
 from bench.faults.killing import Faults, Kind, Mirror
-from bench.harness.clusters import Admin
+from bench.faults.storm import command as storms
 from bench.harness.daemon import Daemon, Settings, target_name
 from bench.harness.flood import TOPICS, Flood
 from bench.harness.pair import LASTING, pair
@@ -31,11 +33,12 @@ from mirrord.lab.cluster import Cluster
 from mirrord.lab.copy_checker import CopyComparison, TopicPair, compare
 from mirrord.lab.server_properties import LabOptions
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.status import FlowStatus, LaneStatus
+from mirrord.model.status import FlowStatus
 
 Variant = Literal["fresh", "old", "creating", "two-daemons", "zombies", "old-zombies"]
 
 VARIANTS: tuple[Variant, ...] = ("fresh", "old", "creating", "two-daemons", "zombies", "old-zombies")
+OTHERS = ("groups", "both-ways", "audits", "storm", "sim")
 OLD: tuple[Variant, ...] = ("old", "old-zombies")
 ZOMBIES: tuple[Variant, ...] = ("zombies", "old-zombies")
 KILLS_PER_ZOMBIE = 4
@@ -44,9 +47,6 @@ FORGETFUL: Mapping[str, str] = {"producer.id.expiration.check.interval.ms": "300
 OLD_MS = 10 * 86_400_000
 SECONDS_PER_KILL = 4.5
 """Approximate time of a kill and the recovery. The records must flow at a rate that lasts to the end."""
-CATCH_UP_S = 300.0
-STATUS_AGE_S = 5.0
-"""Maximum age of the status on a busy machine."""
 _LOOK_S = 0.2
 
 PrintLine = Callable[[str], None]
@@ -132,7 +132,7 @@ def run(plan: Plan, print_line: PrintLine) -> Outcome:
         mirror = Mirror(source, target, daemons, lambda: {target_name(at): n for at, n in flood.partitions.items()})
         faults = Faults(mirror, plan.wanted, random.Random(plan.seed), print_line)
         _kill_while_flowing(plan, flood, faults, print_line)
-        flow = _await_end(daemons, _ends(source, flood), print_line)
+        flow = await_end(daemons, ends_of(source.bootstrap, flood.partitions), print_line)
         seconds = time.monotonic() - began
         for daemon in daemons:
             daemon.stop()
@@ -194,66 +194,18 @@ def _kill_while_flowing(plan: Plan, flood: Flood, faults: Faults, print_line: Pr
     print_line(f"all kills done, {flood.records:,} records written; waiting until all are copied")
 
 
-def _ends(source: Cluster, flood: Flood) -> dict[tuple[str, int], int]:
-    """Return the final ends of the source. Nothing writes there any more."""
-    admin = Admin(source.bootstrap)
-    deadline = time.monotonic() + CATCH_UP_S
-    while True:
-        ends = admin.ends(flood.partitions)
-        if len(ends) == sum(flood.partitions.values()):
-            return ends
-        if time.monotonic() > deadline:
-            raise EnvironmentFault("the source cannot be asked where its partitions end")
-        time.sleep(_LOOK_S)
-
-
-def _await_end(daemons: list[Daemon], ends: Mapping[tuple[str, int], int], print_line: PrintLine) -> FlowStatus:
-    """Return the status of the copying daemon once it has nothing left to copy. It must not report that earlier."""
-    deadline = time.monotonic() + CATCH_UP_S
-    since: float | None = None
-    said = ""
-    behind: list[LaneStatus] = []
-    while True:
-        for daemon in daemons:
-            _ = daemon.pid
-            flow = daemon.flow()
-            if flow is None or flow.state != "running":
-                continue
-            if flow.totals.lanes == {"copying": len(ends)} and flow.totals.lag_records == 0:
-                wrong = [lane for lane in flow.lanes if (lane.source_offset or 0) < ends[lane.topic, lane.partition]]
-                if not wrong:
-                    return flow
-                since = since or time.monotonic()
-                if time.monotonic() > since + STATUS_AGE_S:
-                    raise EnvironmentFault(f"the status says that there is no lag; these are behind: {wrong}")
-            else:
-                since = None
-            halted = [lane for lane in flow.lanes if lane.state == "halted"]
-            if halted:
-                raise EnvironmentFault(f"{halted[0].topic}-{halted[0].partition} is halted: {halted[0].note}")
-            behind = [lane for lane in flow.lanes if lane.lag_records != 0]
-            word = f"{flow.totals.lanes}, lag {flow.totals.lag_records}"
-            if word != said:
-                said = word
-                print_line(word)
-        if time.monotonic() > deadline:
-            raise EnvironmentFault(f"not everything is copied after {CATCH_UP_S:g} s: {behind}")
-        time.sleep(_LOOK_S)
-
-
 def main() -> int:
     """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.campaign", description=__doc__)
-    parser.add_argument(
-        "--variant", choices=(*VARIANTS, "groups", "both-ways", "audits", "sim"), action="append", help="default: all"
-    )
+    parser.add_argument("--variant", choices=(*VARIANTS, *OTHERS), action="append", help="default: all")
     parser.add_argument("--kills", type=int, default=20, help="of each kind (default: %(default)s)")
     parser.add_argument("--records", type=int, default=2_000_000, help="at least (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32), help="default: random")
-    parser.add_argument("--minutes", type=float, default=60, help="for the kills of a variant (default: %(default)s)")
+    parser.add_argument("--minutes", type=float, default=60, help="for the faults of a variant (default: %(default)s)")
     parser.add_argument("--audit-minutes", type=float, default=30, help="of the audits (default: %(default)s)")
     parser.add_argument("--engine", choices=("ray", "process"), default="ray", help="default: %(default)s")
     parser.add_argument("--stories", type=int, default=100_000, help="of the simulator (default: %(default)s)")
+    storms.add_arguments(parser)
     parser.add_argument("--try", dest="keep", action="store_false", help="do not keep the results")
     arguments = parser.parse_args()
     began = time.monotonic()
@@ -262,7 +214,7 @@ def main() -> int:
         print(f"{time.monotonic() - began:7.1f} s  {line}", flush=True)
 
     failed: list[str] = []
-    for variant in arguments.variant or (*VARIANTS, "groups", "both-ways", "audits", "sim"):
+    for variant in arguments.variant or (*VARIANTS, *OTHERS):
         print_line(f"--- {variant}, seed {arguments.seed}")
         try:
             if variant == "sim":
@@ -273,6 +225,8 @@ def main() -> int:
                 passed = _copy_both_ways(arguments, print_line)
             elif variant == "audits":
                 passed = _audit(arguments, print_line)
+            elif variant == "storm":
+                passed = _storm(arguments, print_line)
             else:
                 passed = _fault_campaign(_plan(variant, arguments), print_line, keep=arguments.keep)
         except EnvironmentFault as fault:
@@ -339,6 +293,13 @@ def _copy_both_ways(arguments: argparse.Namespace, print_line: PrintLine) -> boo
     print_line(f"both ways: {outcome.records:,} records, {outcome.kills}, wrong: {outcome.wrong or 'nothing'}")
     passed = not outcome.wrong and outcome.records > 0
     return _judge(arguments, "both-ways", both_ways.PARTITIONS, outcome, passed=passed)
+
+
+def _storm(arguments: argparse.Namespace, print_line: PrintLine) -> bool:
+    wanted = storms.wanted(arguments)
+    if storms.is_started():
+        return storms.run(wanted, print_line)
+    return storms.start(wanted)
 
 
 def _audit(arguments: argparse.Namespace, print_line: PrintLine) -> bool:

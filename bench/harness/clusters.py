@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from bench.harness.load import Topic
 from mirrord.model.errors import EnvironmentFault
@@ -52,6 +52,19 @@ class Admin:
             except KafkaException as error:
                 raise EnvironmentFault(f"the topic {name} cannot be deleted: {error}") from error
 
+    def grow(self, topic: str, partitions: int) -> bool:
+        """Give a topic this number of partitions. Return whether it has them."""
+        (grown,) = self._client.create_partitions(
+            [NewPartitions(topic, partitions)], request_timeout=_ANSWER_S
+        ).values()
+        with suppress(KafkaException, TimeoutError):
+            grown.result(_PATIENCE_S)
+            return True
+        self._client = AdminClient(self._settings)
+        with suppress(KafkaException):
+            return len(self._client.list_topics(topic, timeout=_ANSWER_S).topics[topic].partitions) == partitions
+        return False
+
     def write(self, topic: str) -> None:
         """Write one record into the first partition of a topic. Raises EnvironmentFault."""
         producer = Producer(self._settings)
@@ -76,9 +89,17 @@ class Admin:
         self, topics: Mapping[str, int], *, read_committed: bool = False, timeout_s: float = 2.0
     ) -> dict[tuple[str, int], int]:
         """Return the end of each partition of topics (name and partitions), without those that do not answer now."""
+        return self._offsets(topics, OffsetSpec.latest(), timeout_s, read_committed=read_committed)
+
+    def starts(self, topics: Mapping[str, int], *, timeout_s: float = 2.0) -> dict[tuple[str, int], int]:
+        """Return the start of each partition of topics in the same way."""
+        return self._offsets(topics, OffsetSpec.earliest(), timeout_s)
+
+    def _offsets(
+        self, topics: Mapping[str, int], which: Any, timeout_s: float, *, read_committed: bool = False
+    ) -> dict[tuple[str, int], int]:
         isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
-        latest: Any = OffsetSpec.latest()
-        asked = {TopicPartition(name, at): latest for name, partitions in topics.items() for at in range(partitions)}
+        asked = {TopicPartition(name, at): which for name, partitions in topics.items() for at in range(partitions)}
         ends: dict[tuple[str, int], int] = {}
         if asked:
             answers = self._client.list_offsets(asked, isolation_level=isolation, request_timeout=timeout_s)

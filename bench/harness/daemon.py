@@ -9,7 +9,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -50,6 +50,8 @@ class Settings:
     dashboard: bool = False
     flow_more: str = ""
     """Additional lines of the flow."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Additional environment variables of the process."""
 
 
 def target_name(topic: str) -> str:
@@ -98,6 +100,7 @@ class Daemon:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                env={**os.environ, **self.settings.environment},
             )
 
     def kill(self) -> None:

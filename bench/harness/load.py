@@ -24,8 +24,6 @@ Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
 _WORDS = ("order", "payment", "customer", "shipped", "pending", "amount", "currency", "region", "warehouse", "status")
 _LARGE_BYTES = 900_000
-_AT_ONCE = 200
-"""Number of records between two checks of the clock and of the queue."""
 _ABORTED_SHARE = 0.1
 _JOIN_S = 60
 _SAMPLES = 512
@@ -57,6 +55,8 @@ class Load:
     """Rate per topic. None: as fast as possible."""
     large_every: int = 50_000
     """One record in this number is nearly 1 MB long."""
+    at_once: int = 200
+    """Number of records between two checks of the clock and of the queue."""
 
 
 class Writers:
@@ -218,7 +218,7 @@ def _paced(load: Load, end: Event) -> Iterator[int]:
     began = time.monotonic()
     written = 0
     while written < load.records and not end.is_set():
-        chunk = min(_AT_ONCE, load.records - written)
+        chunk = min(load.at_once, load.records - written)
         yield chunk
         written += chunk
         if load.records_per_s is not None:

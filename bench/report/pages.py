@@ -13,7 +13,7 @@ import confluent_kafka
 import msgspec
 import psutil
 
-from bench.report import front, plots, tables
+from bench.report import front, plots, storms, tables
 from mirrord.lab.jars import KAFKA_VERSION
 
 _ROOT = Path(__file__).parents[2]
@@ -71,6 +71,21 @@ def keep(kind: str, result: Result) -> None:
     write_page()
 
 
+def stored(kind: str) -> list[Result]:
+    """Return the stored results of one kind."""
+    return _read(RESULTS / f"{kind}.json")
+
+
+def code_of(*packages: str) -> str:
+    """Return a short name of the committed and uncommitted code of packages, which changes only with that code."""
+    trees = [_git("rev-parse", "--short=10", f"HEAD:{package}") for package in packages]
+    return "-".join(trees) + ("-dirty" if _git("status", "--porcelain", "--", *packages) else "")
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=_ROOT, capture_output=True, text=True, check=False).stdout.strip()
+
+
 def write_page() -> None:
     """Write docs/measurements.md and the table in README.md."""
     kept = {kind: results for kind in _SECTIONS if (results := _read(RESULTS / f"{kind}.json"))}
@@ -97,16 +112,9 @@ def _read(file: Path) -> list[Result]:
 
 
 def _circumstances() -> Result:
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--exclude=*"],
-        cwd=_ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
     return {
         "at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        "commit": commit.stdout.strip(),
+        "commit": _git("describe", "--always", "--dirty", "--exclude=*"),
         "machine": f"{psutil.cpu_count()} cores ({_processor()}), {psutil.virtual_memory().total >> 30} GB",
         "versions": {
             "kafka": KAFKA_VERSION,
@@ -179,6 +187,10 @@ def _simulator(results: list[Result]) -> str:
     )
 
 
+def _storm(results: list[Result]) -> str:
+    return f"{storms.section(results)}\n{_where(results[-1])}"
+
+
 def _mutants(results: list[Result]) -> str:
     """Return the section of the last run. Earlier runs stay in the file."""
     last = results[-1]
@@ -222,6 +234,7 @@ def _question(question: str, results: list[Result]) -> str:
 
 _SECTIONS: dict[str, Callable[[list[Result]], str]] = {
     "campaign": _campaign,
+    "storm": _storm,
     "simulator": _simulator,
     "mutants": _mutants,
     **{question: partial(_question, question) for question in tables.TABLES},

@@ -17,6 +17,7 @@ from mirrord.lab.ports import LOOPBACK, free_ports
 from mirrord.lab.security import security_table, write_certificates, write_passwords
 from mirrord.lab.server_properties import (
     ADMIN,
+    CONTROLLER_ID,
     LabOptions,
     Ports,
     archive_options,
@@ -66,6 +67,14 @@ class Cluster:
         return ",".join(f"{LOOPBACK}:{self._ports[broker].client}" for broker in self.options.broker_ids)
 
     @property
+    def aside(self) -> str:
+        """Return the addresses of the brokers' second listener for clients (`LabOptions.aside`)."""
+        return ",".join(f"{LOOPBACK}:{self._ports[broker].aside}" for broker in self.options.broker_ids)
+
+    def ports(self, node_id: int = 1) -> Ports:
+        return self._ports[node_id]
+
+    @property
     def pids(self) -> list[int]:
         """Return the ids of the running processes. If the controller is running, its process id comes first."""
         return [node.pid for node in self._nodes.values() if node.running]
@@ -103,11 +112,21 @@ class Cluster:
         self._nodes[broker].stop()
 
     def restart(self, broker: int = 1) -> None:
-        """Start a killed or stopped broker again, with the same ports and data. Return when the broker is serving
+        """Start a killed or stopped broker or controller again, with the same ports and data. Return when it is serving
         clients again."""
         node = self._nodes[broker]
         node.start()
-        self._await_ready(broker, {broker}, [node])
+        if broker == CONTROLLER_ID:
+            self._await_open(node)
+        else:
+            self._await_ready(broker, {broker}, [node])
+
+    def change_version(self, version: str, broker: int = 1) -> None:
+        """Stop a broker, and start it again with another version of Kafka. `broker` may also be the controller."""
+        self.stop(broker)
+        node = self._nodes[broker]
+        node.run(self._command(find_java(), kafka_jars(version), broker))
+        self.restart(broker)
 
     def pause(self, broker: int = 1) -> None:
         """Pause a broker with SIGSTOP. Its connections stay open, but requests to it are not answered."""
@@ -115,6 +134,9 @@ class Cluster:
 
     def resume(self, broker: int = 1) -> None:
         self._nodes[broker].resume()
+
+    def is_running(self, broker: int = 1) -> bool:
+        return self._nodes[broker].running
 
     def pid(self, broker: int = 1) -> int:
         return self._nodes[broker].pid
@@ -144,15 +166,14 @@ class Cluster:
     def _prepare(self, java: str, jars: Path) -> None:
         """Create an empty cluster: its files, formatted data folders, and nodes. The nodes are not started."""
         options = self.options
-        free = iter(free_ports(3 * len(options.node_ids)))
-        self._ports = {node_id: Ports(next(free), next(free), next(free)) for node_id in options.node_ids}
+        free = iter(free_ports(4 * len(options.node_ids)))
+        self._ports = {node: Ports(next(free), next(free), next(free), next(free)) for node in options.node_ids}
         self.folder.mkdir(parents=True, exist_ok=True)
         if options.tls:
             write_certificates(options, self.folder)
         if options.sasl:
             write_passwords(options, self.folder)
         classes = archive_options(java, jars) if options.quick_start else []
-        run = [java, *jvm_options(options), *(options.java_options or classes), "-cp", f"{jars}/*", "kafka.Kafka"]
         tool = [java, "-XX:TieredStopAtLevel=1", *classes, "-cp", f"{jars}/*", "kafka.tools.StorageTool", "format"]
         cluster_id, credentials = new_id(), scram_credentials(options)
         for node_id in options.node_ids:
@@ -163,7 +184,16 @@ class Cluster:
             properties.touch(mode=0o600)
             properties.write_text(render(node_properties(options, node_id, self._ports, self.folder)))
             format_folder(tool, credentials, properties, folder / "data", (cluster_id, node_id))
-            self._nodes[node_id] = Node(node_id, folder, [*run, str(properties)], detached=self._detached)
+            run = self._command(java, jars, node_id)
+            environment = options.environments.get(node_id, {})
+            self._nodes[node_id] = Node(node_id, folder, run, detached=self._detached, environment=environment)
+
+    def _command(self, java: str, jars: Path, node_id: int) -> list[str]:
+        """Return the command that runs a node with these jars."""
+        options = self.options
+        classes = archive_options(java, jars) if options.quick_start else []
+        run = [java, *jvm_options(options), *(options.java_options or classes), "-cp", f"{jars}/*", "kafka.Kafka"]
+        return [*run, str(self.folder / f"node-{node_id}" / "server.properties")]
 
     def _launch(self) -> None:
         brokers = set(self.options.broker_ids)
@@ -182,6 +212,16 @@ class Cluster:
                     self._fail(node, "ended while starting")
             if time.monotonic() > deadline:
                 self._fail(self._nodes[broker], f"did not serve clients within {_START_SECONDS} s")
+            time.sleep(_POLL_SECONDS)
+
+    def _await_open(self, controller: Node) -> None:
+        """Wait until the controller listens on its port."""
+        deadline = time.monotonic() + _START_SECONDS
+        while not controller.listens_on({self._ports[controller.node_id].controller}):
+            if not controller.running:
+                self._fail(controller, "ended while starting")
+            if time.monotonic() > deadline:
+                self._fail(controller, f"did not listen within {_START_SECONDS} s")
             time.sleep(_POLL_SECONDS)
 
     def _sees(self, broker: int, expected: set[int]) -> bool:

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -28,11 +28,26 @@ class Node:
     reason.
     """
 
-    def __init__(self, node_id: int, folder: Path, command: list[str], *, detached: bool) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        folder: Path,
+        command: list[str],
+        *,
+        detached: bool,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`environment` contains additional environment variables of the process."""
         self.node_id = node_id
         self.folder = folder
-        self._command = command if detached else leashed(command)
+        self._detached = detached
+        self._environment = environment or {}
+        self.run(command)
         self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self, command: list[str]) -> None:
+        """Run this command from the next start on."""
+        self._command = command if self._detached else leashed(command)
 
     @property
     def log(self) -> Path:
@@ -117,7 +132,12 @@ class Node:
         with self.log.open("ab") as log:
             # The process gets a new session, so that Ctrl-C in the terminal stops this process but not the brokers.
             return subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, **self._environment},
             )
 
     def _end(self, send: Callable[[subprocess.Popen[bytes]], None]) -> None:

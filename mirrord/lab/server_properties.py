@@ -34,6 +34,9 @@ class LabOptions:
     relayed: tuple[int, int] | None = None
     """The port of an additional plaintext listener, and the port that this listener advertises. The advertised port
     belongs to a relay between clients and the broker. A relay is possible only in a cluster with one broker."""
+    aside: bool = False
+    """Whether each broker has a second plaintext listener for clients (`Cluster.aside`). A test can then cut off the
+    clients of the first listener alone."""
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
     """Properties that replace or extend those in the nodes' server.properties."""
     heap_mb: int = 384
@@ -42,6 +45,8 @@ class LabOptions:
     is useful in tests. Otherwise, the JVM runs with the options of Kafka's start script, as benchmarks require."""
     java_options: tuple[str, ...] = ()
     """Additional JVM options. They apply only to the nodes, not to Kafka's tools."""
+    environments: Mapping[int, Mapping[str, str]] = field(default_factory=dict[int, Mapping[str, str]])
+    """Additional environment variables of single nodes, by node id."""
 
     @property
     def tls(self) -> bool:
@@ -68,6 +73,7 @@ class Ports:
     client: int
     internal: int
     controller: int
+    aside: int = 0
 
 
 def node_properties(options: LabOptions, node_id: int, ports: Mapping[int, Ports], folder: Path) -> dict[str, str]:
@@ -83,6 +89,8 @@ def node_properties(options: LabOptions, node_id: int, ports: Mapping[int, Ports
         listeners |= {"CLIENT": mine.client, "INTERNAL": mine.internal}
         if options.relayed:
             listeners["RELAYED"] = options.relayed[0]
+        if options.aside:
+            listeners["ASIDE"] = mine.aside
     if "controller" in roles:
         listeners["CONTROLLER"] = mine.controller
     return {
@@ -92,7 +100,8 @@ def node_properties(options: LabOptions, node_id: int, ports: Mapping[int, Ports
         "controller.listener.names": "CONTROLLER",
         "listeners": ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in listeners.items()),
         "listener.security.protocol.map": f"CLIENT:{options.protocol},INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
-        + (",RELAYED:PLAINTEXT" if options.relayed else ""),
+        + (",RELAYED:PLAINTEXT" if options.relayed else "")
+        + (",ASIDE:PLAINTEXT" if options.aside else ""),
         "inter.broker.listener.name": "INTERNAL",
         "log.dirs": str(folder / f"node-{node_id}" / "data"),
         **_common(options),

@@ -3,12 +3,14 @@
 # pyright: reportPrivateUsage=false
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
-from actors import supervisor_watch
+from actors import ray_connection, supervisor_watch
 from actors.supervisor_watch import RayDaemon
 from mirrord.config.schema import RayConfig
+from mirrord.model.errors import EnvironmentFault
 from mirrord.supervision.fleet.engine import ReplicatorUnsure
 from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.supervision import eventually
@@ -67,3 +69,37 @@ async def test_a_supervisor_that_hangs_is_started_again_once(monkeypatch: pytest
     await waiting
     # This kill is final.
     assert killed == [True, False]
+
+
+async def test_a_daemon_ends_when_ray_has_lost_a_process_that_it_cannot_replace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def call(answer: object, _: float) -> object:
+        raise ReplicatorUnsure("no answer")
+
+    async def kill(_: Supervisor, *, restart: bool = False) -> None:
+        pass
+
+    monkeypatch.setattr(supervisor_watch, "call", call)
+    monkeypatch.setattr(supervisor_watch, "kill", kill)
+    monkeypatch.setattr(supervisor_watch, "LOOK_S", 0.02)
+    monkeypatch.setattr(supervisor_watch, "POLL_S", 0.01)
+    watching = RayDaemon(as_any(type("Config", (), {"ray": RayConfig()})()), "")
+    watching._actor = Supervisor()
+    monkeypatch.setattr(watching._ray, "ended_process", lambda: "raylet")
+    with pytest.raises(EnvironmentFault, match="raylet of Ray has ended"):
+        await asyncio.wait_for(watching.wait(), 10)
+
+
+def test_the_processes_of_ray_that_have_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ray = ray_connection.RayConnection(RayConfig())
+    dead: list[tuple[str, object]] = [("log_monitor", None)]
+    assert hasattr(ray_connection.worker, ray_connection.NODE)
+    node = type("Node", (), {"dead_processes": lambda _: dead})()
+    monkeypatch.setattr(ray_connection.worker, ray_connection.NODE, node)
+    monkeypatch.setattr(ray, "_folder", tmp_path)
+    assert ray.ended_process() == ""
+    dead.append(("raylet", None))
+    assert ray.ended_process() == "raylet"
+    monkeypatch.setattr(ray, "_folder", None)
+    assert ray.ended_process() == "", "another program has started Ray"

@@ -1,6 +1,7 @@
-"""A node of the lab stops as soon as it is paused."""
+"""A node of the lab stops as soon as it is paused, and runs the command and the environment that it was given."""
 
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,3 +39,16 @@ def test_no_thread_of_a_paused_node_runs(node: Node) -> None:
         node.pause()
         assert states(node) == {"T"}
         node.resume()
+
+
+def test_a_node_runs_another_command_from_its_next_start_on(tmp_path: Path) -> None:
+    script = "import os; print(os.environ['GREETING'], 'from', {!r}, flush=True)"
+    node = Node(
+        1, tmp_path, [sys.executable, "-c", script.format("one")], detached=False, environment={"GREETING": "hello"}
+    )
+    for name in ("one", "two"):
+        node.run([sys.executable, "-c", script.format(name)])
+        node.start()
+        while node.running:
+            time.sleep(0.01)
+        assert node.log_tail(1) == f"hello from {name}"

@@ -14,7 +14,7 @@ FOLDER = Path("/lab")
 
 
 def properties(options: LabOptions, node_id: int = 1) -> dict[str, str]:
-    ports = {each: Ports(each * 10 + 1, each * 10 + 2, each * 10 + 3) for each in options.node_ids}
+    ports = {each: Ports(*(each * 10 + at for at in range(1, 5))) for each in options.node_ids}
     return node_properties(options, node_id, ports, FOLDER)
 
 
@@ -36,6 +36,13 @@ def test_several_brokers_have_a_separate_controller() -> None:
     assert broker["controller.quorum.voters"] == controller["controller.quorum.voters"] == "100@127.0.0.1:1003"
     assert broker["log.dirs"] != controller["log.dirs"]
     assert broker["offsets.topic.replication.factor"] == "2"
+
+
+def test_a_second_listener_for_clients_stands_aside() -> None:
+    found = properties(LabOptions(brokers=2, aside=True), 2)
+    assert found["listeners"] == "CLIENT://127.0.0.1:21,INTERNAL://127.0.0.1:22,ASIDE://127.0.0.1:24"
+    assert found["listener.security.protocol.map"].endswith(",ASIDE:PLAINTEXT")
+    assert "ASIDE" not in properties(LabOptions(brokers=2, aside=True), CONTROLLER_ID)["listeners"]
 
 
 def test_replicas_stop_at_three() -> None:
