@@ -90,7 +90,8 @@ def test_every_test_of_a_broker_behaviour_exists() -> None:
     named = set(re.findall(r"`(test_\w+)`(\*?)", page))
     sim = ROOT / "tests" / "sim"
     contract = "".join((sim / name).read_text() for name in ("contract.py", "epoch_contract.py"))
-    brokers = (ROOT / "tests" / "kafka" / "test_broker_contract.py").read_text()
+    kafka = ROOT / "tests" / "kafka"
+    brokers = "".join((kafka / name).read_text() for name in ("test_broker_contract.py", "test_cleaned_end.py"))
     in_contract = set(re.findall(r"    async def (test_\w+)", contract))
     with_brokers = set(re.findall(r"^async def (test_\w+)", brokers, re.MULTILINE))
     assert {name for name, star in named if not star} == in_contract
