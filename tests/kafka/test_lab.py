@@ -198,7 +198,7 @@ def test_brokers_end_with_a_process_that_is_killed() -> None:
 
 def test_a_taken_port_is_left_to_who_has_it(monkeypatch: pytest.MonkeyPatch, lab_pair: LabPair) -> None:
     taken = int(lab_pair.source.bootstrap.rpartition(":")[2])
-    offers = [[taken, *free_ports(2)]]
+    offers = [[taken, *free_ports(3)]]
     monkeypatch.setattr("mirrord.lab.cluster.free_ports", lambda count: offers.pop() if offers else free_ports(count))
     with Cluster(LabOptions(heap_mb=256)) as cluster:
         assert str(taken) not in cluster.bootstrap
