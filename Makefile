@@ -4,7 +4,7 @@ STAMP := .venv/.stamp
 # Lines of an outdated pip, or of a tool that wants to be updated, help nobody here.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv test quick check demo bench bench-whole campaign lock clean
+.PHONY: help venv test quick check demo bench bench-whole campaign mutants lock clean
 
 help:
 	@echo "make demo       two brokers, 1 GB, kill -9 in the middle, and the proof that nothing is wrong"
@@ -14,6 +14,7 @@ help:
 	@echo "make bench      four questions in a short form, ten minutes; nothing is kept"
 	@echo "make bench-whole  all of them, some hours; kept in bench/results and docs/measurements.md"
 	@echo "make campaign   the long form of the fault tests"
+	@echo "make mutants    the rules of the lane switched off one by one, and how often the simulator notices"
 	@echo "make lock       resolve the dependencies anew"
 	@echo "make clean      remove what the other targets made here"
 
@@ -46,6 +47,9 @@ bench-whole: $(STAMP)
 
 campaign: $(STAMP)
 	@$(BIN)/python -m bench.campaign
+
+mutants: $(STAMP)
+	@$(BIN)/python -m bench.mutants
 
 # UV_NO_CONFIG and the --no-emit options: a lock names versions and hashes, never the place that they came from.
 LOCK := UV_NO_CONFIG=1 $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \

@@ -179,6 +179,22 @@ def _simulator(results: list[Result]) -> str:
     )
 
 
+def _mutants(results: list[Result]) -> str:
+    """Return the section of the last run. Earlier runs stay in the file."""
+    last = results[-1]
+    detected: dict[str, int] = last["detected"]
+    rows = [[rule, str(count)] for rule, count in sorted(detected.items(), key=lambda each: each[1])]
+    stories, wanted, without = f"{last['stories']:,}", last["wanted"], last["failed_without"]
+    return (
+        "## Mutations that the simulator notices\n\n"
+        f"`make mutants` switches off one rule of the lane at a time, and plays the same {stories} stories for all\n"
+        "rules. They are drawn from all themes, and none is chosen for a rule. A story notices a mutation if it\n"
+        f"reports a violation. The target is at least {wanted} stories for each rule. Without a mutation, {without}\n"
+        f"of these stories failed. Measured on {last['at']}, using commit {last['commit']} and seed {last['seed']}.\n\n"
+        f"{_table(['rule', 'stories that notice'], rows)}\n{_where(last)}"
+    )
+
+
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count)
 
@@ -207,5 +223,6 @@ def _question(question: str, results: list[Result]) -> str:
 _SECTIONS: dict[str, Callable[[list[Result]], str]] = {
     "campaign": _campaign,
     "simulator": _simulator,
+    "mutants": _mutants,
     **{question: partial(_question, question) for question in tables.TABLES},
 }
