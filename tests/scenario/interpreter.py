@@ -18,7 +18,7 @@ from mirrord.ledger.quarantine import waiting
 from mirrord.replication.lane.signals import AppendFailed, Drain
 from tests.scenario import views, words
 from tests.scenario.stage import Stage, Voice
-from tests.sim import truth
+from tests.sim import late_bytes, truth
 from tests.sim.host import LANE, Host, Shape
 from tests.sim.themes import OLD_MS
 
@@ -314,7 +314,7 @@ class Interpreter:
     def do_late(self, _: Command) -> None:
         """late: The oldest delayed produce request reaches the broker."""
         _must(bool(self.stage.limbo), "no produce request is delayed")
-        self.stage.arrive_late()
+        late_bytes.arrive(self.stage)
 
     def do_answer(self, command: Command) -> None:
         """answer NAME: The broker's oldest answer to a produce request reaches the replicator."""

@@ -111,6 +111,8 @@ class Shape:
     """The target is far away now and then: much is written and in flight, far more than a broker remembers."""
     frozen: bool = False
     """A host may be suspended after it has checked its lease, and before the bytes of its requests leave."""
+    expires: bool = False
+    """The target deletes its oldest records."""
     slow_answers: bool = False
     """Answers may arrive long after a broker computed them, or too late."""
     suspends: bool = False
@@ -296,7 +298,7 @@ class Host:
         source, target = self.world.source, self.world.target
         if target.leapt or source.cut or self.world.excused or self.world.shape.cleans:
             return
-        stand = {number for stored in target.brokers[target.leader].log for number in stored.numbers}
+        stand = {number for stored in target.brokers[target.leader].history for number in stored.numbers}
         offset_of = source.offset_of
         offsets = [offset_of[number] for number in source.wanted() if number not in stand]
         left_out = self.world.rejected | _recorded_as_left_out(self.world) | _left_out(self.lane)

@@ -89,6 +89,8 @@ class Known:
         """Number → the ordinal under which it was appended last."""
         self.limits: dict[int, int] = {}
         """Number → the same for the holder that appended it last."""
+        self.deleted: dict[str, set[int]] = {}
+        """Holder → records that retention has deleted from the target, and of which the holder cannot know."""
         self.epochs = UnknownEpochs()
 
     def take_over(self, holder: str, begun: Progress | None, lane: LaneState | None) -> None:
@@ -238,6 +240,7 @@ class Known:
         asked = {number for number, each in self.looked_up.items() if any(one.holder == host.name for one in each)}
         if asked:
             self.overlooked.setdefault(host.name, set()).update(cleaned_from(leader) - asked)
+        self.deleted[host.name] = _unseen(host, leader)
         below = (each for each in own if each[0] < host.lane.acked)
         self.found(host.name, below, max(foreign, default=0))
 
@@ -261,6 +264,16 @@ class Known:
                     self.takers[number] = (request.host.name, request.batch.first + at)
                 # Acknowledged again, it follows whatever no lookup could see when it was appended.
                 self.taken[number] = max(self.taken[number], self.appended.get(number, 0))
+
+
+def _unseen(host: Host, leader: Broker) -> set[int]:
+    """Return the numbers of records that retention has deleted, and of which nothing shows a holder that they were
+    there: neither its resume position, nor a later record of the lane, nor what the leader remembers of the
+    producer."""
+    lane, ours = host.lane, [stored for stored in leader.deleted if stored.producer >= 0]
+    if lane.log.entry is not None or any(stored.producer >= 0 for stored in leader.log):
+        return set()
+    return {each for stored in ours if stored.sequence + stored.count > lane.acked for each in stored.numbers}
 
 
 def _lacking(lane: LaneState) -> list[tuple[int, int]]:

@@ -37,6 +37,7 @@ class Cluster:
     # as a source
 
     start = 0
+    keys = 0
     cut = False
     open: dict[int, int] = {}  # noqa: RUF012 -- nobody opens a transaction here
     aborted: tuple[Any, ...] = ()
@@ -52,7 +53,13 @@ class Cluster:
     @property
     def log(self) -> list[SourceBatch]:
         return [
-            SourceBatch(each.base, each.end - 1, list(enumerate(each.numbers, each.base)), epoch=each.leader_epoch)
+            SourceBatch(
+                each.base,
+                each.end - 1,
+                list(enumerate(each.numbers, each.base)),
+                newest_ms=each.newest_ms,
+                epoch=each.leader_epoch,
+            )
             for each in self.target.read(0, self.end)
         ]
 

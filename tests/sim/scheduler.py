@@ -4,7 +4,7 @@ import random
 
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import AppendFailed, Drain, TargetFar
-from tests.sim import late_bytes, slow_brokers, toy, truth
+from tests.sim import late_bytes, slow_brokers, target_retention, toy, truth
 from tests.sim.host import LANE, Host, Shape
 from tests.sim.operator import decide_on_parked, seek
 from tests.sim.themes import BY_CHANCE, OLD_MS, THEMES
@@ -47,7 +47,7 @@ class Story:
         self.world = World(seed, self.shape)
         self.fault_rate = self.rng.choice((0.03, 0.06, 0.12))
         if self.shape.poison:
-            self.world.target.largest = toy.size(self.rng.choice((1, 2, 3, 9)))
+            self.world.target.largest = toy.size(self.rng.choice((1, 2, 3, 9)), self.world.target.keys)
         self.writing = True
         self.traps = Traps(self) if self.shape.traps else None
 
@@ -223,6 +223,7 @@ class Story:
         kinds += ["clean"] * 3 if shape.cleans else []
         kinds += ["seek"] if shape.seeks else []
         kinds += ["freeze", "thaw"] if shape.frozen else []
+        kinds += ["expire-target", "outlive"] if shape.expires else []
         kinds += ["suspend"] * 2 if shape.suspends else []
         kinds += ["throttle"] * 2 if shape.throttles else []
         kinds += shape.faults * 3
@@ -264,6 +265,10 @@ class Story:
                 late_bytes.freeze(world, host)
             case "thaw":
                 late_bytes.thaw(world)
+            case "expire-target":
+                target_retention.expire(world)
+            case "outlive":
+                target_retention.outlive(world, host)
             case "suspend":
                 slow_brokers.suspend(world)
             case "throttle":

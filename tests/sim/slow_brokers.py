@@ -177,8 +177,9 @@ def suspend(world: "World") -> None:
 def throttle(world: "World", host: Host | None) -> None:
     """A broker reads nothing from a host's connection for a while, and the host knows it (KIP-219). The next holder
     does not."""
-    mine = [request for request in world.wire if request.host is host and request.connection == host.connection]
-    if host is None or not host.alive or not mine or (host.name, host.connection) in world.slow.muted:
+    if host is None or not host.alive or (host.name, host.connection) in world.slow.muted:
+        return
+    if not any(request.host is host and request.connection == host.connection for request in world.wire):
         return
     until = world.now + world.rng.choice((2.0, REQUEST_S, TTL_S + REQUEST_S + 1, TTL_S + 2 * REQUEST_S))
     world.slow.muted[host.name, host.connection] = until

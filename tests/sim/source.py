@@ -20,7 +20,7 @@ class SourceBatch:
     newest_ms: int = 0
     epoch: int = 0
 
-    def bytes(self) -> bytearray:
+    def bytes(self, keys: int = 0) -> bytearray:
         return toy.encode(
             self.base,
             self.last,
@@ -29,6 +29,7 @@ class SourceBatch:
             leader_epoch=self.epoch,
             attributes=self.attributes,
             producer=(self.producer, 0 if self.producer >= 0 else -1, 0 if self.producer >= 0 else -1),
+            keys=keys,
         )
 
 
@@ -38,6 +39,8 @@ class FakeSource:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.log: list[SourceBatch] = []
+        self.keys = 0
+        """How many keys the records have; 0: they have none."""
         self.end = 0
         self.open: dict[int, int] = {}
         """Producer id → first offset of its transaction in progress."""
@@ -199,7 +202,7 @@ class FakeSource:
         """Whole batches from the one that holds the position on, below the last stable offset; aborted transactions."""
         stable = self.last_stable
         found = [batch for batch in self.log if position <= batch.last < stable][:batches]
-        data = bytearray(b"".join(batch.bytes() for batch in found))
+        data = bytearray(b"".join(batch.bytes(self.keys) for batch in found))
         if not found:
             return data, []
         last = found[-1].last

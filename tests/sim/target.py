@@ -63,6 +63,15 @@ class Broker:
     """The high watermark when it was deposed, until it learns of that."""
     whole: list[Stored] = field(default_factory=list)
     """Everything appended, whatever the cleaner has removed since: its knowledge of leader epochs."""
+    start: int = 0
+    """The log start offset."""
+    deleted: list[Stored] = field(default_factory=list)
+    """What retention has deleted from the log."""
+
+    @property
+    def history(self) -> list[Stored]:
+        """The log with what retention has deleted from it."""
+        return self.deleted + self.log if self.deleted else self.log
 
     @property
     def end(self) -> int:
@@ -73,8 +82,23 @@ class Broker:
         self.whole.append(stored)
 
     def truncate(self, end: int) -> None:
-        for log in (self.log, self.whole):
+        for log in (self.log, self.whole, self.deleted):
             log[:] = [stored for stored in log if stored.base < end]
+        self.start = min(self.start, end)
+
+    def expire(self, start: int) -> None:
+        """Delete everything below an offset at which a batch begins. Producers are remembered all the same."""
+        self.start = max(self.start, start)
+        self.deleted += [stored for stored in self.log if stored.end <= self.start]
+        self.log[:] = [stored for stored in self.log if stored.end > self.start]
+
+    def start_anew(self, leader: "Broker") -> None:
+        """Begin where the leader's log starts (ReplicaFetcherThread.truncateFullyAndStartAt)."""
+        self.log.clear()
+        self.memory.clear()
+        self.start = leader.start
+        self.whole[:] = [stored for stored in leader.whole if stored.base < leader.start]
+        self.deleted[:] = list(leader.deleted)
 
     def end_of(self, epoch: int, start: int = 0) -> tuple[int, int]:
         """LeaderEpochFileCache.endOffsetFor: the newest epoch up to this one, and where it ends. An epoch below all
@@ -103,8 +127,11 @@ class FakeTarget:
         self.leader = 0
         self.epoch = 1
         self.high_watermark = 0
-        self.start = 0
-        """The log start offset; what was deleted below it is remembered all the same."""
+        self.deleted_unseen: set[int] = set()
+        """Numbers of records that retention has deleted and that are copied again, because nothing shows that they were
+        there."""
+        self.has_snapshots = True
+        """Whether brokers have snapshots of their memory that cover what retention has deleted."""
         self.in_sync = True
         self.exists = True
         self.refusal: int | None = None
@@ -143,6 +170,16 @@ class FakeTarget:
     def end(self) -> int:
         """The end of the leader's log."""
         return self.brokers[self.leader].end
+
+    @property
+    def start(self) -> int:
+        """The log start offset of the leader; what was deleted below it is remembered all the same."""
+        return self.brokers[self.leader].start
+
+    @start.setter
+    def start(self, start: int) -> None:
+        for broker in self.brokers:
+            broker.start = start
 
     # --- what a broker answers
 
@@ -220,12 +257,12 @@ class FakeTarget:
         if not error and self.high_watermark < broker.began:
             error = NOT_AVAILABLE
         known = self.high_watermark if broker.watermark is None else broker.watermark
-        return (error, -1, -1) if error else (0, min(known, broker.end), self.start)
+        return (error, -1, -1) if error else (0, min(known, broker.end), broker.start)
 
     def shared(self, at: int, leader_epoch: int, epoch: int) -> tuple[int, int, int]:
         """OffsetForLeaderEpoch for an older epoch: (error, epoch, end)."""
         error = self._fence(self.brokers[at], leader_epoch)
-        return (error, -1, -1) if error else (0, *self.brokers[at].end_of(epoch, self.start))
+        return (error, -1, -1) if error else (0, *self.brokers[at].end_of(epoch, self.brokers[at].start))
 
     def committed(self, at: int, stored_end: int, epoch: int) -> bool:
         """Whether an append up to this end, accepted in this epoch, may be acknowledged."""
@@ -259,12 +296,17 @@ class FakeTarget:
         leader, follower = self.brokers[self.leader], self.brokers[1 - self.leader]
         if follower.leads:
             return False
+        if follower.end < leader.start:
+            follower.start_anew(leader)
+        follower.expire(min(leader.start, follower.end))
         missing = [stored for stored in leader.log if stored.base >= follower.end]
         if not missing:
             if not self.in_sync:
                 self.in_sync = True
                 return True
             return False
+        if follower.deleted and not self.deleted_unseen.isdisjoint(missing[0].numbers):
+            follower.deleted[:] = [each for each in follower.deleted if self.deleted_unseen.isdisjoint(each.numbers)]
         follower.append(missing[0])
         _remember(follower, missing[0])
         self.advance()
@@ -294,6 +336,12 @@ class FakeTarget:
         self.advance()
         return True
 
+    def expire(self, at: int, batches: int, below: int) -> None:
+        """Retention deletes the first batches of a replica's log, but nothing above the high watermark."""
+        broker = self.brokers[at]
+        ends = [stored.end for stored in broker.log[:batches] if stored.end <= min(self.high_watermark, below)]
+        broker.expire(max(ends, default=broker.start))
+
     def foreign(self, count: int, now_ms: int) -> None:
         """Another client writes into the partition."""
         broker = self.brokers[self.leader]
@@ -308,7 +356,7 @@ class FakeTarget:
 
     def key(self, number: int) -> int:
         """The key of a record, of the lane or foreign."""
-        return abs(number) % self.keys
+        return toy.key_of(number, self.keys)
 
     def hidden(self, at: int) -> set[int]:
         """Numbers of records that a replica's cleaner removed because of newer ones of their keys, which the replica
@@ -378,7 +426,8 @@ class FakeTarget:
         """
         broker = self.brokers[at]
         broker.memory.clear()
-        for stored in broker.log:
+        self.forgot = self.forgot or not self.has_snapshots
+        for stored in broker.history if self.has_snapshots else broker.log:
             _remember(broker, stored)
         for known in broker.memory.values():
             del known.batches[:-1]
@@ -405,8 +454,8 @@ def _shared(follower: Broker, leader: Broker) -> int:
     end = follower.end
     epoch = max((stored.leader_epoch for stored in follower.whole), default=-1)
     while epoch >= 0:
-        theirs, their_end = leader.end_of(epoch)
-        mine, my_end = follower.end_of(theirs)
+        theirs, their_end = leader.end_of(epoch, leader.start)
+        mine, my_end = follower.end_of(theirs, follower.start)
         end = min(end, their_end, my_end) if theirs >= 0 and mine >= 0 else 0
         if theirs == epoch or theirs < 0 or mine == theirs:
             return end

@@ -138,6 +138,16 @@ ONCE_FAILED = (
     (811119799161, "source truncated + refused and parked, old records"),
     (223728430302, "retention"),
     (1095163053347, "compacted copy, unclean, beside others + retention of old records"),
+    (895414217498, "retention of old records"),
+    (898074192402, "retention"),
+    (522694257042, "source truncated"),
+    (462386782203, "source truncated"),
+    (467581694306, "compacted copy + source truncated, handed over"),
+    (983477775254, "compacted copy, unclean, beside others"),
+    (836238160729, "target retention"),
+    (694811177887, "target retention"),
+    (730628599331, "target retention, old records"),
+    (1033683318614, "target retention, old records"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (

@@ -132,6 +132,9 @@ THEMES: dict[str, Shape] = {
     "throttled, old records": Shape(record_age_ms=OLD_MS, throttles=True, slow_answers=True, slow_wire=True,
                                     forgetting=True, elections=False,
                                     faults=("throttle", "throttle", "forget", "takeover")),
+    "target retention": Shape(expires=True, faults=("expire-target", "outlive", "takeover", "disconnect")),
+    "target retention, old records": Shape(record_age_ms=OLD_MS, expires=True, forgetting=True, elections=False,
+                                           faults=("expire-target", "outlive", "forget", "takeover")),
 }  # fmt: skip
 
 
@@ -141,6 +144,7 @@ YOUNG = {
     *(theme for theme, shape in THEMES.items() if shape.poison),
     *(theme for theme, shape in THEMES.items() if shape.cleans),
     *(theme for theme, shape in THEMES.items() if shape.frozen or shape.slow_answers or shape.throttles),
+    *(theme for theme, shape in THEMES.items() if shape.expires),
     "policies", "policies of old records", "unclean, beside others",
     *(theme for theme, shape in THEMES.items() if shape.handed or shape.seeks or shape.far or shape.together),
 }  # fmt: skip

@@ -1,7 +1,8 @@
-"""Small record batches: real v2 headers, and bodies of numbered records.
+"""Small record batches of numbered records, in Kafka's format 2.
 
-A body is `count` times (offset delta, record number). Every record that is ever written to a fake source has a number
-of its own, so that a reader of the fake target knows which record it sees.
+Every record that is ever written to a fake source has a number of its own, so that a reader of the fake target knows
+which record it sees. The number is the record's value. The key is that of the number (`key_of`), or there is none. All
+records of a batch have its timestamp. They also all have the same length, so that their numbers can be read quickly.
 """
 
 import random
@@ -14,7 +15,19 @@ from mirrord.kafka.protocol.record_batch import CONTROL, HEADER, HEADER_LENGTH, 
 from mirrord.ledger.facts.core import Verdict
 from mirrord.replication.lane.second_path import RebuildRequest, RebuiltBatch
 
-RECORD = Struct(">iq")
+# A record: its length, attributes, timestamp delta, offset delta, the length of the key, the key, the length of the
+# value, the value, the number of headers (org.apache.kafka.common.record.DefaultRecord). All integers but the value are
+# varints, of which each has one byte here: twice the number, or 1 for -1.
+_PLAIN, _KEYED = Struct(">6BqB"), Struct(">7BqB")
+_PLAIN_NUMBERS, _KEYED_NUMBERS = Struct(">3xB2xqx"), Struct(">3xB3xqx")
+_PLAIN_LENGTH, _KEYED_LENGTH = 2 * (_PLAIN.size - 1), 2 * (_KEYED.size - 1)
+_MOST = 64
+"""Offset deltas and keys below this number fit into one byte."""
+
+
+def key_of(number: int, keys: int) -> int:
+    """The key of a record, if there are this many keys."""
+    return abs(number) % keys
 
 
 def encode(
@@ -26,33 +39,64 @@ def encode(
     attributes: int = 0,
     producer: tuple[int, int, int] = (-1, -1, -1),
     leader_epoch: int = 0,
+    keys: int = 0,
 ) -> bytearray:
-    """A batch of (offset, number) records that spans the offsets base..last."""
-    body = b"".join(RECORD.pack(offset - base, number) for offset, number in records)
+    """A batch of (offset, number) records that spans the offsets base..last. With 0 keys, the records have none."""
+    assert max(last - base, keys - 1) < _MOST
+    if keys:
+        rows = [
+            _KEYED.pack(_KEYED_LENGTH, 0, 0, 2 * (offset - base), 2, key_of(number, keys), 16, number, 0)
+            for offset, number in records
+        ]
+    else:
+        rows = [_PLAIN.pack(_PLAIN_LENGTH, 0, 0, 2 * (offset - base), 1, 16, number, 0) for offset, number in records]
+    return _batch(base, last, rows, newest_ms, attributes, producer, leader_epoch)
+
+
+def _batch(
+    base: int,
+    last: int,
+    rows: list[bytes],
+    newest_ms: int,
+    attributes: int,
+    producer: tuple[int, int, int],
+    leader_epoch: int,
+) -> bytearray:
+    body = b"".join(rows)
     batch = bytearray(HEADER_LENGTH + len(body))
     batch[HEADER_LENGTH:] = body
     fields = [base, HEADER_LENGTH - 12 + len(body), leader_epoch, 2, 0, attributes, last - base, newest_ms, newest_ms]
-    HEADER.pack_into(batch, 0, *fields, *producer, len(body) // RECORD.size)
+    HEADER.pack_into(batch, 0, *fields, *producer, len(rows))
     fields[4] = google_crc32c.value(bytes(batch[21:]))
-    HEADER.pack_into(batch, 0, *fields, *producer, len(body) // RECORD.size)
+    HEADER.pack_into(batch, 0, *fields, *producer, len(rows))
     return batch
 
 
-def size(count: int) -> int:
+def size(count: int, keys: int = 0) -> int:
     """The bytes of a batch of this many records."""
-    return HEADER_LENGTH + count * RECORD.size
+    return HEADER_LENGTH + count * (_KEYED if keys else _PLAIN).size
 
 
 def records(batch: bytes | bytearray | memoryview) -> list[tuple[int, int]]:
     """The (offset delta, number) records of a batch."""
-    return list(RECORD.iter_unpack(bytes(batch[HEADER_LENGTH:])))
+    body = bytes(batch[HEADER_LENGTH:])
+    layout = _KEYED_NUMBERS if body and body[0] == _KEYED_LENGTH else _PLAIN_NUMBERS
+    return [(twice >> 1, number) for twice, number in layout.iter_unpack(body)]
+
+
+def _rows(batch: bytes | bytearray | memoryview) -> list[bytes]:
+    """The bytes of each record of a batch."""
+    body = bytes(batch[HEADER_LENGTH:])
+    length = _KEYED.size if body and body[0] == _KEYED_LENGTH else _PLAIN.size
+    return [body[at : at + length] for at in range(0, len(body), length)]
 
 
 def rebuild(request: RebuildRequest, keeps: Callable[[int], bool] = lambda _: True) -> RebuiltBatch | None:
     """The second path over toy batches; `keeps` is a filter, asked about source offsets."""
     batch = request.buffer[request.start : request.end]
     header = HEADER.unpack_from(batch, 0)
-    found = [(header[0] + delta, number) for delta, number in records(batch)]
+    rows = zip(records(batch), _rows(batch), strict=True)
+    found = [(header[0] + delta, row) for (delta, _), row in rows]
     found = [each for each in found if request.from_offset <= each[0] < request.until_offset]
     known = {offset: request.decided.keeps(offset) for offset, _ in found}
     wanted = {offset for offset, says in known.items() if (keeps(offset) if says is None else says)}
@@ -70,18 +114,23 @@ def rebuild(request: RebuildRequest, keeps: Callable[[int], bool] = lambda _: Tr
             pieces[-1] = (pieces[-1][0], pieces[-1][1] + 1)
         else:
             pieces.append((offset, 1))
-    data = encode(
+    data = _batch(
         0,
         len(kept) - 1,
-        [(at, number) for at, (_, number) in enumerate(kept)],
-        newest_ms=header[8],
-        attributes=header[5] & ~(TRANSACTIONAL | CONTROL),
-        producer=(request.producer_id, request.producer_epoch, request.base_sequence),
-        leader_epoch=-1,
+        [row[:3] + bytes((2 * at,)) + row[4:] for at, (_, row) in enumerate(kept)],
+        header[8],
+        header[5] & ~(TRANSACTIONAL | CONTROL),
+        (request.producer_id, request.producer_epoch, request.base_sequence),
+        -1,
     )
     return RebuiltBatch(data, tuple(pieces), header[8], left_out)
 
 
 def fickle(rng: random.Random) -> Callable[[RebuildRequest], RebuiltBatch | None]:
     """The second path with a filter whose answers change at random."""
-    return lambda request: rebuild(request, lambda _: rng.random() < 0.6)
+    return lambda request: rebuild(request, lambda _: is_kept(rng))
+
+
+def is_kept(rng: random.Random) -> bool:
+    """The answer of that filter about a record."""
+    return rng.random() < 0.6

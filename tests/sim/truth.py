@@ -10,6 +10,7 @@ from tests.sim.host import LANE
 from tests.sim.newer_records import has_newer, is_superseded, places, standing, was_theirs
 from tests.sim.operator import orders
 from tests.sim.partition import false_verdicts, unaccounted
+from tests.sim.target_retention import wrong_translation
 from tests.sim.unknown_records import is_hidden_copy, is_known, left_no_trace, recorded_as, was_hidden
 from tests.sim.world import World
 
@@ -25,7 +26,7 @@ def check(world: World, *, final: bool = False) -> None:
         return
     world.checked = picture
     record = world.truth.lanes.get(LANE)
-    log = world.target.brokers[world.target.leader].log
+    log = world.target.brokers[world.target.leader].history
     ours = [stored for stored in log if stored.producer >= 0]
     if not ours:
         if final:
@@ -81,7 +82,7 @@ def _came_back(world: World) -> bool:
     if not _may_come_back(world):
         return False
     runs = world.truth.lanes[LANE].source_runs
-    log = [stored for stored in world.target.brokers[world.target.leader].log if stored.producer >= 0]
+    log = [stored for stored in world.target.brokers[world.target.leader].history if stored.producer >= 0]
     stand = [(stored.sequence + at, number) for stored in log for at, number in enumerate(stored.numbers) if number]
     return any(runs.offset_of(ordinal) != world.source.offset_of[number] for ordinal, number in stand)
 
@@ -103,7 +104,7 @@ def _not_looked_for(world: World) -> dict[int, int]:
     """Numbers of records that came late and that the source has deleted → what the ledger names instead. What a policy
     has changed is not looked for in the source."""
     runs = world.truth.lanes[LANE].source_runs
-    log = world.target.brokers[world.target.leader].log if world.shape.policies else []
+    log = world.target.brokers[world.target.leader].history if world.shape.policies else []
     stand = [(stored.sequence + at, number) for stored in log for at, number in enumerate(stored.numbers)]
     late = world.late & world.source.expired
     return {number: runs.offset_of(ordinal) or 0 for ordinal, number in stand if number in late}
@@ -115,7 +116,7 @@ def _taken_by_late_bytes(world: World) -> set[int]:
     if not world.shape.policies or not world.excused:
         return set()
     runs = world.truth.lanes[LANE].source_runs
-    log = world.target.brokers[world.target.leader].log
+    log = world.target.brokers[world.target.leader].history
     stand = [(stored.sequence + at, number) for stored in log for at, number in enumerate(stored.numbers)]
     return {runs.offset_of(ordinal) or 0 for ordinal, number in stand if number in world.excused}
 
@@ -125,7 +126,7 @@ def _lost_as_well(world: World) -> set[int]:
     record = world.truth.lanes[LANE]
     if not record.truncations:
         return set()
-    log = world.target.brokers[world.target.leader].log
+    log = world.target.brokers[world.target.leader].history
     stand = [(stored.sequence + at, number) for stored in log for at, number in enumerate(stored.numbers)]
     late = [each for each in stand if each[1] in world.late & world.source.cut]
     return {
@@ -135,7 +136,7 @@ def _lost_as_well(world: World) -> set[int]:
 
 def _left_open(world: World) -> set[int]:
     """Numbers of records that came late, at ordinals whose record is unknown according to the ledger."""
-    log = world.target.brokers[world.target.leader].log
+    log = world.target.brokers[world.target.leader].history
     stand = [(stored.sequence + at, number) for stored in log for at, number in enumerate(stored.numbers)]
     late = world.late | world.excused
     return {number for ordinal, number in stand if number in late and _is_left_open(world, ordinal, number)}
@@ -145,7 +146,7 @@ def _picture(world: World) -> tuple[int, ...]:
     """A value that changes whenever anything compared here does."""
     source, target = world.source, world.target
     there = (source.number, source.start, source.end, len(source.log), len(source.unwanted), len(source.open))
-    here = (target.epoch, target.end, int(target.leapt), len(world.excused))
+    here = (target.epoch, target.end, target.start, int(target.leapt), len(world.excused))
     return (*there, *here, len(world.ledger), len(world.hosts))
 
 
@@ -200,6 +201,10 @@ def _target_map(world: World) -> None:
 
 def _translations(world: World) -> None:
     """Every offset of either side, translated, against what the logs hold."""
+    if world.target.brokers[world.target.leader].deleted:
+        if wrong := wrong_translation(world):
+            raise Violation(wrong)
+        return
     log = [stored for stored in world.target.brokers[world.target.leader].log if stored.producer >= 0]
     stand = [(stored, at, number) for stored in log for at, number in enumerate(stored.numbers)]
     if _not_looked_for(world):

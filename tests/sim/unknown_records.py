@@ -40,6 +40,8 @@ def was_hidden(world: World, number: int, batch: tuple[int, int]) -> bool:
 
 def is_hidden_copy(world: World, number: int) -> bool:
     """Whether the log has further copies of a record, all of which were appended to logs that had hidden it."""
+    if not world.shape.cleans:
+        return False
     _, *others = [batch for each, batch in places(world) if each == number]
     return bool(others) and all(was_hidden(world, number, batch) for batch in others)
 

@@ -69,8 +69,8 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.source.loop_detection import Origins
 from mirrord.replication.lane.state import Lane
 from tests.fixtures.attic import no_room
-from tests.sim import late_bytes, slow_brokers, toy
-from tests.sim.comparing import compared, looked_up, relocated, scanned
+from tests.sim import late_bytes, slow_brokers, target_retention, toy
+from tests.sim.comparing import compared, is_asked_again, looked_up, relocated, scanned
 from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request, Shape, word_for_the_next
 from tests.sim.known import Known
 from tests.sim.letters import FakeLetters
@@ -90,7 +90,7 @@ class World:
         self.source = FakeSource(self.rng)
         self.target = FakeTarget(shape.expiry_ms)
         self.target.exists = not shape.creating
-        self.target.keys = shape.keys if shape.cleans else 0
+        self.source.keys = self.target.keys = shape.keys if shape.cleans else 0
         self.ledger: list[Entry] = []
         self.truth = FlowState(memory=no_room())
         """The ledger folded at once, as an omniscient reader."""
@@ -105,7 +105,7 @@ class World:
         self.slow_replication, self.slow_wire, self.holds_bytes = shape.slow_replication, shape.slow_wire, shape.frozen
         self.slow = slow_brokers.Slowness(shape.slow_answers)
         # An old resume position makes a lane read much of what a cleaner has touched.
-        self.saves, self.producer_ids = 0.1 if shape.cleans else 0.8, 500
+        self.saves, self.producer_ids = 0.1 if shape.cleans else 0.3 if shape.expires else 0.8, 500
         self.given: set[int] = set()
         self.trail: list[str] = []
         self.limbo: list[Request] = []
@@ -262,11 +262,8 @@ class World:
     def _behind(self) -> bool:
         target = self.target
         follower = target.brokers[1 - target.leader]
-        return (
-            self.slow.suspended_until() <= self.now
-            and not follower.leads
-            and (follower.end < target.end or not target.in_sync)
-        )
+        is_behind = follower.end < target.end or follower.start < target.start or not target.in_sync
+        return is_behind and not follower.leads and self.slow.suspended_until() <= self.now
 
     def _answerable(self, answer: tuple[Request, int, int, int]) -> bool:
         request, error, base, epoch = answer
@@ -310,6 +307,7 @@ class World:
             self.target.forget(request.broker, self.wall_ms)
         self.note(f"{request.host.name} arrive {request.batch} at b{request.broker}: {error} {base}")
         if not error:
+            target_retention.appended(self, request)
             hidden = self.known.arrived(request, self.target.foreign_numbers, self.target.lost)
             self.target.hid.setdefault((base, self.target.brokers[request.broker].epoch), set()).update(hidden)
         if self.shape.twice and self.rng.random() < 0.3:
@@ -400,10 +398,11 @@ class World:
         else:
             question, broker = content[0] if kind == "held" else content
             answer = self._reply(host, question, broker)
-            if answer is not None:
-                if getattr(answer, "error", 0):
-                    host.leader = self.target.leader
-                host.inbox.append(slow_brokers.reply(self, host, question, answer))
+            if error := getattr(answer, "error", 0):
+                host.leader = self.target.leader
+            asks_again = is_asked_again(host.lane, question, error)
+            again = "ask", (question, broker)
+            host.inbox.append(again if asks_again else slow_brokers.reply(self, host, question, answer))
 
     def _fetch(self, host: Host, effect: FetchFrom) -> None:
         end, start = self.source.end, self.source.start
@@ -422,7 +421,7 @@ class World:
 
     def _reply(  # noqa: C901, PLR0911 -- one case per kind of question
         self, host: Host, question: Any, broker: int
-    ) -> Input | None:
+    ) -> Input:
         target, epoch = self.target, self.target.brokers[broker].epoch
         match question:
             case AskProducerId():
@@ -451,7 +450,7 @@ class World:
             case AskSuperseded():
                 return looked_up(self, host, question)
             case AskRebuild():
-                return relocated(self, host.record(), question)
+                return relocated(self, host, question)
             case AskOrigins():
                 return OriginsAnswer(question.question, self.writers())
             case AskConfigs() | Park():

@@ -10,7 +10,7 @@ from functools import partial
 import msgspec
 
 from mirrord.kafka.client.cluster_metadata import PartitionId
-from mirrord.kafka.client.partition_queries import Asks, bounds
+from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset
 from mirrord.kafka.client.range_reader import ReadBatch, Stretches
 from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.client.record_digest import digest
@@ -73,9 +73,13 @@ class BatchRelocation:
             last = standing[-1].last if standing else wanted.first - 1
             searched = search_range(record, wanted.first, last)
             end, begin = await bounds(self._asks, self._source_partition)
-            start = max(searched.start, begin)
-            searched = Range(start, max(min(searched.end, end), start))
-            originals = await self._originals(searched, timed=timed)
+            if self._read_committed:
+                # A read of committed records would wait for the end of a transaction that is open there.
+                end = min(end, await last_stable_offset(self._asks, self._source_partition))
+            # The source may have deleted the first records of the range. They are part of the search all the same, so
+            # that the lane continues with them and notes the loss of those that it has not copied.
+            searched = Range(searched.start, max(min(searched.end, end), searched.start))
+            originals = await self._originals(Range(max(searched.start, begin), searched.end), timed=timed)
             covered, before = covered_below(record, wanted.first), last_below(record, wanted.first)
             located = locate(
                 standing, originals, covered, before, searched, partial(is_open, record), record.source_runs.offset_of

@@ -13,7 +13,7 @@ from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME
 from mirrord.model.errors import PolicyFault
 from mirrord.model.intervals import ranges
-from mirrord.replication.lane.signals import AskCheck, LaneRecord
+from mirrord.replication.lane.signals import AskCheck, CheckAnswer, LaneRecord
 from mirrord.replication.lane.source.source_epochs import epoch_at, is_truncated
 from mirrord.replication.lane.target.batch_compare import (
     EQUAL,
@@ -69,6 +69,7 @@ class BatchVerification:
         the target cannot be read at the moment.
         """
         self._source_end, self._source_begin = source
+        self._originals.limit(self._source_begin, self._source_end)
         wanted = self._wanted
         findings: list[BatchFinding] = []
         try:
@@ -156,26 +157,47 @@ class BatchVerification:
         return known not in {now, -1} and now >= 0
 
 
-async def in_front_of(source: Stretches, asks: Asks, partition: PartitionId, position: int) -> tuple[int, int]:
+async def check(
+    source: tuple[Stretches, PartitionId],
+    target: tuple[Stretches, PartitionId],
+    asks: Asks,
+    record: LaneRecord,
+    wanted: AskCheck,
+    changing: Callable[[DecodedRecord], DecodedRecord] | None = None,
+) -> CheckAnswer:
+    """Return the answer to a lane that asks for a comparison. `asks` sends questions to the source. The other
+    parameters are those of `BatchVerification`.
+
+    Raises ReadFailed if the source or the target cannot be read at the moment.
+    """
+    readable = await bounds(asks, source[1])
+    in_front = await _in_front_of(*source, wanted.position, readable)
+    comparison = BatchVerification(source[0], target[0], source[1], target[1], record, wanted, changing)
+    found = await comparison.run(readable)
+    result = (wanted.first, wanted.last, found.outcome, found.note, *in_front)
+    return CheckAnswer(wanted.question, 0, *result, found.gone, found.equal_until, found.replaced)
+
+
+async def _in_front_of(
+    source: Stretches, partition: PartitionId, position: int, readable: tuple[int, int]
+) -> tuple[int, int]:
     """Return the leader epoch of the source batch before `position`, and the end of the source log if that end is below
-    `position`.
+    `position`. `readable` is the high watermark and the log start offset of the source.
 
     The epoch is -1 if there is no such batch or its epoch is not known. The end is -1 if it is not below `position`.
     Raises ReadFailed if the source cannot be read at the moment.
     """
-    if position <= 0:
+    end, begin = readable
+    if end < position:
+        return -1, end
+    if position <= begin:
         return -1, -1
     reading = source.read(partition, position - 1, position)
     try:
         batch = await anext(reading, None)
         return -1 if batch is None or batch.is_old else batch.header.leader_epoch, -1
-    except ReadFailed as failed:
-        if failed.error != _OUT_OF_RANGE:
-            raise
     finally:
         await reading.aclose()
-    end, _ = await bounds(asks, partition)
-    return -1, end if end < position else -1
 
 
 def _pairs(pieces: Sequence[tuple[int, int, int]]) -> Pairs:
@@ -193,11 +215,15 @@ class _Originals:
     def __init__(self, source: Stretches, partition: PartitionId, end: int) -> None:
         self._source = source
         self._partition = partition
-        self._end = end
+        self._start, self._end = 0, end
         self._reading: AsyncGenerator[ReadBatch, None] | None = None
         self._held: deque[ReadBatch] = deque()
         self._read_from = -1
         self._read_to = -1
+
+    def limit(self, start: int, end: int) -> None:
+        """Read only offsets in [start, end), which the source can return. A read of other offsets would fail."""
+        self._start, self._end = start, min(self._end, end)
 
     async def covering(self, first: int, last: int) -> list[ReadBatch]:
         """Return the source batches, except control batches, that contain offsets from `first` to `last`
@@ -205,7 +231,7 @@ class _Originals:
         if self._reading is None or first < self._read_from:
             await self.close()
             self._held.clear()
-            self._reading = self._source.read(self._partition, first, self._end)
+            self._reading = self._source.read(self._partition, max(first, self._start), self._end)
             self._read_to = first
         self._read_from = first
         while self._held and self._held[0].header.last_offset < first:

@@ -12,7 +12,7 @@ import structlog
 from msgspec.structs import replace
 
 from mirrord.kafka.client.cluster_metadata import ClusterView
-from mirrord.kafka.client.partition_queries import Asks, bounds
+from mirrord.kafka.client.partition_queries import Asks
 from mirrord.kafka.client.range_reader import Stretches
 from mirrord.kafka.protocol.producer_ids import ActiveProducer
 from mirrord.ledger.facts.core import Entry
@@ -22,7 +22,7 @@ from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import MirrordError
 from mirrord.model.names import LaneId
 from mirrord.replication.host.batch_relocation import BatchRelocation
-from mirrord.replication.host.batch_verification import BatchVerification, in_front_of
+from mirrord.replication.host.batch_verification import check
 from mirrord.replication.host.cleanup_policy import Cleanup
 from mirrord.replication.host.fetcher import SourceFetcher
 from mirrord.replication.host.flow_control.memory_budget import MemoryBudget
@@ -30,7 +30,7 @@ from mirrord.replication.host.hanging_transactions import OpenTransactions
 from mirrord.replication.host.hosted_lane import HostedLane, limits_of
 from mirrord.replication.host.mm2_takeover import Sides
 from mirrord.replication.host.origin_lookup import provenance_of
-from mirrord.replication.host.own_batch_scan import may_be_cleaned, own_batches
+from mirrord.replication.host.own_batch_scan import scan
 from mirrord.replication.host.producer import TargetProducer
 from mirrord.replication.host.record_policies import RecordPolicies
 from mirrord.replication.host.refused_records import Refusals
@@ -348,30 +348,19 @@ class LaneHost:
         self._target_asks.producer_id(answered)
 
     def _scan(self, hosted: HostedLane, effect: AskScan) -> None:
-        async def scan() -> ScanAnswer:
-            own, others = await own_batches(self._target_stretches, hosted.target, effect)
-            asks = may_be_cleaned(effect, own, others)
-            compacts = await self._lookups.compacts(hosted.target.topic) if asks else False
-            return ScanAnswer(effect.question, 0, effect.purpose, effect.start, effect.end, own, others, compacts)
-
+        compacts = partial(self._lookups.compacts, hosted.target.topic)
+        run = partial(scan, self._target_stretches, hosted.target, effect, compacts)
         failed = partial(
             ScanAnswer, effect.question, purpose=effect.purpose, start=effect.start, end=effect.end, own=()
         )
-        self._begin(read_and_tell(hosted, effect.question, scan, failed))
+        self._begin(read_and_tell(hosted, effect.question, run, failed))
 
     def _check(self, hosted: HostedLane, effect: AskCheck) -> None:
-        sides = (self._source_stretches, self._target_stretches, hosted.source, hosted.target)
+        sides = (self._source_stretches, hosted.source), (self._target_stretches, hosted.target)
         record, changing = hosted.record, self._shaping.changing(hosted.source.topic)
-
-        async def check() -> CheckAnswer:
-            in_front = await in_front_of(self._source_stretches, self._source_asks, hosted.source, effect.position)
-            source = await bounds(self._source_asks, hosted.source)
-            found = await BatchVerification(*sides, record, effect, changing).run(source)
-            result = (effect.first, effect.last, found.outcome, found.note, *in_front)
-            return CheckAnswer(effect.question, 0, *result, found.gone, found.equal_until, found.replaced)
-
+        run = partial(check, *sides, self._source_asks, record, effect, changing)
         failed = partial(CheckAnswer, effect.question, first=effect.first, last=effect.last, outcome="unverifiable")
-        self._begin(read_and_tell(hosted, effect.question, check, failed))
+        self._begin(read_and_tell(hosted, effect.question, run, failed))
 
     def _relocate(self, hosted: HostedLane, effect: AskRebuild) -> None:
         record = hosted.record

@@ -1,13 +1,26 @@
 """Scans the target for the batches that a lane wrote itself."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import pairwise
 
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.range_reader import Stretches
-from mirrord.kafka.protocol.sequence import SEQUENCES
+from mirrord.kafka.protocol.sequence import SEQUENCES, nearest
 from mirrord.model.intervals import Interval
-from mirrord.replication.lane.signals import AskScan, OwnBatch
+from mirrord.replication.lane.signals import AskScan, OwnBatch, ScanAnswer
+
+
+async def scan(
+    target: Stretches, partition: PartitionId, asked: AskScan, compacts: Callable[[], Awaitable[bool | None]]
+) -> ScanAnswer:
+    """Return the answer to a lane that asks for its own batches. `compacts` returns whether the target topic is
+    compacted.
+
+    Raises ReadFailed when the target cannot be read at the moment.
+    """
+    own, others = await own_batches(target, partition, asked)
+    cleans = await compacts() if may_be_cleaned(asked, own, others) else False
+    return ScanAnswer(asked.question, 0, asked.purpose, asked.start, asked.end, own, others, cleans)
 
 
 async def own_batches(
@@ -37,9 +50,13 @@ async def own_batches(
 def may_be_cleaned(asked: AskScan, own: Sequence[OwnBatch], others: Sequence[Interval]) -> bool:
     """Return whether the outcome of a scan depends on whether the topic is compacted. This is the case if records are
     missing from the log, or if other producers also write to the topic.
+
+    If the log has lost records of the lane, the batches that remain may follow each other without a gap all the same.
+    They then begin after the resume position, or the lane reads the log again from before that position (`verify`).
     """
     held = sum(batch.count for batch in own)
     follows = all(
         (first.base_sequence + first.count - second.base_sequence) % SEQUENCES == 0 for first, second in pairwise(own)
     )
-    return bool(others) or not own or not follows or held < asked.end - max(asked.start, own[0].base_offset)
+    is_cut = bool(others) or not own or not follows or held < asked.end - max(asked.start, own[0].base_offset)
+    return is_cut or asked.purpose == "verify" or nearest(own[0].base_sequence, asked.expected) > asked.expected

@@ -17,6 +17,7 @@ from mirrord.replication.host.hosted_lane import HostedLane
 from mirrord.replication.lane.lane_report import resume_position
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Input
+from mirrord.replication.lane.state import Lane
 
 REPORT_AFTER_S = 10.0
 """A failure is reported only if it persists for this many seconds. A leader change does not take that long."""
@@ -34,7 +35,7 @@ async def read_and_tell(
         try:
             result = await read()
         except ReadFailed as failure:
-            if _is_repeated(hosted, question, failure):
+            if is_repeated(hosted.lane, question, failure.error):
                 if asyncio.get_running_loop().time() - began >= REPORT_AFTER_S:
                     _report(hosted, failure)
                 await asyncio.sleep(backoff.next_s())
@@ -47,10 +48,10 @@ async def read_and_tell(
         return
 
 
-def _is_repeated(hosted: HostedLane, question: int, failure: ReadFailed) -> bool:
-    lane = hosted.lane
+def is_repeated(lane: Lane, question: int, error: int) -> bool:
+    """Return whether records that a lane has requested are read again after this error."""
     copies = question in lane.questions and lane.phase is Phase.COPYING and not lane.confirming
-    return copies and failure.error != ErrorCode.OFFSET_OUT_OF_RANGE
+    return copies and error != ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def _report(hosted: HostedLane, failure: ReadFailed) -> None:

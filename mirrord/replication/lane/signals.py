@@ -406,6 +406,9 @@ class AskScan(msgspec.Struct, frozen=True):
     producer_id: int
     start: int
     end: int
+    expected: int = 0
+    """For `resume`: the ordinal of the resume position. If the lane's batches begin with a later ordinal, records are
+    missing from the log."""
 
 
 class AskCheck(msgspec.Struct, frozen=True):

@@ -57,9 +57,15 @@ def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
             return look_back.begin(lane)
         own, expected = target_scan.after_position(lane, own)
         log = log._replace(start=own[0].base_offset if own is answer.own else lane.resume_position.target_offset)
+    elif not own and 0 < answer.start == lane.log.log_start and next_by_entry(lane) > expected:
+        # The log has none of the lane's records. What the broker remembers was appended to this log, so retention on
+        # the target has deleted it.
+        behind = next_by_entry(lane)
+        return _read(lane, now, Reading(behind, target_scan.never_appended(lane, behind, answer.start), (), None), log)
     elif answer.start > lane.resume_position.target_offset and own:
         # Retention on the target has already deleted the records right after the resume position.
-        expected = max(expected, nearest(own[0].base_sequence, expected))
+        first = nearest(own[0].base_sequence, expected)
+        expected = expected if target_scan.never_appended(lane, first, own[0].base_offset) else max(expected, first)
     return _read(lane, now, target_scan.walk(lane, own, expected, log), log)
 
 
@@ -209,7 +215,8 @@ def shared_answered(lane: Lane, answer: SharedAnswer) -> Effects:
         return rebuilding.search(lane)
     lane.stage = Stage.SCAN if is_whole else Stage.VERIFY
     purpose = "resume" if is_whole else "verify"
-    return [AskScan(ask(lane), purpose, lane.producer_id, max(lane.log.shared, lane.log.log_start), lane.log.end)]
+    start, expected = max(lane.log.shared, lane.log.log_start), lane.resume_position.ordinal
+    return [AskScan(ask(lane), purpose, lane.producer_id, start, lane.log.end, expected)]
 
 
 def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Effects:

@@ -51,6 +51,19 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
     return Reading(expected, tuple(holes), tuple(facts), None, begins, void, tuple(missing), at)
 
 
+def never_appended(lane: Lane, behind: int, target_offset: int) -> tuple[Interval, ...]:
+    """Return the ordinals (first, last) from the resume position up to `behind` if some of them were never appended and
+    retention has deleted the others from the target. Return an empty tuple if retention may have deleted all of them.
+
+    Each record takes one target offset. If there are fewer offsets below `target_offset` than ordinals, the log has had
+    a hole. Nothing shows any longer which of the ordinals it contained, so all of them have to be copied again.
+    """
+    first, start = lane.resume_position.ordinal, lane.resume_position.target_offset
+    pieces = but_not_void(lane.record.holes if lane.record is not None else (), first, behind - 1)
+    is_whole = sum(last - ordinal + 1 for ordinal, last in pieces) <= target_offset - start
+    return () if is_whole else tuple(pieces)
+
+
 def _has_room(lane: Lane, runs: Runs, log: Log, gap: Interval, pieces: Sequence[tuple[int, int]]) -> bool:
     """Return whether a cleaner may have removed all records of these ordinals (first, last), which are missing at the
     target offsets [start, end) of `gap`. There must be enough empty offsets. In addition, the offsets that the ledger

@@ -1,37 +1,45 @@
 """The comparison of batches with the source, where the source has lost records and uses their offsets again."""
 
+from random import Random
+
 import pytest
 
 from mirrord.ledger.facts.core import SourceRun, TargetRun, Verdict
 from mirrord.model.runs import Run
-from mirrord.replication.host.batch_verification import LOST, BatchVerification
+from mirrord.replication.host.batch_verification import LOST, BatchVerification, check
 from mirrord.replication.lane.signals import AskCheck
 from mirrord.replication.lane.target.batch_compare import BatchFinding
 from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.superseded_logs import PARTITION, FakeLog, written
+from tests.sim.log_readers import SourceReader, TargetReader, at_once
+from tests.sim.source import FakeSource
+from tests.sim.target import FakeTarget
 from tests.unit.replication.lane.test_rebuilding import LANE, Play
 
 PRODUCER = 501
 
 
 async def compared(
-    source: str, epochs: tuple[tuple[int, int], ...] = ((0, 3),), *, truncated: int | None = None
+    source: str,
+    epochs: tuple[tuple[int, int], ...] = ((0, 3),),
+    *,
+    truncated: int | None = None,
+    begin: int = 10,
+    copies: str = "abcde",
 ) -> BatchFinding:
-    """Compare the ordinals 0 to 4 of a target, with the keys a to e, with the source offsets 10 to 14. The source's
-    records there have the keys `source`, are all of leader epoch 4, and end the source log. According to the ledger,
-    the source has lost what was copied from the offset `truncated` on."""
+    """Compare the ordinals 0 to 4 of a target, with the keys `copies`, with the source offsets 10 to 14. The source's
+    records from the offset `begin` on have the keys `source`, are all of leader epoch 4, and are all that the source
+    has. According to the ledger, the source has lost what was copied from the offset `truncated` on."""
     play = Play.opened()
     play.fold(SourceRun(LANE, 1, (Run(0, 10),), (), epochs), TargetRun(LANE, 1, 0, 0, 1))
     if truncated is not None:
         play.fold(SourceRun(LANE, 1, (Run(5, truncated),), (Verdict(truncated, 15, "truncated"),), ((5, 3),)))
-    end = 10 + len(source)
-    originals, copies = (
-        FakeLog([written(10, source)], end, end),
-        FakeLog([written(0, "abcde", producer=(PRODUCER, 0))], 5, 5),
-    )
+    end = begin + len(source)
+    originals = FakeLog([written(begin, source)] if source else [], end, end, begin=begin)
+    target = FakeLog([written(0, copies, producer=(PRODUCER, 0))], 5, 5)
     wanted = AskCheck(1, PRODUCER, 0, 4, 0, 5, 15, epochs)
-    sides = as_any(originals), as_any(copies), PARTITION, PARTITION
-    return await BatchVerification(*sides, play.record, wanted).run((end, 0))
+    sides = as_any(originals), as_any(target), PARTITION, PARTITION
+    return await BatchVerification(*sides, play.record, wanted).run((end, begin))
 
 
 @pytest.mark.parametrize(
@@ -58,3 +66,40 @@ async def test_only_a_record_of_the_recorded_epoch_differs() -> None:
 async def test_records_that_the_source_has_lost_according_to_the_ledger_are_not_compared() -> None:
     finding = await compared("xyzuv", truncated=12)
     assert finding == BatchFinding("unverifiable", LOST.note, (), -1, ((0, 2),))
+
+
+@pytest.mark.parametrize("end", [0, 9, 10])
+async def test_a_source_log_that_ends_before_the_copied_records_has_lost_them(end: int) -> None:
+    finding = await compared("", begin=end)
+    assert finding == BatchFinding("unverifiable", finding.note, (), -1, ((0, 5),))
+
+
+@pytest.mark.parametrize(("copies", "gone"), [("abcde", ((0, 2),)), ("a-cde", ((0, 1),)), ("--cde", ())])
+async def test_records_after_deleted_ones_are_compared(copies: str, gone: tuple[tuple[int, int], ...]) -> None:
+    """The source has deleted the first two records. Those that the target also lacks do not count as gone."""
+    finding = await compared("cde", begin=12, copies=copies)
+    assert finding == BatchFinding("unverifiable", finding.note, gone, 5)
+    assert (await compared("cxe", ((0, 4),), begin=12, copies=copies)).outcome == "different"
+
+
+async def test_all_copied_records_may_have_been_deleted() -> None:
+    finding = await compared("vwxyz", begin=20)
+    assert finding == BatchFinding("unverifiable", finding.note, ((0, 5),))
+
+
+@pytest.mark.parametrize(
+    ("position", "epoch", "end"),
+    [(-1, -1, -1), (2, -1, -1), (3, -1, -1), (4, 1, -1), (5, 2, -1), (6, -1, 5), (7, -1, 5)],
+)
+def test_the_lane_learns_what_precedes_its_position(position: int, epoch: int, end: int) -> None:
+    """The source has the offsets 3, of epoch 1, and 4, of epoch 2."""
+    source = FakeSource(Random(0))
+    source.append(3, 1)
+    for _ in range(2):
+        source.elect()
+        source.append(1, 1)
+    source.expire(1)
+    reads, copies = as_any(SourceReader(source)), as_any(TargetReader(FakeTarget()))
+    wanted = AskCheck(1, PRODUCER, 0, -1, 0, 0, position)
+    answer = at_once(check((reads, PARTITION), (copies, PARTITION), reads, Play.opened().record, wanted))
+    assert (answer.source_epoch, answer.source_end) == (epoch, end)

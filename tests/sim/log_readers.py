@@ -1,0 +1,136 @@
+"""Readers of the fake logs, in place of those that the product reads logs with. Its own code can then answer the
+questions of lanes in the simulation.
+
+They differ from the real ones in one respect. If the cleaner has removed the last records of a log (which it does not
+do itself, but an election may remove those that follow), a real reader waits for the next batch, and fails. These ones
+know that there is none.
+"""
+
+import asyncio
+from asyncio import events
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import Any, TypeVar
+
+from mirrord.kafka.client.cluster_metadata import PartitionId
+from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed
+from mirrord.kafka.protocol.record_batch import HEADER, Header
+from mirrord.model.names import TopicId
+from tests.sim import toy
+from tests.sim.source import OUT_OF_RANGE, FakeSource, SourceBatch
+from tests.sim.target import FakeTarget, Stored
+
+PARTITION = PartitionId("orders", TopicId("S" * 22), 0)
+"""The fake logs have no other partition, so they ignore its name."""
+TIMED_OUT = 7
+"""The log cannot be read up to the requested end yet."""
+ResultT = TypeVar("ResultT")
+
+
+class SourceReader:
+    """Reads the source, as `Stretches` and `Asks` do."""
+
+    def __init__(self, source: FakeSource) -> None:
+        self._source = source
+
+    async def read(
+        self, _partition: PartitionId, start: int, end: int, *, committed: bool = False
+    ) -> AsyncGenerator[ReadBatch, None]:
+        """`Stretches.read`."""
+        source = self._source
+        if start >= end:
+            return
+        if not source.start <= start <= source.end:
+            raise ReadFailed(OUT_OF_RANGE)
+        visible = source.last_stable if committed else source.end
+        for batch in source.log:
+            if start <= batch.last < visible and batch.base < end:
+                yield _read(batch.bytes(source.keys), aborted=committed and self._is_aborted(batch))
+        if end > visible:
+            raise ReadFailed(TIMED_OUT)
+
+    def _is_aborted(self, batch: SourceBatch) -> bool:
+        transactions = self._source.aborted
+        return any(batch.producer == who and first <= batch.base < marker for who, first, marker in transactions)
+
+    def bounds(self, _partition: PartitionId, _leader_epoch: int, report: Callable[[int, int, int], None]) -> None:
+        """`Asks.bounds`."""
+        report(0, self._source.end, self._source.start)
+
+    def last_stable(self, _partition: PartitionId, report: Callable[[int, int], None]) -> None:
+        """`Asks.last_stable`."""
+        report(0, self._source.last_stable)
+
+
+class TargetReader:
+    """Reads the log of the target's leader, as `Stretches` and `Asks` do. Nobody writes in transactions there."""
+
+    def __init__(self, log: FakeTarget) -> None:
+        self._target = log
+
+    async def read(
+        self, _partition: PartitionId, start: int, end: int, *, committed: bool = False
+    ) -> AsyncGenerator[ReadBatch, None]:
+        """`Stretches.read`."""
+        del committed
+        log = self._target
+        if start >= end:
+            return
+        if not log.start <= start <= log.end:
+            raise ReadFailed(OUT_OF_RANGE)
+        for stored in log.read(start, end):
+            if stored.end <= log.high_watermark:
+                yield _read(_bytes(stored, log.keys))
+        if end > log.high_watermark:
+            raise ReadFailed(TIMED_OUT)
+
+    def bounds(self, _partition: PartitionId, _leader_epoch: int, report: Callable[[int, int, int], None]) -> None:
+        """`Asks.bounds`."""
+        report(*self._target.visible(self._target.leader, self._target.epoch))
+
+    def last_stable(self, partition: PartitionId, report: Callable[[int, int], None]) -> None:
+        """`Asks.last_stable`."""
+        self.bounds(partition, -1, lambda error, end, _: report(error, end))
+
+
+def _read(data: bytearray, *, aborted: bool = False) -> ReadBatch:
+    return ReadBatch(Header(*HEADER.unpack_from(data)), data, 0, len(data), aborted)
+
+
+def _bytes(stored: Stored, keys: int) -> bytearray:
+    """A batch of the target. The cleaner has removed the records with the number 0."""
+    return toy.encode(
+        stored.base,
+        stored.end - 1,
+        [(offset, number) for offset, number in enumerate(stored.numbers, stored.base) if number],
+        newest_ms=stored.newest_ms,
+        leader_epoch=stored.leader_epoch,
+        producer=(stored.producer, stored.epoch, stored.sequence),
+        keys=keys,
+    )
+
+
+class _StandingLoop(asyncio.AbstractEventLoop):
+    """An event loop for code that has nothing to wait for: it only provides futures."""
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def get_debug(self) -> bool:
+        return False
+
+
+_LOOP = _StandingLoop()
+
+
+def at_once(work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    """Run a coroutine that has nothing to wait for, in one step of the simulation."""
+    outer = events._get_running_loop()
+    events._set_running_loop(_LOOP)
+    try:
+        while True:
+            waits_for = work.send(None)
+            assert waits_for is None, f"this would wait for {waits_for}"
+    except StopIteration as end:
+        return end.value
+    finally:
+        events._set_running_loop(outer)

@@ -1,0 +1,58 @@
+"""The search for the source offsets of a lane's batches, in a source that cannot be read from the first offset of the
+search to the last one."""
+
+from random import Random
+
+from mirrord.ledger.facts.core import SourceRun, TargetRun
+from mirrord.model.runs import Run
+from mirrord.replication.host.batch_relocation import BatchRelocation
+from mirrord.replication.lane.signals import AskRebuild, RebuildAnswer
+from tests.fixtures.fake_pipe import as_any
+from tests.sim.log_readers import PARTITION, SourceReader, TargetReader, at_once
+from tests.sim.source import FakeSource
+from tests.sim.target import FakeTarget, Stored
+from tests.unit.replication.lane.test_rebuilding import LANE, Play
+
+PRODUCER = 501
+
+
+def relocated(source: FakeSource, numbers: tuple[int, ...], first: int = 0) -> RebuildAnswer:
+    """Search for a batch of the lane with these records, which begins with ordinal 0, from the ordinal `first` on. The
+    ledger assigns source offset 0 to ordinal 0."""
+    target = FakeTarget()
+    target.brokers[0].append(Stored(0, len(numbers), PRODUCER, 0, 0, 1, numbers, 1))
+    target.high_watermark = len(numbers)
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),)), TargetRun(LANE, 1, 0, 0, 1))
+    reads, copies = as_any(SourceReader(source)), as_any(TargetReader(target))
+    search = BatchRelocation(reads, copies, PARTITION, PARTITION, reads, None, read_committed=True)
+
+    async def compacts() -> bool:
+        return False
+
+    return at_once(search.run(play.record, AskRebuild(1, PRODUCER, first, first, len(numbers)), compacts))
+
+
+def test_an_open_transaction_does_not_delay_the_search() -> None:
+    source = FakeSource(Random(0))
+    source.append(2, 1)
+    source.append(2, 1, producer=3)
+    first = min(source.offset_of)
+    located = relocated(source, (first, first + 1)).located
+    assert located is not None
+    assert (located.runs, located.missing, located.next_offset) == ((Run(0, 0),), (), 2)
+
+
+def test_the_lane_continues_with_records_that_the_source_has_deleted() -> None:
+    """The source has deleted the offsets 0 to 4, of which the lane had copied the first two. The lane has to find out
+    that the other ones are gone, and record their loss."""
+    source = FakeSource(Random(0))
+    source.append(2, 1)
+    first = min(source.offset_of)
+    source.append(3, 1)
+    source.append(2, 1)
+    source.expire(2)
+    answer = relocated(source, (first, first + 1), 2)
+    located = answer.located
+    assert located is not None, answer.trouble
+    assert (located.next_offset, located.source_start) == (2, 5)

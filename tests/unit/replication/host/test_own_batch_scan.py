@@ -1,0 +1,51 @@
+"""Whether the outcome of a scan of the target depends on whether the topic is compacted."""
+
+import pytest
+
+from mirrord.replication.host.own_batch_scan import scan
+from mirrord.replication.lane.signals import AskScan, ScanAnswer, ScanPurpose
+from tests.fixtures.fake_pipe import as_any
+from tests.sim.log_readers import PARTITION, TargetReader, at_once
+from tests.sim.target import FakeTarget, Stored
+
+PRODUCER = 501
+
+
+def scanned(*ordinals: int, purpose: ScanPurpose = "resume", expected: int = 0, end: int = -1) -> ScanAnswer:
+    """Scan a compacted topic in which the lane has batches of two records, which begin with these ordinals. Other
+    clients wrote those that begin with -1."""
+    target = FakeTarget()
+    for at, first in enumerate(ordinals):
+        producer = PRODUCER if first >= 0 else -1
+        target.brokers[0].append(Stored(2 * at, 2, producer, 0, first, 1, (at + 1, at + 1), 1))
+    target.high_watermark = target.end
+
+    async def compacts() -> bool:
+        return True
+
+    asked = AskScan(1, purpose, PRODUCER, 0, target.end if end < 0 else end, expected)
+    return at_once(scan(as_any(TargetReader(target)), PARTITION, asked, compacts))
+
+
+@pytest.mark.parametrize(
+    ("ordinals", "expected", "depends"),
+    [
+        ((0, 2, 4), 0, False),
+        ((8, 10), 10, False),
+        ((8, 10), 9, False),
+        ((8, 10), 8, False),
+        ((8, 10), 7, True),
+        ((0, 4), 0, True),
+        ((-1, 0), 0, True),
+        ((-1,), 0, True),
+    ],
+)
+def test_the_policy_matters_if_records_may_be_missing(
+    ordinals: tuple[int, ...], expected: int, *, depends: bool
+) -> None:
+    assert scanned(*ordinals, expected=expected).compacts is depends
+
+
+def test_the_policy_matters_if_the_log_is_read_again_because_it_may_have_lost_records() -> None:
+    """The remaining batches may be newer than those that are lost."""
+    assert scanned(12, 14, purpose="verify").compacts
