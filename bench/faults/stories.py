@@ -24,9 +24,9 @@ from tests.sim.themes import BESIDE, THEMES, shape_named
 _AT_ONCE = 100
 _PROGRESS_S = 10.0
 _ANY = "by chance"
-_PLAIN_SHARE, _PAIR_SHARE, _WEAK_SHARE, _SCARCE_SHARE = 0.1, 0.25, 0.15, 0.15
-"""Shares of stories in a random world, of two themes, in the mode at-least-once, and with hardly any memory for
-runs."""
+_PLAIN_SHARE, _PAIR_SHARE, _WEAK_SHARE, _SCARCE_SHARE, _TRAPS_SHARE = 0.1, 0.25, 0.15, 0.15, 0.6
+"""Shares of stories in a random world, of two themes, in the mode at-least-once, with hardly any memory for runs, and
+with faults at the moments at which a rule matters (`tests.sim.traps`)."""
 
 
 class Drawn(NamedTuple):
@@ -37,12 +37,14 @@ class Drawn(NamedTuple):
     """A theme, or two at once (`shape_named`). If empty, the seed also determines the world."""
     mode: Mode = "sequence"
     scarce: bool = False
+    traps: bool = False
 
     def __str__(self) -> str:
         """Return the options that replay it."""
         words = [f"--story {self.seed}", f'--theme "{self.theme or _ANY}"']
         words += [f"--mode {self.mode}"] if self.mode != "sequence" else []
-        return " ".join([*words, *(["--scarce"] if self.scarce else [])])
+        words += ["--scarce"] if self.scarce else []
+        return " ".join([*words, *(["--traps"] if self.traps else [])])
 
 
 class Violation(NamedTuple):
@@ -76,12 +78,15 @@ def draw(seed: int, number: int, themes: tuple[str, ...]) -> Drawn:
         # Retention also deletes the evidence that the source lost records, so no one can know then.
         theme = themes[0] if both.retention and both.truncation else theme
     mode: Mode = "at-least-once" if theme and chance.random() < _WEAK_SHARE else "sequence"
-    return Drawn(chance.randrange(1 << 40), theme, mode, chance.random() < _SCARCE_SHARE)
+    drawn = Drawn(chance.randrange(1 << 40), theme, mode, chance.random() < _SCARCE_SHARE)
+    return drawn._replace(traps=bool(theme) and chance.random() < _TRAPS_SHARE)
 
 
 def begun(drawn: Drawn) -> Story:
     """Return the story before its first step."""
-    return Story(drawn.seed, replace(shape_named(drawn.theme), mode=drawn.mode) if drawn.theme else None)
+    if not drawn.theme:
+        return Story(drawn.seed)
+    return Story(drawn.seed, replace(shape_named(drawn.theme), mode=drawn.mode, traps=drawn.traps))
 
 
 def play(drawn: Drawn, story: Story) -> None:
@@ -152,12 +157,13 @@ def main() -> int:
     parser.add_argument("--story", type=int, metavar="SEED", help="replay this one, and show what happened")
     parser.add_argument("--mode", choices=("sequence", "at-least-once"), default="sequence", help="of that story")
     parser.add_argument("--scarce", action="store_true", help="play that story with hardly any memory for runs")
+    parser.add_argument("--traps", action="store_true", help="play that story with faults at revealing moments")
     arguments = parser.parse_args()
     themes = tuple(arguments.theme or ())
     if arguments.story is not None:
         if len(themes) > 1:
             parser.error("--story takes one --theme")
-        return _show(Drawn(arguments.story, "".join(themes), arguments.mode, arguments.scarce))
+        return _show(Drawn(arguments.story, "".join(themes), arguments.mode, arguments.scarce, arguments.traps))
     limits = {"processes": arguments.processes, "minutes": arguments.minutes}
     outcome = run(
         arguments.seed,

@@ -100,6 +100,8 @@ class Shape:
     ledger."""
     together: bool = False
     """The lane often learns in one step of several batches that the target has accepted."""
+    traps: bool = False
+    """Faults also strike at the moments at which a rule of the lane matters (`tests.sim.traps`)."""
     faults: tuple[str, ...] = ()
     """Faults that are more frequent in this world."""
     handed: bool = False
@@ -138,6 +140,8 @@ class Request:
     connection: int
     held: bool = False
     """It does not arrive until another replicator has sent something as well."""
+    kept: bool = False
+    """It does not arrive for now."""
     answer_at: float = 0.0
     """The broker does not answer earlier."""
     read_until: float = 0.0
@@ -305,7 +309,8 @@ class Host:
     def disconnect(self) -> None:
         """End the connection to the target: unanswered requests are in doubt, and some of them may still arrive."""
         world = self.world
-        mine = [request for request in world.wire if request.host is self and request.connection == self.connection]
+        mine = [each for each in world.wire if each.host is self and each.connection == self.connection]
+        mine = [each for each in mine if not each.kept]
         arriving = world.rng.randrange(len(mine) + 1)
         for request in mine[arriving:] if not _is_received(world, mine) else ():
             world.forsake(request)

@@ -8,6 +8,7 @@ from tests.sim import late_bytes, slow_brokers, target_retention, toy, truth
 from tests.sim.host import LANE, Host, Shape
 from tests.sim.operator import decide_on_parked, seek
 from tests.sim.themes import BY_CHANCE, OLD_MS, THEMES
+from tests.sim.traps.setting import Traps
 from tests.sim.world import World
 
 STEPS = 150
@@ -48,6 +49,7 @@ class Story:
         if self.shape.poison:
             self.world.target.largest = toy.size(self.rng.choice((1, 2, 3, 9)), self.world.target.keys)
         self.writing = True
+        self.traps = Traps(self) if self.shape.traps else None
 
     def run(self, steps: int) -> None:
         """`steps` random steps with faults, then a quiet period in which everything must arrive."""
@@ -70,6 +72,8 @@ class Story:
             late_bytes.suspend(world)
         if self.shape.suspends or self.shape.throttles:
             slow_brokers.strike(world)
+        if self.traps is not None:
+            self.traps.step()
         if rng.random() < self.fault_rate:
             self._fault()
         elif self.writing and rng.random() < 0.08:
@@ -107,6 +111,8 @@ class Story:
         """All faults are over: the target becomes whole, a host is there, and the lane must reach the end."""
         world = self.world
         world.note("quiet from here on")
+        if self.traps is not None:
+            self.traps.end()
         world.target.exists, world.target.refusals_left = True, 0
         world.slow_replication = world.slow_wire = world.holds_bytes = world.slow.answers = False
         for producer in list(world.source.open):

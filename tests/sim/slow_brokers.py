@@ -120,7 +120,7 @@ def times(world: "World", host: Host) -> list[float]:
 def is_read(world: "World", request: Request) -> bool:
     """Whether the broker reads from the connection of a request now."""
     muted = world.slow.muted.get((request.host.name, request.connection), 0.0)
-    if max(muted, world.slow.suspended.get(request.broker, 0.0)) > world.now:
+    if request.kept or max(muted, world.slow.suspended.get(request.broker, 0.0)) > world.now:
         return False
     if not is_left(request) or request.read_until == 0 or not world.slow.answers:
         return True

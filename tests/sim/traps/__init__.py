@@ -1,0 +1,1 @@
+"""Faults at the moments at which a rule of the lane matters."""
