@@ -17,7 +17,7 @@ from tests.sim.themes import THEMES, shape_named
 
 STORIES = int(os.environ.get("MIRRORD_SIM_STORIES", "2000"))
 PARTS = 20
-OPEN = ("source truncated twice", "unclean, beside others", "late")
+OPEN = ("source truncated twice", "unclean, beside others", "late", "target retention")
 """Themes whose names begin so have stories that fail, or were not yet played 30,000 times without a failure since the
 last one that did (docs/explanation/gaps.md, "Open"). The short form plays the same ones each time, the long one
 (MIRRORD_SIM_STORIES) others."""
