@@ -21,8 +21,8 @@ def brokers_seen(port: int) -> set[int]:
     request = head + struct.pack(">i", 0)
     with socket.create_connection((LOOPBACK, port), timeout=_SECONDS) as connection:
         connection.sendall(struct.pack(">i", len(request)) + request)
-        (size,) = struct.unpack(">i", _exactly(connection, 4))
-        answer = _exactly(connection, size)
+        (size,) = struct.unpack(">i", exactly(connection, 4))
+        answer = exactly(connection, size)
     try:
         return _broker_ids(answer)
     except struct.error:
@@ -42,7 +42,8 @@ def _broker_ids(answer: bytes) -> set[int]:
     return ids
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes:
+def exactly(connection: socket.socket, size: int) -> bytes:
+    """Read this many bytes. Raises OSError if the connection is closed before."""
     parts = bytearray()
     while len(parts) < size:
         part = connection.recv(size - len(parts))

@@ -1,4 +1,4 @@
-"""Plays chapters for the time that was asked for, one after the other, and keeps the result of each.
+"""Plays chapters one after the other for the requested time, and keeps the result of each.
 
 A run may be interrupted at any time: finished chapters are kept in bench/results/storm.json, and the next run continues
 with the next flavor of chapters. The random numbers of a chapter depend on its own seed alone.
@@ -34,7 +34,7 @@ PrintLine = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What a run is asked for."""
+    """The arguments of a run."""
 
     minutes: float
     seed: int
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def wanted(arguments: argparse.Namespace) -> Wanted:
-    """Return what the arguments ask for."""
+    """Return the arguments of a run."""
     return Wanted(
         minutes=arguments.minutes,
         seed=arguments.seed,
@@ -78,8 +78,8 @@ def is_started() -> bool:
 
 
 def start(wanted: Wanted) -> bool:
-    """Run the variant in a separate process, in namespaces of its own if that is possible. Return whether it passed.
-    What chapters need is downloaded before. Raises EnvironmentFault."""
+    """Run the variant in a separate process, in separate namespaces if possible. Return whether it passed. Everything
+    that chapters need is downloaded first. Raises EnvironmentFault."""
     _ = kafka_jars()
     with suppress(EnvironmentFault):
         _ = kafka_jars(OLDER)

@@ -1,9 +1,9 @@
 """Cuts connections on this machine, per port and direction, in a network namespace that only the run has.
 
-The whole run is a process inside new namespaces (`inside`), so its loopback device carries the packets of nobody else.
-A filter of the traffic control (tc) puts the packets to or from a port into a queue that holds no packet. So they are
-lost in the kernel as on a real network: established connections retransmit, and new ones do not open. This does not
-model the loss of single packets, reordering, or a narrow line.
+The whole run is a process in new namespaces (`inside`), so its loopback device carries only the packets of the run.
+A filter of the traffic control (tc) puts the packets to or from a port into a queue that holds no packet. The
+kernel drops them, as a real network does: established connections retransmit, and new connections do not open. Loss of
+single packets, reordering and low bandwidth are not modelled.
 """
 
 import itertools
@@ -34,7 +34,7 @@ _TRIAL = (
 
 
 def is_inside() -> bool:
-    """Return whether this process runs in namespaces of its own."""
+    """Return whether this process runs in separate namespaces."""
     return _INSIDE in os.environ
 
 
@@ -53,7 +53,7 @@ def why_not() -> str:
 
 
 def inside(command: Sequence[str]) -> list[str]:
-    """Return a command that runs this one in namespaces of its own."""
+    """Return a command that runs `command` in separate namespaces."""
     for way in _WAYS:
         if subprocess.run([*way, "true"], capture_output=True, check=False).returncode == 0:
             return ["env", f"{_INSIDE}=1", *way, *command]

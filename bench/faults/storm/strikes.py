@@ -12,7 +12,8 @@ from random import Random
 from bench.faults.storm import leaders
 from bench.faults.storm.ground import SIDES, Blow, Ground, Side, full_disk_broker, part
 from bench.faults.storm.leaders import Leaders
-from bench.faults.storm.load import PREFIX
+from bench.faults.storm.load import PREFIX, repeat
+from mirrord.lab.cluster import Cluster
 from mirrord.lab.jars import KAFKA_VERSION
 from mirrord.lab.server_properties import CONTROLLER_ID
 from mirrord.model.errors import EnvironmentFault
@@ -26,37 +27,27 @@ _PREFIXES: Mapping[Side, tuple[str, ...]] = {
 
 
 def kill(side: Side) -> Strike:
-    def strike(ground: Ground, chance: Random) -> Blow | None:
-        broker = ground.free_broker(side, chance)
-        if broker is None:
-            return None
-        cluster = ground.clusters[side]
-        cluster.kill(broker)
-        return Blow(f"{side} broker {broker} killed", lambda: cluster.restart(broker), (part(side, broker),))
-
-    return strike
+    return _at_one_broker(side, "killed", Cluster.kill, Cluster.restart)
 
 
 def term(side: Side) -> Strike:
-    def strike(ground: Ground, chance: Random) -> Blow | None:
-        broker = ground.free_broker(side, chance)
-        if broker is None:
-            return None
-        cluster = ground.clusters[side]
-        cluster.stop(broker)
-        return Blow(f"{side} broker {broker} stopped", lambda: cluster.restart(broker), (part(side, broker),))
-
-    return strike
+    return _at_one_broker(side, "stopped", Cluster.stop, Cluster.restart)
 
 
 def stop(side: Side) -> Strike:
+    return _at_one_broker(side, "paused", Cluster.pause, Cluster.resume)
+
+
+def _at_one_broker(
+    side: Side, done: str, act: Callable[[Cluster, int], None], undo: Callable[[Cluster, int], None]
+) -> Strike:
     def strike(ground: Ground, chance: Random) -> Blow | None:
         broker = ground.free_broker(side, chance)
         if broker is None:
             return None
         cluster = ground.clusters[side]
-        cluster.pause(broker)
-        return Blow(f"{side} broker {broker} paused", lambda: cluster.resume(broker), (part(side, broker),))
+        act(cluster, broker)
+        return Blow(f"{side} broker {broker} {done}", lambda: undo(cluster, broker), (part(side, broker),))
 
     return strike
 
@@ -123,7 +114,7 @@ def reassignment(side: Side) -> Strike:
             leaders.reassign(ports, reduced)
             whole = {place: some[place] for place in reduced}
             what = f"{len(reduced)} partitions of the {side} leave broker {broker}"
-            return Blow(what, lambda: _persistently(lambda: leaders.reassign(ports, whole)), (name,))
+            return Blow(what, lambda: repeat(lambda: leaders.reassign(ports, whole)), (name,))
         ground.release((name,))
         return None
 
@@ -133,17 +124,6 @@ def reassignment(side: Side) -> Strike:
 def _asides(ground: Ground, side: Side) -> list[int]:
     cluster = ground.clusters[side]
     return [cluster.ports(broker).aside for broker in cluster.options.broker_ids]
-
-
-def _persistently(work: Callable[[], None], times: int = 20) -> None:
-    for attempt in range(times):
-        try:
-            work()
-        except EnvironmentFault:
-            if attempt == times - 1:
-                raise
-        else:
-            return
 
 
 def growth(ground: Ground, _: Random) -> Blow | None:

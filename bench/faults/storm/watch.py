@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+from mirrord.lab.broker_readiness import exactly
 from mirrord.lab.ports import LOOPBACK
 
 Place = tuple[str, int]
@@ -62,8 +63,8 @@ def _recovered(port: int, asked: Mapping[Place, int]) -> set[Place]:
         socket.create_connection((LOOPBACK, port), timeout=_ANSWER_S) as connection,
     ):
         connection.sendall(request(asked))
-        (size,) = struct.unpack(">i", _exactly(connection, 4))
-        return answered(_exactly(connection, size))
+        (size,) = struct.unpack(">i", exactly(connection, 4))
+        return answered(exactly(connection, size))
     return set()
 
 
@@ -98,13 +99,3 @@ def answered(answer: bytes) -> set[Place]:
             if error == 0 and offset >= 0:
                 found.add((topic, partition))
     return found
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    parts = bytearray()
-    while len(parts) < size:
-        part = connection.recv(size - len(parts))
-        if not part:
-            raise OSError("the connection was closed")
-        parts += part
-    return bytes(parts)

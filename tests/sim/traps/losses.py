@@ -1,7 +1,9 @@
 """Traps in which the target loses records by an unclean election."""
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
+from tests.sim.host import Host
 from tests.sim.traps.moments import LONG, Script, copying, forget, kill, may_start, resuming, until
 
 if TYPE_CHECKING:
@@ -15,6 +17,12 @@ def _lag(world: "World") -> None:
     world.target.advance()
 
 
+def _copying_to_one_broker(world: "World") -> Generator[None, None, Host | None]:
+    """Wait until a host has copied records that are on one broker only. Return it, or None."""
+    _lag(world)
+    return (yield from until(lambda: copying(world, acked=2), LONG))
+
+
 def _lose(world: "World") -> None:
     """The broker that lacks the last records becomes the leader."""
     world.target.elect()
@@ -25,8 +33,7 @@ def _lose(world: "World") -> None:
 def foreign_where_copies_were(story: "Story") -> Script:
     """The target loses the lane's last records, and another client writes at their offsets at once."""
     world = story.world
-    _lag(world)
-    host = yield from until(lambda: copying(world, acked=2), LONG)
+    host = yield from _copying_to_one_broker(world)
     if not host:
         return
     before = world.target.end
@@ -44,8 +51,7 @@ def foreign_where_copies_were(story: "Story") -> Script:
 def lost_before_the_position_is_saved(story: "Story") -> Script:
     """The target loses acknowledged records at the moment at which their holder is killed."""
     world = story.world
-    _lag(world)
-    host = yield from until(lambda: copying(world, acked=2), LONG)
+    host = yield from _copying_to_one_broker(world)
     if not host:
         return
     if world.rng.random() < 0.5:
@@ -61,8 +67,7 @@ def lost_before_the_position_is_saved(story: "Story") -> Script:
 def lost_twice(story: "Story") -> Script:
     """The target loses records, and loses records again before the lane has copied them again."""
     world = story.world
-    _lag(world)
-    host = yield from until(lambda: copying(world, acked=2), LONG)
+    host = yield from _copying_to_one_broker(world)
     if not host:
         return
     world.note("trap: the target loses copies twice")
