@@ -201,10 +201,10 @@ class Host:
             # The lane writes into the buffer; a repeated input is as it was.
             fresh = isinstance(signal, Chunk)
             self.heard.append(replace(signal, buffer=bytearray(signal.buffer)) if fresh else signal)
-        resumed_at = self.lane.resumed_at
+        resumed_at, begun = self.lane.resumed_at, self.lane.resume_position
         effects = flow_lane.step(self.lane, self.world.now, signal)
         if self.lane.resumed_at is not resumed_at:
-            self.world.known.resumed(self)
+            self.world.known.resumed(self, begun)
         for effect in effects:
             self.perform(effect)
 

@@ -6,10 +6,12 @@ from typing import NamedTuple
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.state import LaneState
 from mirrord.replication.lane.source.source_epochs import mended_until
+from mirrord.replication.lane.state import ResumePosition
 from mirrord.replication.lane.target import position_rewind
 from tests.sim import toy
-from tests.sim.host import Host, Request
-from tests.sim.target import Broker, FakeTarget, Stored, cleaned_from
+from tests.sim.host import LANE, Host, Request
+from tests.sim.stored import Copy, Stored
+from tests.sim.target import Broker, FakeTarget, cleaned_from
 from tests.sim.unknown_epochs import UnknownEpochs
 
 NEVER = 1 << 62
@@ -89,8 +91,8 @@ class Known:
         """Number → the ordinal under which it was appended last."""
         self.limits: dict[int, int] = {}
         """Number → the same for the holder that appended it last."""
-        self.deleted: dict[str, set[int]] = {}
-        """Holder → records that retention has deleted from the target, and of which the holder cannot know."""
+        self.deleted: dict[str, set[Copy]] = {}
+        """Holder → copies that retention has deleted from the target, of which the holder cannot know."""
         self.epochs = UnknownEpochs()
 
     def take_over(self, holder: str, begun: Progress | None, lane: LaneState | None) -> None:
@@ -226,8 +228,9 @@ class Known:
         known = max(self.taken[number], self.unknowing.get(number, 0))
         return any(known < each <= self.limits.get(number, NEVER) for each in theirs)
 
-    def resumed(self, host: Host) -> None:
-        """A holder has found out where the target log ends, and continues there."""
+    def resumed(self, host: Host, begun: ResumePosition) -> None:
+        """A holder has found out where the target log ends, and continues there. `begun` is its former resume
+        position."""
         target, end = host.world.target, host.lane.log.end
         if host.lane.log.end_epoch != target.epoch:
             return
@@ -240,7 +243,15 @@ class Known:
         asked = {number for number, each in self.looked_up.items() if any(one.holder == host.name for one in each)}
         if asked:
             self.overlooked.setdefault(host.name, set()).update(cleaned_from(leader) - asked)
-        self.deleted[host.name] = _unseen(host, leader)
+        former, holes = self.deleted.get(host.name, set()), host.world.truth.lanes[LANE].holes
+        planned = {
+            copy
+            for stored in leader.deleted
+            if any(hole.first <= stored.sequence <= hole.last for hole in holes)
+            for copy in stored.copies()
+        }
+        self.deleted[host.name] = _unseen(host, begun, leader) | (former & planned)
+        target.unknown.resumed(host.lane.grant, self.deleted[host.name])
         below = (each for each in own if each[0] < host.lane.acked)
         self.found(host.name, below, max(foreign, default=0))
 
@@ -266,14 +277,19 @@ class Known:
                 self.taken[number] = max(self.taken[number], self.appended.get(number, 0))
 
 
-def _unseen(host: Host, leader: Broker) -> set[int]:
-    """Return the numbers of records that retention has deleted, and of which nothing shows a holder that they were
-    there: neither its resume position, nor a later record of the lane, nor what the leader remembers of the
-    producer."""
-    lane, ours = host.lane, [stored for stored in leader.deleted if stored.producer >= 0]
-    if lane.log.entry is not None or any(stored.producer >= 0 for stored in leader.log):
-        return set()
-    return {each for stored in ours if stored.sequence + stored.count > lane.acked for each in stored.numbers}
+def _unseen(host: Host, begun: ResumePosition, leader: Broker) -> set[Copy]:
+    """Return the copies that retention has deleted, and of which nothing shows a holder that they were there: neither
+    its resume position, nor a later record of the lane, nor what the leader remembers of the producer. If their
+    ordinals are above a resume position and their offsets below it, none of these can show it."""
+    lane, entry = host.lane, host.lane.log.entry
+    reached = lane.acked if entry is None else max(lane.acked, entry.last_sequence + 1)
+    return {
+        copy
+        for stored in leader.deleted
+        if stored.producer >= 0
+        if stored.sequence + stored.count > (begun.ordinal if stored.end <= begun.target_offset else reached)
+        for copy in stored.copies()
+    }
 
 
 def _lacking(lane: LaneState) -> list[tuple[int, int]]:

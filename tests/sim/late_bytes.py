@@ -4,6 +4,7 @@ suspended hosts."""
 from typing import TYPE_CHECKING
 
 from mirrord.replication.lane.phases import Phase
+from tests.sim import target_retention
 from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def land(world: "World", request: Request) -> tuple[int, int]:
         arrived = world.late if found else world.excused
         world.known.is_hidden |= not found
         arrived.update(world.known.came_late(request.data, world.target.foreign_numbers))
+        target_retention.came_late(world, request, base, found=found)
     return error, base
 
 

@@ -12,29 +12,11 @@ import google_crc32c
 
 from mirrord.kafka.protocol.record_batch import CONTROL, HEADER, LENGTH_OFFSET, TRANSACTIONAL
 from tests.sim import toy
+from tests.sim.stored import Stored, UnknownCopies
 
 SEQUENCES = 1 << 31
 CORRUPT, UNKNOWN_TOPIC, NOT_LEADER, TOO_LARGE, OUT_OF_ORDER, INVALID_EPOCH = 2, 3, 6, 10, 45, 47
 INVALID_TXN, FENCED_EPOCH, UNKNOWN_EPOCH, NOT_AVAILABLE, INVALID_RECORD = 53, 74, 75, 78, 87
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A batch in a log."""
-
-    base: int
-    count: int
-    producer: int
-    epoch: int
-    sequence: int
-    newest_ms: int
-    numbers: tuple[int, ...]
-    """0 if the cleaner has removed a record."""
-    leader_epoch: int
-
-    @property
-    def end(self) -> int:
-        return self.base + self.count
 
 
 @dataclass
@@ -68,10 +50,13 @@ class Broker:
     deleted: list[Stored] = field(default_factory=list)
     """What retention has deleted from the log."""
 
+    unknown: UnknownCopies = field(default_factory=UnknownCopies)
+    """All brokers of a partition have the same."""
+
     @property
     def history(self) -> list[Stored]:
-        """The log with what retention has deleted from it."""
-        return self.deleted + self.log if self.deleted else self.log
+        """The log with what retention has deleted from it, except for what may as well never have been there."""
+        return self.unknown.without(self.deleted, self.whole) + self.log if self.deleted else self.log
 
     @property
     def end(self) -> int:
@@ -83,7 +68,7 @@ class Broker:
 
     def truncate(self, end: int) -> None:
         for log in (self.log, self.whole, self.deleted):
-            log[:] = [stored for stored in log if stored.base < end]
+            log[:] = [stored for stored in log if stored.end <= end]
         self.start = min(self.start, end)
 
     def expire(self, start: int) -> None:
@@ -123,13 +108,11 @@ class FakeTarget:
     """One partition. `now_ms` is the brokers' wall clock."""
 
     def __init__(self, expiry_ms: int = 86_400_000) -> None:
-        self.brokers = [Broker(leads=True, epoch=1), Broker(epoch=1)]
+        self.unknown = UnknownCopies()
+        self.brokers = [Broker(leads=True, epoch=1, unknown=self.unknown), Broker(epoch=1, unknown=self.unknown)]
         self.leader = 0
         self.epoch = 1
         self.high_watermark = 0
-        self.deleted_unseen: set[int] = set()
-        """Numbers of records that retention has deleted and that are copied again, because nothing shows that they were
-        there."""
         self.has_snapshots = True
         """Whether brokers have snapshots of their memory that cover what retention has deleted."""
         self.in_sync = True
@@ -305,8 +288,6 @@ class FakeTarget:
                 self.in_sync = True
                 return True
             return False
-        if follower.deleted and not self.deleted_unseen.isdisjoint(missing[0].numbers):
-            follower.deleted[:] = [each for each in follower.deleted if self.deleted_unseen.isdisjoint(each.numbers)]
         follower.append(missing[0])
         _remember(follower, missing[0])
         self.advance()
@@ -427,7 +408,7 @@ class FakeTarget:
         broker = self.brokers[at]
         broker.memory.clear()
         self.forgot = self.forgot or not self.has_snapshots
-        for stored in broker.history if self.has_snapshots else broker.log:
+        for stored in broker.deleted + broker.log if self.has_snapshots else broker.log:
             _remember(broker, stored)
         for known in broker.memory.values():
             del known.batches[:-1]

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from mirrord.ledger.offset_map import CopiedPosition, LaneMap
 from tests.sim import toy
 from tests.sim.host import LANE, Host, Request
+from tests.sim.stored import Copy, Stored
 from tests.sim.target import Broker
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ def expire(world: "World") -> None:
         below = world.progress.target_offset if world.progress is not None else 0
     for each in rng.choice(((0,), (1,), (0, 1), (0, 1))):
         target.expire(each, rng.choice((1, 2, 3, 100)), below)
+    world.known.is_hidden |= any(broker.deleted for broker in target.brokers)
     world.note(f"the target log begins at {[broker.start for broker in target.brokers]}")
 
 
@@ -40,47 +41,45 @@ def outlive(world: "World", host: Host | None) -> None:
         world.start_host(former_dead=not any(each.alive for each in world.hosts))
 
 
-def appended(world: "World", request: Request) -> None:
-    """Records are appended once more because nothing shows the holder that retention has deleted them, or which of
-    several records it has deleted. They may as well never have been there before."""
+def appended(world: "World", request: Request, base: int) -> None:
+    """A holder appends a batch, although nothing shows it that retention has deleted some of the lane's records, or
+    which of several records it has deleted. These may as well never have been there before."""
     broker = world.target.brokers[request.broker]
     if not broker.deleted:
         return
+    unknown = world.known.deleted.pop(request.host.name, None)
+    unknown = unknown or _beside_a_hole(world, broker, {number for _, number in toy.records(request.data)})
+    if unknown:
+        world.note(f"{request.host.name} copies without knowing what retention has deleted")
+        world.target.unknown.appended(_at(broker, base), unknown)
+
+
+def came_late(world: "World", request: Request, base: int, *, found: bool) -> None:
+    """Bytes that everyone had given up are appended although retention has deleted their records in the meantime. No
+    rule can keep them out, and the log has the records only once. If a lane is about to send the same ordinals
+    (`found`), it knows of none of the later ones either."""
+    broker = world.target.brokers[request.broker]
     numbers = {number for _, number in toy.records(request.data)}
-    unseen = world.known.deleted.get(request.host.name, set())
-    if unseen.isdisjoint(numbers):
-        unseen = numbers & _beside_a_hole(world, broker)
-    else:
-        del world.known.deleted[request.host.name]
-    if unseen:
-        world.note(f"{request.host.name} copies again what retention has deleted")
-        world.target.deleted_unseen |= unseen
-        broker.deleted[:] = [each for each in broker.deleted if unseen.isdisjoint(each.numbers)]
+    for stored in broker.deleted:
+        is_later = found and stored.sequence + stored.count > request.batch.first
+        world.target.unknown.appended(_at(broker, base), stored.copies(None if is_later else numbers))
 
 
-def _beside_a_hole(world: "World", broker: Broker) -> set[int]:
-    """Numbers of deleted records in holes of which other records were never appended."""
-    there = {stored.sequence + at: number for stored in broker.history for at, number in enumerate(stored.numbers)}
-    found = set[int]()
+def _at(broker: Broker, base: int) -> Stored:
+    return next(stored for stored in broker.whole if stored.base == base)
+
+
+def _beside_a_hole(world: "World", broker: Broker, numbers: set[int]) -> set[Copy]:
+    """Deleted copies of these records, if they were in holes of which other records were never appended."""
+    there = {
+        stored.sequence + at: (stored.id, number)
+        for stored in broker.history
+        for at, number in enumerate(stored.numbers)
+        if number
+    }
+    found = set[Copy]()
     for hole in world.truth.lanes[LANE].holes:
         ordinals = range(hole.first, hole.last + 1)
         if not all(ordinal in there for ordinal in ordinals):
-            found.update(there[ordinal] for ordinal in ordinals if ordinal in there)
+            found.update(there[ordinal] for ordinal in ordinals if ordinal in there and there[ordinal][1] in numbers)
     return found
-
-
-def wrong_translation(world: "World") -> str:
-    """What is wrong with the translated offsets of the records that the target has, or empty. Of those that it has
-    deleted, the ledger need not know where they were."""
-    log = [stored for stored in world.target.brokers[world.target.leader].log if stored.producer >= 0]
-    if not log:
-        return ""
-    copied = CopiedPosition(log[-1].sequence + log[-1].count, log[-1].end, world.source.end)
-    lane = LaneMap(world.truth.lanes[LANE], copied)
-    places = {number: stored.base + at for stored in log for at, number in enumerate(stored.numbers)}
-    for number in places.keys() - world.source.cut:
-        offset, place = world.source.offset_of[number], places[number]
-        there, back = lane.to_target(offset), lane.to_source(place)
-        if there.record != place or back.record != offset:
-            return f"source offset {offset} is at {place}, the answers are {there} and {back}"
-    return ""

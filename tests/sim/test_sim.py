@@ -148,6 +148,18 @@ ONCE_FAILED = (
     (694811177887, "target retention"),
     (730628599331, "target retention, old records"),
     (1033683318614, "target retention, old records"),
+    (617214654905, "handed over, whatever else happens + target retention, old records"),
+    (996280777852, "throttled, old records + target retention"),
+    (51502195347, "slow answers, old records + target retention, old records"),
+    (38871222253, "target retention + compacted copy"),
+    (779008659635, "retention of old records + target retention, old records"),
+    (692424071544, "retention of old records + target retention, old records"),
+    (786865471477, "compacted copy, beside others + target retention, old records"),
+    (514706450775, "target retention, old records + compacted copy, unclean"),
+    (885047193522, "target retention, old records + unclean, beside others, handed over"),
+    (597515612735, "target retention + sought, old records"),
+    (571084566770, "target retention, old records + sought, old records"),
+    (293470884633, "target retention, old records + twice, old records"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
@@ -171,6 +183,9 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (617789857479, "compacted copy, beside others", "at-least-once", False),
     (35609885395, "compacted copy, beside others", "at-least-once", False),
     (432582378440, "compacted copy, beside others", "at-least-once", True),
+    (577080162926, "target retention, old records + compacted copy", "sequence", True),
+    (475153812024, "two views of old records + target retention", "sequence", True),
+    (979304059829, "views + target retention", "sequence", True),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""
 

@@ -6,12 +6,12 @@ from mirrord.ledger.offset_map import CopiedPosition, LaneMap
 from mirrord.ledger.seeks import pending
 from mirrord.ledger.state import LaneState
 from mirrord.replication.lane.source.source_epochs import is_truncated
+from tests.sim.after_retention import was_deleted, wrong_translation
 from tests.sim.host import LANE
 from tests.sim.newer_records import has_newer, is_superseded, places, standing, was_theirs
 from tests.sim.operator import orders
 from tests.sim.partition import false_verdicts, unaccounted
-from tests.sim.target_retention import wrong_translation
-from tests.sim.unknown_records import is_hidden_copy, is_known, left_no_trace, recorded_as, was_hidden
+from tests.sim.unknown_records import is_hidden_copy, is_known, is_left_open, left_no_trace, recorded_as, was_hidden
 from tests.sim.world import World
 
 
@@ -54,7 +54,7 @@ def check(world: World, *, final: bool = False) -> None:
             # Of two offsets that the source no longer holds, it is impossible to say which one it was.
             excused = excused or (number in world.source.unwanted and world.source.at(offset or 0) is None)
             excused = excused or number in _lost_as_well(world) or left_no_trace(world, number)
-            excused = excused or _is_left_open(world, stored.sequence + at, number)
+            excused = excused or is_left_open(world, stored.sequence + at, number)
             # A former holder may have been further; what it sent is compared before the end.
             excused = excused or (0 <= record.regiven <= stored.sequence + at and not final)
             excused = excused or (_may_come_back(world) and (halted or not final))
@@ -85,12 +85,6 @@ def _came_back(world: World) -> bool:
     log = [stored for stored in world.target.brokers[world.target.leader].history if stored.producer >= 0]
     stand = [(stored.sequence + at, number) for stored in log for at, number in enumerate(stored.numbers) if number]
     return any(runs.offset_of(ordinal) != world.source.offset_of[number] for ordinal, number in stand)
-
-
-def _is_left_open(world: World, ordinal: int, number: int) -> bool:
-    """The ledger correctly says that the record of this ordinal is unknown: the source has lost it."""
-    is_void = any(hole.first <= ordinal <= hole.last for hole in world.truth.lanes[LANE].holes)
-    return is_void and world.source.at(world.source.offset_of[number]) != number
 
 
 def _named_anew(world: World) -> set[int]:
@@ -139,7 +133,7 @@ def _left_open(world: World) -> set[int]:
     log = world.target.brokers[world.target.leader].history
     stand = [(stored.sequence + at, number) for stored in log for at, number in enumerate(stored.numbers)]
     late = world.late | world.excused
-    return {number for ordinal, number in stand if number in late and _is_left_open(world, ordinal, number)}
+    return {number for ordinal, number in stand if number in late and is_left_open(world, ordinal, number)}
 
 
 def _picture(world: World) -> tuple[int, ...]:
@@ -209,7 +203,7 @@ def _translations(world: World) -> None:
     stand = [(stored, at, number) for stored in log for at, number in enumerate(stored.numbers)]
     if _not_looked_for(world):
         return
-    known = [each for each in stand if not _is_left_open(world, each[0].sequence + each[1], each[2])]
+    known = [each for each in stand if not is_left_open(world, each[0].sequence + each[1], each[2])]
     places = [(stored.base + at, number) for stored, at, number in known]
     cut = {place for place, number in places if number in world.source.cut}
     pairs = [(world.source.offset_of[number], place) for place, number in places if place not in cut]
@@ -295,6 +289,9 @@ def _unseen(world: World, arrived: set[int]) -> set[int]:
     # Bytes that come after the last possible moment are found with the next batch, and a policy may skip that.
     unseen = {number for number in world.excused if world.shape.policies}
     unseen |= {number for number in arrived if world.shape.cleans and is_hidden_copy(world, number)}
+    # Retention may have deleted a copy before anyone read it.
+    deleted = world.target.brokers[world.target.leader].deleted
+    unseen |= {number for stored in deleted for number in world.excused.intersection(stored.numbers)}
     return {world.source.offset_of[number] for number in unseen}
 
 
@@ -386,7 +383,7 @@ def _keys(world: World) -> None:
         if key in late:
             continue
         last = stands.get(key, [None])[-1]
-        if last is None and was_theirs(world, number):
+        if last is None and (was_theirs(world, number) or was_deleted(world, number)):
             continue
         if last is None:
             raise Violation(

@@ -1,7 +1,7 @@
 """Which copied records a holder of the lane could not know about, and what the ledger records instead."""
 
 from mirrord.ledger.facts.core import Reason, VerdictGiven
-from tests.sim.newer_records import places
+from tests.sim.host import LANE
 from tests.sim.world import World
 
 
@@ -39,10 +39,12 @@ def was_hidden(world: World, number: int, batch: tuple[int, int]) -> bool:
 
 
 def is_hidden_copy(world: World, number: int) -> bool:
-    """Whether the log has further copies of a record, all of which were appended to logs that had hidden it."""
+    """Whether the log has further copies of a record, all of which were appended to logs that had hidden it. Copies
+    that retention has deleted count as well."""
     if not world.shape.cleans:
         return False
-    _, *others = [batch for each, batch in places(world) if each == number]
+    history = world.target.brokers[world.target.leader].history
+    others = [(stored.base, stored.leader_epoch) for stored in history if number in stored.numbers][1:]
     return bool(others) and all(was_hidden(world, number, batch) for batch in others)
 
 
@@ -55,3 +57,9 @@ def left_no_trace(world: World, number: int) -> bool:
         return False
     knew = all(world.known.knows(host.name, number) for host in world.hosts)
     return not knew and world.source.offset_of[number] in recorded_as(world, "expired")
+
+
+def is_left_open(world: World, ordinal: int, number: int) -> bool:
+    """The ledger correctly says that the record of this ordinal is unknown: the source has lost it."""
+    is_void = any(hole.first <= ordinal <= hole.last for hole in world.truth.lanes[LANE].holes)
+    return is_void and world.source.at(world.source.offset_of[number]) != number

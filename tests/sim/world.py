@@ -307,7 +307,7 @@ class World:
             self.target.forget(request.broker, self.wall_ms)
         self.note(f"{request.host.name} arrive {request.batch} at b{request.broker}: {error} {base}")
         if not error:
-            target_retention.appended(self, request)
+            target_retention.appended(self, request, base)
             hidden = self.known.arrived(request, self.target.foreign_numbers, self.target.lost)
             self.target.hid.setdefault((base, self.target.brokers[request.broker].epoch), set()).update(hidden)
         if self.shape.twice and self.rng.random() < 0.3:

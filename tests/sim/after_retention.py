@@ -1,0 +1,36 @@
+"""What the ledger says, and what a compacted target holds, once retention has deleted records of the target."""
+
+from mirrord.ledger.offset_map import CopiedPosition, LaneMap
+from tests.sim.host import LANE
+from tests.sim.unknown_records import is_left_open
+from tests.sim.world import World
+
+
+def wrong_translation(world: World) -> str:
+    """What is wrong with the translated offsets of the records that the target has, or empty. Of those that it has
+    deleted, the ledger need not know where they were."""
+    log = [stored for stored in world.target.brokers[world.target.leader].log if stored.producer >= 0]
+    if not log:
+        return ""
+    copied = CopiedPosition(log[-1].sequence + log[-1].count, log[-1].end, world.source.end)
+    lane = LaneMap(world.truth.lanes[LANE], copied)
+    places = {
+        number: stored.base + at
+        for stored in log
+        for at, number in enumerate(stored.numbers)
+        if not is_left_open(world, stored.sequence + at, number)
+    }
+    for number in places.keys() - world.source.cut:
+        offset, place = world.source.offset_of[number], places[number]
+        there, back = lane.to_target(offset), lane.to_source(place)
+        if there.record != place or back.record != offset:
+            return f"source offset {offset} is at {place}, the answers are {there} and {back}"
+    return ""
+
+
+def was_deleted(world: World, number: int) -> bool:
+    """Whether retention has deleted a copied record, or the record of the same key that superseded it."""
+    broker, key = world.target.brokers[world.target.leader], world.target.key
+    deleted = {each for stored in broker.history if stored.end <= broker.start for each in stored.numbers if each}
+    superseded = number in world.target.cleaned and key(number) in map(key, deleted)
+    return number in deleted or superseded

@@ -1,0 +1,70 @@
+"""Batches in the log of a fake target, and which of those that retention has deleted still count."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
+
+BatchId = tuple[int, int]
+"""Base offset and leader epoch of a batch."""
+Copy = tuple[BatchId, int]
+"""Batch and number of a record."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A batch in a log."""
+
+    base: int
+    count: int
+    producer: int
+    epoch: int
+    sequence: int
+    newest_ms: int
+    numbers: tuple[int, ...]
+    """0 if the cleaner has removed a record."""
+    leader_epoch: int
+
+    @property
+    def end(self) -> int:
+        return self.base + self.count
+
+    @property
+    def id(self) -> BatchId:
+        return self.base, self.leader_epoch
+
+    def copies(self, numbers: Collection[int] | None = None) -> set[Copy]:
+        """Its records, or those of them with these numbers."""
+        return {(self.id, each) for each in self.numbers if each and (numbers is None or each in numbers)}
+
+    def without(self, copies: Collection[Copy]) -> "Stored":
+        """The batch without some of its records."""
+        return replace(self, numbers=tuple(0 if (self.id, each) in copies else each for each in self.numbers))
+
+
+@dataclass
+class UnknownCopies:
+    """Deleted copies of records that may as well never have been in the target, because nothing shows a holder of the
+    lane that they were."""
+
+    grant: int = 0
+    """The newest grant of a holder that has read the log."""
+    now: set[Copy] = field(default_factory=set)
+    """Those that this holder cannot know about."""
+    since: dict[BatchId, set[Copy]] = field(default_factory=dict)
+    """The first batch that such a holder appended → the copies that it could not know about."""
+
+    def resumed(self, grant: int, unknown: set[Copy]) -> None:
+        """A holder with this grant has read the log."""
+        if grant >= self.grant:
+            self.grant, self.now = grant, unknown
+
+    def appended(self, batch: Stored, unknown: Iterable[Copy]) -> None:
+        """A holder has appended a batch without knowing about these copies."""
+        self.since.setdefault(batch.id, set()).update(unknown)
+
+    def without(self, deleted: list[Stored], log: Iterable[Stored]) -> list[Stored]:
+        """The deleted batches, without the copies that do not count in this log."""
+        if not self.now and not self.since:
+            return deleted
+        there = {stored.id for stored in log}
+        unknown = self.now.union(*(copies for begun, copies in self.since.items() if begun in there))
+        return [stored.without(unknown) for stored in deleted]
