@@ -160,6 +160,7 @@ ONCE_FAILED = (
     (597515612735, "target retention + sought, old records"),
     (571084566770, "target retention, old records + sought, old records"),
     (293470884633, "target retention, old records + twice, old records"),
+    (646755592992, "target retention, old records + refused for what they hold, old records"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (

@@ -106,6 +106,8 @@ def _keep(lane: Lane, found: Reading, more: tuple[LaneFact, ...]) -> Effects:
 
 def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
     own = answer.own
+    if (repeat := target_scan.repeat_behind_position(lane, own)) is not None:
+        return target_scan.halt_on_repeat(lane, repeat)
     is_late = not own or target_scan.is_later(lane, own[0]) or target_scan.begins_late(lane, own, answer.start)
     is_whole = log.is_policy_unknown and not is_late and _holds_all(lane, log, own)
     must_ask = missing_ordinals.must_ask(lane) and not is_whole

@@ -318,6 +318,24 @@ def begins_late(lane: Lane, own: Sequence[OwnBatch], start: int) -> bool:
     return bool(but_not_void(holes, wanted, first - 1))
 
 
+def repeat_behind_position(lane: Lane, own: Sequence[OwnBatch]) -> tuple[int, int, int] | None:
+    """Return records below the resume position that are in the target log at or after the target offset of this
+    position, in the form of `Reading.doubled`. Return None if there are none.
+
+    Retention on the target may have deleted the records themselves, so that a comparison of ordinals does not show the
+    repeat. As long as the same leader leads, its log cannot have lost them: they were appended before, and then again.
+    This does not apply to ordinals that only a lookup took for appended.
+    """
+    position, behind = lane.resume_position, before_displaced(lane, lane.resume_position.ordinal)
+    if position.leader_epoch < 0 or position.leader_epoch != lane.log.end_epoch:
+        return None
+    for batch in own:
+        first = nearest(batch.base_sequence, position.ordinal)
+        if batch.base_offset >= position.target_offset and first < behind:
+            return first, min(first + batch.count, behind), batch.base_offset
+    return None
+
+
 def halt_on_repeat(lane: Lane, doubled: tuple[int, int, int]) -> Effects:
     """Halt, because the target log contains the records of some ordinals twice. The lane cannot correct this."""
     first, end, target_offset = doubled

@@ -80,3 +80,29 @@ def test_records_that_a_log_lacks_at_its_end_are_missed() -> None:
 def test_a_log_that_begins_at_0_has_deleted_nothing() -> None:
     _, effects = resumed(16, 0, 20, others=((0, 20),), ordinal=0)
     assert "remembers ordinal 16" in one(effects, Halted).line
+
+
+def test_late_bytes_of_deleted_records_do_not_show_a_loss() -> None:
+    """DOUBLED. The broker had forgotten the producer and has appended ordinal 7 once more. Nothing else is left of the
+    lane's records. The leader is still the one that had ordinals 0 to 9 when the resume position was saved."""
+    play = opened(*BEGUN)
+    retake(play, 10, 10, 10, epoch=1)
+    play.tell(EndAnswer(play.lane.asked, 0, 1, 11))
+    play.tell(ProducersAnswer(play.lane.asked, 0, ProducerEntry(7, 1000)))
+    play.tell(EndAnswer(play.lane.asked, 0, 1, 11))
+    scan = one(play.tell(VisibleAnswer(play.lane.asked, 0, 11, 10)), AskScan)
+    own = (OwnBatch(10, 1, 7, 0, 1),)
+    effects = play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, own, (), False))
+    assert "target offset 10 holds the records of source offsets [7, 8) a second time" in one(effects, Halted).line
+
+
+def test_another_leader_may_have_lost_what_a_resume_position_shows() -> None:
+    play = opened(*BEGUN)
+    retake(play, 10, 10, 10, epoch=1)
+    play.tell(EndAnswer(play.lane.asked, 0, 2, 11))
+    play.tell(ProducersAnswer(play.lane.asked, 0, ProducerEntry(7, 1000)))
+    play.tell(EndAnswer(play.lane.asked, 0, 2, 11))
+    scan = one(play.tell(VisibleAnswer(play.lane.asked, 0, 11, 10)), AskScan)
+    own = (OwnBatch(10, 1, 7, 0, 2),)
+    effects = play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, own, (), False))
+    assert not [each for each in effects if isinstance(each, Halted)]
