@@ -71,7 +71,7 @@ def compared(world: "World", record: Any, question: AskCheck) -> CheckAnswer:
     """Compare the target's records with the source (`LaneHost._check`). No filter changes a record."""
     source, target = as_any(SourceReader(world.source)), as_any(TargetReader(world.target))
     failed = partial(CheckAnswer, question.question, first=question.first, last=question.last, outcome="unverifiable")
-    return _answer(check((source, PARTITION), (target, PARTITION), source, record, question), failed)
+    return _answer(check((source, PARTITION), (target, PARTITION), (source, target), record, question), failed)
 
 
 def relocated(world: "World", host: "Host", question: AskRebuild) -> RebuildAnswer:

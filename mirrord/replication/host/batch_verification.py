@@ -2,7 +2,7 @@
 
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Container, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Sequence
 
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.partition_queries import Asks, bounds
@@ -29,6 +29,7 @@ Pairs = list[tuple[int, int]]
 """Pairs of (ordinal, source offset)."""
 
 LOST = BatchFinding("unverifiable", "the source has lost some of the records and uses their offsets again")
+DELETED = BatchFinding("unverifiable", "the target has deleted some of the records")
 _OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 
 
@@ -61,30 +62,46 @@ class BatchVerification:
         last = max((offset + length for _, offset, length in source_runs.between(wanted.first, wanted.last)), default=0)
         self._originals = _Originals(source, source_partition, last)
 
-    async def run(self, source: tuple[int, int] = (sys.maxsize, 0)) -> BatchFinding:
+    async def run(
+        self, source: tuple[int, int] = (sys.maxsize, 0), target_begin: Callable[[], Awaitable[int]] | None = None
+    ) -> BatchFinding:
         """Compare the batches, and return the outcome of the comparison.
 
         `source` is the high watermark and the log start offset of the source. A record counts as removed from the
-        source (`BatchFinding.gone`) only if its offset is below that high watermark. Raises ReadFailed if the source or
-        the target cannot be read at the moment.
+        source (`BatchFinding.gone`) only if its offset is below that high watermark. `target_begin` returns the log
+        start offset of the target. If the target has deleted some of the records, those that it still has are compared.
+        Raises ReadFailed if the source or the target cannot be read at the moment.
         """
         self._source_end, self._source_begin = source
         self._originals.limit(self._source_begin, self._source_end)
-        wanted = self._wanted
         findings: list[BatchFinding] = []
+        start = self._wanted.start
         try:
-            async for batch in self._target.read(self._target_partition, wanted.start, wanted.end):
-                if batch.header.producer_id == wanted.producer_id:
-                    findings.append(await self._compare(batch))
-                    if findings[-1].outcome == "different":
-                        break
-        except ReadFailed as failed:
-            if failed.error != _OUT_OF_RANGE:
-                raise
-            findings.append(BatchFinding("unverifiable", "one side has deleted some of the records"))
+            while await self._is_out_of_range(start, findings):
+                findings.append(DELETED)
+                begin = await target_begin() if target_begin is not None else -1
+                if begin <= start:
+                    break
+                start = begin
         finally:
             await self._originals.close()
         return together(findings)
+
+    async def _is_out_of_range(self, start: int, findings: list[BatchFinding]) -> bool:
+        """Compare the batches from this target offset on, up to the first difference. Return whether the target no
+        longer has some of these offsets."""
+        wanted = self._wanted
+        try:
+            async for batch in self._target.read(self._target_partition, start, wanted.end):
+                if batch.header.producer_id == wanted.producer_id:
+                    findings.append(await self._compare(batch))
+                    if findings[-1].outcome == "different":
+                        return False
+        except ReadFailed as failed:
+            if failed.error != _OUT_OF_RANGE:
+                raise
+            return True
+        return False
 
     async def _compare(self, batch: ReadBatch) -> BatchFinding:
         copy = BatchCopy(batch.header, batch.records_crc)
@@ -160,20 +177,25 @@ class BatchVerification:
 async def check(
     source: tuple[Stretches, PartitionId],
     target: tuple[Stretches, PartitionId],
-    asks: Asks,
+    asks: tuple[Asks, Asks],
     record: LaneRecord,
     wanted: AskCheck,
     changing: Callable[[DecodedRecord], DecodedRecord] | None = None,
 ) -> CheckAnswer:
-    """Return the answer to a lane that asks for a comparison. `asks` sends questions to the source. The other
-    parameters are those of `BatchVerification`.
+    """Return the answer to a lane that asks for a comparison. `asks` send questions to the source and to the target.
+    The other parameters are those of `BatchVerification`.
 
     Raises ReadFailed if the source or the target cannot be read at the moment.
     """
-    readable = await bounds(asks, source[1])
+
+    async def target_begin() -> int:
+        _, begin = await bounds(asks[1], target[1])
+        return begin
+
+    readable = await bounds(asks[0], source[1])
     in_front = await _in_front_of(*source, wanted.position, readable)
     comparison = BatchVerification(source[0], target[0], source[1], target[1], record, wanted, changing)
-    found = await comparison.run(readable)
+    found = await comparison.run(readable, target_begin)
     result = (wanted.first, wanted.last, found.outcome, found.note, *in_front)
     return CheckAnswer(wanted.question, 0, *result, found.gone, found.equal_until, found.replaced)
 

@@ -358,7 +358,7 @@ class LaneHost:
     def _check(self, hosted: HostedLane, effect: AskCheck) -> None:
         sides = (self._source_stretches, hosted.source), (self._target_stretches, hosted.target)
         record, changing = hosted.record, self._shaping.changing(hosted.source.topic)
-        run = partial(check, *sides, self._source_asks, record, effect, changing)
+        run = partial(check, *sides, (self._source_asks, self._target_asks), record, effect, changing)
         failed = partial(CheckAnswer, effect.question, first=effect.first, last=effect.last, outcome="unverifiable")
         self._begin(read_and_tell(hosted, effect.question, run, failed))
 

@@ -1,12 +1,14 @@
 """The comparison of batches with the source, where the source has lost records and uses their offsets again."""
 
+from collections.abc import Awaitable, Callable
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from mirrord.ledger.facts.core import SourceRun, TargetRun, Verdict
 from mirrord.model.runs import Run
-from mirrord.replication.host.batch_verification import LOST, BatchVerification, check
+from mirrord.replication.host.batch_verification import DELETED, LOST, BatchVerification, check
 from mirrord.replication.lane.signals import AskCheck
 from mirrord.replication.lane.target.batch_compare import BatchFinding
 from tests.fixtures.fake_pipe import as_any
@@ -87,6 +89,39 @@ async def test_all_copied_records_may_have_been_deleted() -> None:
     assert finding == BatchFinding("unverifiable", finding.note, ((0, 5),))
 
 
+async def after_retention(
+    source: str, log_start: int, known: Callable[[], Awaitable[int]] | None = None
+) -> BatchFinding:
+    """Compare the ordinals 0 to 4, which are in batches at the target offsets 0 and 2, with the source offsets 10 to
+    14. Retention on the target has deleted the offsets below `log_start`."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 10),), (), ((0, 4),)), TargetRun(LANE, 1, 0, 0, 1))
+    originals = FakeLog([written(10, source)], 15, 15, begin=10)
+    copies = [written(0, "ab", producer=(PRODUCER, 0)), written(2, "cde", producer=(PRODUCER, 2))]
+    target = FakeLog([each for each in copies if each.header.base_offset >= log_start], 5, 5, begin=log_start)
+
+    async def begin() -> int:
+        return log_start
+
+    wanted = AskCheck(1, PRODUCER, 0, 4, 0, 5, 15, ((0, 4),))
+    sides = as_any(originals), as_any(target), PARTITION, PARTITION
+    return await BatchVerification(*sides, play.record, wanted).run((15, 10), known or begin)
+
+
+async def test_what_retention_has_left_on_the_target_is_compared() -> None:
+    assert await after_retention("abcde", 2) == replace(DELETED, equal_until=5)
+    assert await after_retention("xycde", 2) == replace(DELETED, equal_until=5), "the target has deleted these"
+    assert (await after_retention("abcdx", 2)).outcome == "different"
+    assert await after_retention("abcde", 5) == DELETED
+
+
+async def test_offsets_that_the_target_never_had_are_not_compared() -> None:
+    async def begin() -> int:
+        return 0
+
+    assert await after_retention("abcde", 5, begin) == DELETED
+
+
 @pytest.mark.parametrize(
     ("position", "epoch", "end"),
     [(-1, -1, -1), (2, -1, -1), (3, -1, -1), (4, 1, -1), (5, 2, -1), (6, -1, 5), (7, -1, 5)],
@@ -101,5 +136,5 @@ def test_the_lane_learns_what_precedes_its_position(position: int, epoch: int, e
     source.expire(1)
     reads, copies = as_any(SourceReader(source)), as_any(TargetReader(FakeTarget()))
     wanted = AskCheck(1, PRODUCER, 0, -1, 0, 0, position)
-    answer = at_once(check((reads, PARTITION), (copies, PARTITION), reads, Play.opened().record, wanted))
+    answer = at_once(check((reads, PARTITION), (copies, PARTITION), (reads, copies), Play.opened().record, wanted))
     assert (answer.source_epoch, answer.source_end) == (epoch, end)
