@@ -161,6 +161,7 @@ ONCE_FAILED = (
     (571084566770, "target retention, old records + sought, old records"),
     (293470884633, "target retention, old records + twice, old records"),
     (646755592992, "target retention, old records + refused for what they hold, old records"),
+    (113651339453, "foreign writers + target retention"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (

@@ -60,8 +60,7 @@ def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
     elif not own and 0 < answer.start == lane.log.log_start and next_by_entry(lane) > expected:
         # The log has none of the lane's records. What the broker remembers was appended to this log, so retention on
         # the target has deleted it.
-        behind = next_by_entry(lane)
-        return _read(lane, now, Reading(behind, target_scan.never_appended(lane, behind, answer.start), (), None), log)
+        return _read(lane, now, target_scan.all_deleted(lane, next_by_entry(lane), answer), log)
     elif answer.start > lane.resume_position.target_offset and own:
         # Retention on the target has already deleted the records right after the resume position.
         first = nearest(own[0].base_sequence, expected)

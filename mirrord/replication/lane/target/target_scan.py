@@ -9,7 +9,7 @@ from mirrord.model.intervals import Interval
 from mirrord.model.runs import Runs
 from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.limits import NEVER
-from mirrord.replication.lane.signals import Effects, LaneRecord, OwnBatch
+from mirrord.replication.lane.signals import Effects, LaneRecord, OwnBatch, ScanAnswer
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target.evidence import known_until
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
@@ -62,6 +62,15 @@ def never_appended(lane: Lane, behind: int, target_offset: int) -> tuple[Interva
     pieces = but_not_void(lane.record.holes if lane.record is not None else (), first, behind - 1)
     is_whole = sum(last - ordinal + 1 for ordinal, last in pieces) <= target_offset - start
     return () if is_whole else tuple(pieces)
+
+
+def all_deleted(lane: Lane, behind: int, answer: ScanAnswer) -> Reading:
+    """Return the result of reading a log from which retention on the target has deleted all of the lane's records, up
+    to the ordinal before `behind`. A target run shows that no ordinal is missing before the next record, which other
+    clients' records may precede."""
+    runs = lane.record.target_runs.copy() if lane.record is not None else Runs()
+    facts = placed(lane, runs, behind, answer.end)
+    return Reading(behind, never_appended(lane, behind, answer.start), facts, None)
 
 
 def _has_room(lane: Lane, runs: Runs, log: Log, gap: Interval, pieces: Sequence[tuple[int, int]]) -> bool:

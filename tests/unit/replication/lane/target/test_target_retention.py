@@ -42,7 +42,7 @@ def resumed(
 def checked(play: Faulty, effects: Effects, first: int, last: int) -> Effects:
     check = one(effects, AskCheck)
     assert (check.first, check.last) == (first, last)
-    return play.tell(CheckAnswer(check.question, 0, first, last, "unverifiable"))
+    return [*effects, *play.tell(CheckAnswer(check.question, 0, first, last, "unverifiable"))]
 
 
 @pytest.mark.parametrize(("log_start", "end"), [(17, 17), (20, 20), (18, 20)])
@@ -52,6 +52,7 @@ def test_records_that_retention_has_deleted_are_not_missed(log_start: int, end: 
     play, effects = resumed(16, log_start, end)
     play.bind_all(checked(play, effects, 10, 16))
     assert (play.lane.phase, play.lane.next_ordinal) == (Phase.COPYING, 17)
+    assert play.record.target_runs.offset_of(17) == end, "the ledger shows that nothing is missing before this record"
 
 
 def test_records_that_were_never_appended_are_copied_again() -> None:
