@@ -49,6 +49,8 @@ class UnknownCopies:
     """The newest grant of a holder that has read the log."""
     now: set[Copy] = field(default_factory=set)
     """Those that this holder cannot know about."""
+    always: set[Copy] = field(default_factory=set)
+    """Those that a rebuilt map leaves out: nothing shows which records they were."""
     since: dict[BatchId, set[Copy]] = field(default_factory=dict)
     """The first batch that such a holder appended → the copies that it could not know about."""
 
@@ -63,8 +65,8 @@ class UnknownCopies:
 
     def without(self, deleted: list[Stored], log: Iterable[Stored]) -> list[Stored]:
         """The deleted batches, without the copies that do not count in this log."""
-        if not self.now and not self.since:
+        if not self.now and not self.since and not self.always:
             return deleted
         there = {stored.id for stored in log}
-        unknown = self.now.union(*(copies for begun, copies in self.since.items() if begun in there))
+        unknown = self.now.union(self.always, *(copies for begun, copies in self.since.items() if begun in there))
         return [stored.without(unknown) for stored in deleted]

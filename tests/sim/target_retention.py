@@ -1,7 +1,9 @@
 """Retention of the target topic, which deletes records that are copied or that the lane has not looked at yet."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mirrord.ledger.facts.core import AnyFact, HoleFound
 from tests.sim import toy
 from tests.sim.host import LANE, Host, Request
 from tests.sim.stored import Copy, Stored
@@ -63,6 +65,16 @@ def came_late(world: "World", request: Request, base: int, *, found: bool) -> No
     for stored in broker.deleted:
         is_later = found and stored.sequence + stored.count > request.batch.first
         world.target.unknown.appended(_at(broker, base), stored.copies(None if is_later else numbers))
+
+
+def rebuilt(world: "World", facts: Sequence[AnyFact]) -> None:
+    """The map was rebuilt. Retention had deleted the records of the ordinals that the new map leaves out, so nothing
+    shows which records they were."""
+    holes = [fact for fact in facts if isinstance(fact, HoleFound)]
+    for stored in world.target.brokers[world.target.leader].deleted:
+        for at, number in enumerate(stored.numbers):
+            if any(hole.first <= stored.sequence + at <= hole.last for hole in holes):
+                world.target.unknown.always.add((stored.id, number))
 
 
 def _at(broker: Broker, base: int) -> Stored:

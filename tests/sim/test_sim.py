@@ -162,6 +162,8 @@ ONCE_FAILED = (
     (293470884633, "target retention, old records + twice, old records"),
     (646755592992, "target retention, old records + refused for what they hold, old records"),
     (113651339453, "foreign writers + target retention"),
+    (344132410823, "sought, slow wire + target retention"),
+    (340924788193, "views of old records + target retention, old records"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
@@ -188,6 +190,7 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (577080162926, "target retention, old records + compacted copy", "sequence", True),
     (475153812024, "two views of old records + target retention", "sequence", True),
     (979304059829, "views + target retention", "sequence", True),
+    (803948690306, "target retention + views", "sequence", True),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""
 

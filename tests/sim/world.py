@@ -164,7 +164,9 @@ class World:
                 for reason, offsets in (("expired", self.lost), ("rejected", self.rejected)):
                     offsets.update(*(range(each.start, each.end) for each in fact.verdicts if each.reason == reason))
                 self.truncated += [each for each in fact.verdicts if each.reason == "truncated"]
-            self.rebuilds += binds and isinstance(fact, MapRebuilt)
+            if binds and isinstance(fact, MapRebuilt):
+                self.rebuilds += 1
+                target_retention.rebuilt(self, entry.facts)
             if isinstance(fact, Quarantined) and fact.skip and self.shape.on_reject == "skip":
                 self.letters.check(fact)
         return len(self.ledger) - 1
@@ -221,11 +223,8 @@ class World:
                 found.append(("read", host))
             if host.answers and self._answerable(host.answers[0]):
                 found.append(("answer", host))
-            if (
-                host.lane.phase is Phase.COPYING
-                and host.lane.log.end_epoch != self.target.epoch
-                and self.rng.random() < 0.2
-            ):
+            has_moved = host.lane.phase is Phase.COPYING and host.lane.log.end_epoch != self.target.epoch
+            if has_moved and self.rng.random() < 0.2:
                 found.append(("moved", host))
             if any(at <= self.now for at, _ in host.timers):
                 found.append(("timer", host))

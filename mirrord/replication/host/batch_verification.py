@@ -4,6 +4,8 @@ import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Sequence
 
+from msgspec.structs import replace
+
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.partition_queries import Asks, bounds
 from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed, Stretches
@@ -59,6 +61,7 @@ class BatchVerification:
         self._wanted = wanted
         self._changing = changing
         self._source_end, self._source_begin = sys.maxsize, 0
+        self._compared_from = wanted.last + 1
         last = max((offset + length for _, offset, length in source_runs.between(wanted.first, wanted.last)), default=0)
         self._originals = _Originals(source, source_partition, last)
 
@@ -75,16 +78,18 @@ class BatchVerification:
         self._source_end, self._source_begin = source
         self._originals.limit(self._source_begin, self._source_end)
         findings: list[BatchFinding] = []
-        start = self._wanted.start
+        start, deleted_until = self._wanted.start, -1
         try:
             while await self._is_out_of_range(start, findings):
-                findings.append(DELETED)
+                self._compared_from = deleted_until = self._wanted.last + 1
                 begin = await target_begin() if target_begin is not None else -1
                 if begin <= start:
                     break
                 start = begin
         finally:
             await self._originals.close()
+        if deleted_until >= 0 and self._compared_from > self._wanted.first:
+            findings.append(replace(DELETED, deleted_until=self._compared_from))
         return together(findings)
 
     async def _is_out_of_range(self, start: int, findings: list[BatchFinding]) -> bool:
@@ -107,6 +112,7 @@ class BatchVerification:
         copy = BatchCopy(batch.header, batch.records_crc)
         first = copy.first(self._wanted.first)
         start, last = max(first, self._wanted.first), min(first + copy.count - 1, self._wanted.last)
+        self._compared_from = min(self._compared_from, start)
         live = but_not_void(self._record.holes, start, last)
         pieces = [piece for each in live for piece in self._runs.between(*each)]
         if not pieces:
@@ -197,7 +203,7 @@ async def check(
     comparison = BatchVerification(source[0], target[0], source[1], target[1], record, wanted, changing)
     found = await comparison.run(readable, target_begin)
     result = (wanted.first, wanted.last, found.outcome, found.note, *in_front)
-    return CheckAnswer(wanted.question, 0, *result, found.gone, found.equal_until, found.replaced)
+    return CheckAnswer(wanted.question, 0, *result, found.gone, found.equal_until, found.replaced, found.deleted_until)
 
 
 async def _in_front_of(

@@ -176,6 +176,8 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
             f"[{start}, {end}) or whether they were never appended",
         )
     own = from_ordinal(answer.own, found.first)
+    if not answer.compacts:
+        own += target_scan.end_of_deleted(lane, own, found.first)
     read = target_scan.walk(lane, own, found.first)
     if read.doubled is not None:
         first, _, target_offset = read.doubled

@@ -213,9 +213,10 @@ def must_read(lane: Lane) -> bool:
     acknowledged = known_until(lane) > 0
     if is_another_leader(lane) and (acknowledged or lane.log.end > lane.log.log_start or lane.log.entry is not None):
         return True
-    if lane.log.entry is None or not lane.protected or lane.log.must_read_log:
+    if lane.log.entry is None or lane.log.must_read_log:
         return appended > 0 or lane.log.must_read_log
-    return appended != next_by_entry(lane) - lane.resume_position.ordinal or _may_leap(lane)
+    differs = appended != next_by_entry(lane) - lane.resume_position.ordinal
+    return differs or (_may_leap(lane) if lane.protected else appended > 0)
 
 
 def _may_leap(lane: Lane) -> bool:

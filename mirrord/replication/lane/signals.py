@@ -212,6 +212,9 @@ class CheckAnswer(msgspec.Struct, frozen=True):
     replaced: tuple[tuple[int, int], ...] = ()
     """Ordinals [start, end) whose records the source has lost in an election, or never had: at the offsets of these
     records, the source has different records from a different leader epoch, or its log ends below these offsets."""
+    deleted_until: int = -1
+    """The ordinal after the last one that was not compared because retention on the target has deleted its record, or
+    -1."""
 
 
 class RebuildAnswer(msgspec.Struct, frozen=True):

@@ -33,6 +33,9 @@ class BatchFinding(msgspec.Struct, frozen=True):
     replaced: tuple[tuple[int, int], ...] = ()
     """Ordinals [start, end) whose records are in the target but not in the source: at the offsets of these records, the
     source has different records from a different leader epoch, or its log ends below these offsets."""
+    deleted_until: int = -1
+    """The ordinal after the last one that was not compared because retention on the target has deleted its record, or
+    -1."""
 
 
 EQUAL = BatchFinding("equal")
@@ -124,13 +127,21 @@ def _difference(copy: DecodedRecord, original: DecodedRecord, *, timed: bool) ->
 def together(findings: Iterable[BatchFinding]) -> BatchFinding:
     """Combine findings: a difference takes precedence over a record that cannot be compared. If several findings have
     the same outcome, the first of them is returned."""
-    worst, gone, replaced, equal_until = EQUAL, list[tuple[int, int]](), list[tuple[int, int]](), -1
+    worst, gone, replaced = EQUAL, list[tuple[int, int]](), list[tuple[int, int]]()
+    equal_until = deleted_until = -1
     for finding in findings:
         if finding.outcome == "different":
             return finding
         gone += finding.gone
         replaced += finding.replaced
         equal_until = max(equal_until, finding.equal_until)
+        deleted_until = max(deleted_until, finding.deleted_until)
         if worst.outcome == "equal":
             worst = finding
-    return msgspec.structs.replace(worst, gone=tuple(gone), replaced=tuple(replaced), equal_until=equal_until)
+    return msgspec.structs.replace(
+        worst,
+        gone=tuple(gone),
+        replaced=tuple(replaced),
+        equal_until=equal_until,
+        deleted_until=deleted_until,
+    )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from mirrord.kafka.protocol.sequence import nearest
+from mirrord.kafka.protocol.sequence import SEQUENCES, nearest
 from mirrord.ledger.displaced import kept_from, within
 from mirrord.ledger.facts.core import Displaced, HoleFound, LaneFact, TargetRun
 from mirrord.model.intervals import Interval
@@ -11,7 +11,7 @@ from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import Effects, LaneRecord, OwnBatch, ScanAnswer
 from mirrord.replication.lane.state import Lane, ResumePosition
-from mirrord.replication.lane.target.evidence import known_until
+from mirrord.replication.lane.target.evidence import known_until, next_by_entry
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 
 
@@ -71,6 +71,15 @@ def all_deleted(lane: Lane, behind: int, answer: ScanAnswer) -> Reading:
     runs = lane.record.target_runs.copy() if lane.record is not None else Runs()
     facts = placed(lane, runs, behind, answer.end)
     return Reading(behind, never_appended(lane, behind, answer.start), facts, None)
+
+
+def end_of_deleted(lane: Lane, own: Sequence[OwnBatch], first: int) -> list[OwnBatch]:
+    """Return an empty batch at the end of the log if retention on the target has deleted all of the lane's records from
+    the ordinal `first` onward. It stands for the end of what the broker remembers. Nothing shows which records had the
+    ordinals before it, so these ordinals must not be assigned to other records."""
+    behind = next_by_entry(lane)
+    is_deleted = not own and lane.log.log_start > 0 and behind > first
+    return [OwnBatch(lane.log.end, 0, behind % SEQUENCES, 0)] if is_deleted else []
 
 
 def _has_room(lane: Lane, runs: Runs, log: Log, gap: Interval, pieces: Sequence[tuple[int, int]]) -> bool:

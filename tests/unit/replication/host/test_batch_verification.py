@@ -90,10 +90,10 @@ async def test_all_copied_records_may_have_been_deleted() -> None:
 
 
 async def after_retention(
-    source: str, log_start: int, known: Callable[[], Awaitable[int]] | None = None
+    source: str, log_start: int, known: Callable[[], Awaitable[int]] | None = None, *, first: int = 0
 ) -> BatchFinding:
-    """Compare the ordinals 0 to 4, which are in batches at the target offsets 0 and 2, with the source offsets 10 to
-    14. Retention on the target has deleted the offsets below `log_start`."""
+    """Compare the ordinals from `first` to 4 with the source offsets 10 to 14. The target has batches at the offsets 0
+    and 2. Retention on the target has deleted the offsets below `log_start`."""
     play = Play.opened()
     play.fold(SourceRun(LANE, 1, (Run(0, 10),), (), ((0, 4),)), TargetRun(LANE, 1, 0, 0, 1))
     originals = FakeLog([written(10, source)], 15, 15, begin=10)
@@ -103,23 +103,27 @@ async def after_retention(
     async def begin() -> int:
         return log_start
 
-    wanted = AskCheck(1, PRODUCER, 0, 4, 0, 5, 15, ((0, 4),))
+    wanted = AskCheck(1, PRODUCER, first, 4, 0, 5, 15, ((0, 4),))
     sides = as_any(originals), as_any(target), PARTITION, PARTITION
     return await BatchVerification(*sides, play.record, wanted).run((15, 10), known or begin)
 
 
 async def test_what_retention_has_left_on_the_target_is_compared() -> None:
-    assert await after_retention("abcde", 2) == replace(DELETED, equal_until=5)
-    assert await after_retention("xycde", 2) == replace(DELETED, equal_until=5), "the target has deleted these"
+    assert await after_retention("abcde", 2) == replace(DELETED, equal_until=5, deleted_until=2)
+    assert await after_retention("xycde", 2) == replace(DELETED, equal_until=5, deleted_until=2)
     assert (await after_retention("abcdx", 2)).outcome == "different"
-    assert await after_retention("abcde", 5) == DELETED
+    assert await after_retention("abcde", 5) == replace(DELETED, deleted_until=5)
+
+
+async def test_nothing_is_missing_if_retention_has_deleted_records_of_others_only() -> None:
+    assert await after_retention("abcde", 2, first=2) == BatchFinding("equal", equal_until=5)
 
 
 async def test_offsets_that_the_target_never_had_are_not_compared() -> None:
     async def begin() -> int:
         return 0
 
-    assert await after_retention("abcde", 5, begin) == DELETED
+    assert await after_retention("abcde", 5, begin) == replace(DELETED, deleted_until=5)
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,18 @@ def test_an_ordinal_that_cannot_belong_to_another_record_is_trusted() -> None:
     assert not found_open(4, (2, 4))  # the record in question is there still, and equal
 
 
+@pytest.mark.parametrize(("regiven", "deleted_until", "is_open"), [(4, 6, True), (4, 4, False), (-1, 6, False)])
+def test_what_the_target_has_deleted_may_have_been_another_record(
+    regiven: int, deleted_until: int, *, is_open: bool
+) -> None:
+    lane, record, _ = idle()
+    record.regiven = regiven
+    answer = CheckAnswer(1, 0, 2, 5, "unverifiable", deleted_until=deleted_until)
+    assert settles(lane, answer) is not is_open
+    lane.log.cleaned = True
+    assert settles(lane, answer), "the map could not be rebuilt"
+
+
 @pytest.mark.parametrize(
     ("earlier", "replaced", "is_open"),
     [((), (4, 6), False), ((2, 4), (4, 6), False), ((5, 9), (4, 6), True), ((0, 9), (2, 4), False)],

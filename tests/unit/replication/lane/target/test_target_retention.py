@@ -2,9 +2,11 @@
 
 import pytest
 
+from mirrord.ledger.facts.core import HoleFound
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     AskCheck,
+    AskRebuild,
     AskScan,
     CheckAnswer,
     Effects,
@@ -13,10 +15,13 @@ from mirrord.replication.lane.signals import (
     OwnBatch,
     ProducerEntry,
     ProducersAnswer,
+    RebuildAnswer,
     ScanAnswer,
     VisibleAnswer,
 )
+from mirrord.replication.lane.target.relocation_result import Located
 from tests.unit.replication.lane.test_fourth_faults import retake
+from tests.unit.replication.lane.test_rebuilding import LANE
 from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened
 
 
@@ -107,3 +112,35 @@ def test_another_leader_may_have_lost_what_a_resume_position_shows() -> None:
     own = (OwnBatch(10, 1, 7, 0, 2),)
     effects = play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, own, (), False))
     assert not [each for each in effects if isinstance(each, Halted)]
+
+
+def sandwich(play: Faulty, last_sequence: int, end: int, log_start: int, age_ms: int = 1000) -> Effects:
+    play.tell(EndAnswer(play.lane.asked, 0, 1, end))
+    play.tell(ProducersAnswer(play.lane.asked, 0, ProducerEntry(last_sequence, age_ms)))
+    play.tell(EndAnswer(play.lane.asked, 0, 1, end))
+    return play.tell(VisibleAnswer(play.lane.asked, 0, end, log_start))
+
+
+def test_ordinals_of_deleted_records_that_nothing_identifies_are_not_used_again() -> None:
+    """LOSS. Ordinals 10 to 16 were given to other records after a former holder may have sent them. Retention has
+    deleted whichever the target had, so all of them follow, and the rebuilt map does not say that it had them."""
+    play, effects = resumed(16, 17, 17)
+    play.bind_all(effects)
+    play.record.regiven = 10
+    check = one(effects, AskCheck)
+    answer = CheckAnswer(check.question, 0, 10, 16, "unverifiable", "deleted", deleted_until=17)
+    play.bind_all(play.tell(answer))
+    rebuild = one(sandwich(play, 16, 17, 17), AskRebuild)
+    located = Located((), (), ((10, 17),), 17, 10, 10)
+    play.bind_all(play.tell(RebuildAnswer(rebuild.question, 0, (), located)))
+    assert HoleFound(LANE, play.lane.grant, 10, 16, 17, 24) in play.record.holes
+    play.bind_all(sandwich(play, 16, 17, 17))
+    assert (play.lane.phase, play.lane.next_ordinal, play.lane.position) == (Phase.COPYING, 17, 10)
+
+
+def test_what_an_expiring_producer_had_appended_above_the_position_is_looked_for_in_the_log() -> None:
+    """The broker remembers records above the resume position although the log ends there. It may soon forget them."""
+    play = opened(*BEGUN)
+    retake(play, 10, 10, 10, epoch=1)
+    old_ms = play.lane.limits.producer_expiry_ms - 1
+    assert one(sandwich(play, 16, 10, 10, old_ms), AskScan)
