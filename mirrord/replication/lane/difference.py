@@ -12,6 +12,7 @@ from mirrord.ledger.facts.core import (
 )
 from mirrord.replication.lane import notes
 from mirrord.replication.lane.limits import NEVER
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import CheckAnswer, Effects, Halted
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt, missing_ordinals, target_scan
@@ -52,8 +53,8 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
     holds either the records in that batch or the records in the offset map. If the source has deleted the records in
     the map, the comparison cannot tell which of the two the target holds. In this case, the result is False, and the
     offset map is rebuilt from both logs: the source may still have the records in that batch. The result is also False
-    if retention on the target has deleted whichever of the two it held. A compacted target is an exception: the map
-    could not be rebuilt from its log, and the lane would stay halted.
+    if the lane resumes and retention on the target has deleted whichever of the two it held. A compacted target is an
+    exception: the map could not be rebuilt from its log, and the lane would stay halted.
 
     If the source has lost the records in the map in an election, or never had them, the target usually holds the
     records in the map: the lane copied them before the election. The exception is a batch that was appended before the
@@ -66,7 +67,7 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
     first = max(record.regiven, lane.comparison.compared)
     if not answer.first <= first <= answer.last:
         return True
-    if answer.deleted_until > first and not lane.log.cleaned:
+    if answer.deleted_until > first and lane.phase is Phase.RESUMING and not lane.log.cleaned:
         return False
     if any(end > first for _, end in (*answer.gone, *_replaced_earlier(lane, answer))):
         return False

@@ -213,6 +213,8 @@ def must_read(lane: Lane) -> bool:
     acknowledged = known_until(lane) > 0
     if is_another_leader(lane) and (acknowledged or lane.log.end > lane.log.log_start or lane.log.entry is not None):
         return True
+    if lane.log.log_start > lane.resume_position.target_offset:
+        return True  # retention on the target may have deleted records of the lane
     if lane.log.entry is None or lane.log.must_read_log:
         return appended > 0 or lane.log.must_read_log
     differs = appended != next_by_entry(lane) - lane.resume_position.ordinal
