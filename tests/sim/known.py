@@ -243,7 +243,7 @@ class Known:
         asked = {number for number, each in self.looked_up.items() if any(one.holder == host.name for one in each)}
         if asked:
             self.overlooked.setdefault(host.name, set()).update(cleaned_from(leader) - asked)
-        former, holes = self.deleted.get(host.name, set()), host.world.truth.lanes[LANE].holes
+        former, holes = target.unknown.now, host.world.truth.lanes[LANE].holes
         planned = {
             copy
             for stored in leader.deleted

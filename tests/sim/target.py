@@ -317,10 +317,10 @@ class FakeTarget:
         self.advance()
         return True
 
-    def expire(self, at: int, batches: int, below: int) -> None:
+    def expire(self, at: int, batches: int) -> None:
         """Retention deletes the first batches of a replica's log, but nothing above the high watermark."""
         broker = self.brokers[at]
-        ends = [stored.end for stored in broker.log[:batches] if stored.end <= min(self.high_watermark, below)]
+        ends = [stored.end for stored in broker.log[:batches] if stored.end <= self.high_watermark]
         broker.expire(max(ends, default=broker.start))
 
     def foreign(self, count: int, now_ms: int) -> None:

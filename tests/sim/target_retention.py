@@ -17,13 +17,8 @@ def expire(world: "World") -> None:
     """Delete some of the oldest batches. Each replica deletes for itself, and follows the leader."""
     rng, target = world.rng, world.target
     target.has_snapshots = rng.random() < 0.5
-    below = target.high_watermark
-    if world.shape.mode == "at-least-once":
-        # A lane that ignores what the broker remembers repeats what retention has deleted above its position, and a
-        # broker that does remember recognizes the repeat, for ever.
-        below = world.progress.target_offset if world.progress is not None else 0
     for each in rng.choice(((0,), (1,), (0, 1), (0, 1))):
-        target.expire(each, rng.choice((1, 2, 3, 100)), below)
+        target.expire(each, rng.choice((1, 2, 3, 100)))
     world.known.is_hidden |= any(broker.deleted for broker in target.brokers)
     world.note(f"the target log begins at {[broker.start for broker in target.brokers]}")
 

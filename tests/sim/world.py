@@ -301,12 +301,14 @@ class World:
                 return
             request.host.answers.append((request, error, base, self.target.brokers[request.broker].epoch))
             return
+        end = self.target.brokers[request.broker].end
         error, base = self.target.produce(request.broker, request.data, self.wall_ms)
         if self.shape.slow_wire and self.rng.random() < 0.3:
             self.target.forget(request.broker, self.wall_ms)
         self.note(f"{request.host.name} arrive {request.batch} at b{request.broker}: {error} {base}")
         if not error:
-            target_retention.appended(self, request, base)
+            if base >= end:
+                target_retention.appended(self, request, base)
             hidden = self.known.arrived(request, self.target.foreign_numbers, self.target.lost)
             self.target.hid.setdefault((base, self.target.brokers[request.broker].epoch), set()).update(hidden)
         if self.shape.twice and self.rng.random() < 0.3:

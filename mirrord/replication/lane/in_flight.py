@@ -231,7 +231,9 @@ def _answer_in_doubt(lane: Lane, now: float, batch: Batch, answer: ProduceAnswer
             lane.phase = Phase.SETTLING
         if outcome is Produced.DONE:
             lane.log.must_read_log = True  # below the recorded end: the log went back, or the batch is a duplicate
-            if lane.resume_position.ordinal == 0 and 0 <= answer.base_offset < lane.resume_position.target_offset:
+            if out_of_order.is_deleted_repeat(lane, answer.base_offset):
+                lane.failure = (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, batch)
+            elif lane.resume_position.ordinal == 0 and 0 <= answer.base_offset < lane.resume_position.target_offset:
                 # The lane has no records below this resume position, so nothing else would make the next scan begin at
                 # this batch.
                 lane.resume_position = ResumePosition(0, answer.base_offset, lane.resume_position.leader_epoch)

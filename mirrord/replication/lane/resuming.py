@@ -105,7 +105,7 @@ def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
     if lane.stage is Stage.END:
         in_doubt.answered(lane, now)
         lane.log.end_epoch = answer.leader_epoch
-        if lane.mode == "at-least-once":
+        if lane.mode == "at-least-once" and not out_of_order.must_ask_producers(lane):
             lane.log.entry = None
             return _ask_again(lane, now)
         lane.stage = Stage.PRODUCERS
@@ -127,9 +127,9 @@ def same_leader(lane: Lane, answer: EndAnswer) -> bool:
 
 def producers_answered(lane: Lane, now: float, answer: ProducersAnswer) -> Effects:
     """Handle the answer to question 2 of the resume sandwich."""
-    if answer.error != NONE:
+    if answer.error != NONE and lane.mode == "sequence":
         return lane.retry()
-    lane.log.entry = answer.entry
+    lane.log.entry = answer.entry if answer.error == NONE else None
     return _ask_again(lane, now)
 
 
@@ -168,7 +168,7 @@ def decide(lane: Lane) -> Effects:
     """Now that the target has answered all questions, decide where to resume or what to read first."""
     if lane.comparison.differs is not None:
         return rebuilding.locate(lane)
-    lane.protected = remembers(lane)
+    lane.protected = lane.mode == "sequence" and remembers(lane)
     # With policies, what the broker remembers proves only sequences: if a policy decides differently the next time, a
     # different record gets the same sequence.
     if (lane.has_policies or not lane.protected) and lane.late_writes.end_read_at < barrier_until(lane):

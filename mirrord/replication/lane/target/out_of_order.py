@@ -1,5 +1,5 @@
 """Handles batches that the target refuses as out of order (OUT_OF_ORDER_SEQUENCE_NUMBER), although the target log was
-read before they were sent.
+read before they were sent. A batch that the broker recognizes as a repeat of a deleted one counts as refused.
 
 Such a refusal shows that the broker remembers the lane's producer, and that the batch does not follow the producer's
 last one. The cleaner keeps the last batch of a producer that the broker remembers. A former holder may have sent this
@@ -47,6 +47,21 @@ def is_refused(lane: Lane) -> bool:
     """Return whether the target refused a batch as out of order and has accepted none since, under the same leader."""
     _, epoch, times = lane.log.out_of_order
     return times > 0 and epoch == lane.log.end_epoch
+
+
+def must_ask_producers(lane: Lane) -> bool:
+    """Return whether a lane that does not rely on the broker's producer state must request it nevertheless.
+
+    The broker has just shown that it has such state for the lane, and retention on the target may have deleted the
+    records that it remembers. If so, the log does not show them, and the broker would refuse the same ordinal again and
+    again.
+    """
+    return is_refused(lane) and lane.log.log_start > 0
+
+
+def is_deleted_repeat(lane: Lane, base_offset: int) -> bool:
+    """Return whether the broker has recognized a batch as a repeat of one that retention on the target has deleted."""
+    return 0 <= base_offset < lane.log.log_start
 
 
 def is_position_refused(lane: Lane) -> bool:

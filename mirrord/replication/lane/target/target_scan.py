@@ -67,10 +67,15 @@ def never_appended(lane: Lane, behind: int, target_offset: int) -> tuple[Interva
 def all_deleted(lane: Lane, behind: int, answer: ScanAnswer) -> Reading:
     """Return the result of reading a log from which retention on the target has deleted all of the lane's records, up
     to the ordinal before `behind`. A target run shows that no ordinal is missing before the next record, which other
-    clients' records may precede."""
+    clients' records may precede.
+
+    In at-least-once mode, the lane has assigned these ordinals before it asked what the broker remembers. The broker
+    may remember other records under them, so they are copied again.
+    """
     runs = lane.record.target_runs.copy() if lane.record is not None else Runs()
     facts = placed(lane, runs, behind, answer.end)
-    return Reading(behind, never_appended(lane, behind, answer.start), facts, None)
+    again = never_appended(lane, behind, answer.start if lane.mode == "sequence" else 0)
+    return Reading(behind, again, facts, None)
 
 
 def end_of_deleted(lane: Lane, own: Sequence[OwnBatch], first: int) -> list[OwnBatch]:

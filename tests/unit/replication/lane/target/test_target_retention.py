@@ -6,18 +6,25 @@ from mirrord.ledger.facts.core import HoleFound
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     AskCheck,
+    AskEnd,
+    AskProducers,
     AskRebuild,
     AskScan,
     CheckAnswer,
     Effects,
     EndAnswer,
+    FetchFrom,
     Halted,
     OwnBatch,
+    Produce,
+    ProduceAnswer,
     ProducerEntry,
     ProducersAnswer,
     RebuildAnswer,
     ScanAnswer,
     VisibleAnswer,
+    Wake,
+    Woken,
 )
 from mirrord.replication.lane.target.relocation_result import Located
 from tests.unit.replication.lane.test_fourth_faults import retake
@@ -144,3 +151,55 @@ def test_what_an_expiring_producer_had_appended_above_the_position_is_looked_for
     retake(play, 10, 10, 10, epoch=1)
     old_ms = play.lane.limits.producer_expiry_ms - 1
     assert one(sandwich(play, 16, 10, 10, old_ms), AskScan)
+
+
+def at_least_once(error: int, base_offset: int) -> tuple[Faulty, Effects]:
+    """A lane that does not rely on what the broker remembers begins above ordinal 9. Retention has deleted ordinals 10
+    to 12, and the broker recognizes the first one that the lane sends, or refuses it. Return the effects of the next
+    attempt."""
+    play = opened(*BEGUN)
+    retake(play, 10, 10, 10, epoch=1)
+    play.lane.mode = "at-least-once"
+    play.tell(EndAnswer(play.lane.asked, 0, 1, 13))
+    play.tell(EndAnswer(play.lane.asked, 0, 1, 13))
+    effects = play.tell(VisibleAnswer(play.lane.asked, 0, 13, 13))
+    for wake in [each for each in effects if isinstance(each, Wake)]:
+        play.now = wake.at
+        play.tell(Woken(wake.question))
+        play.tell(EndAnswer(play.lane.asked, 0, 1, 13))
+        play.tell(EndAnswer(play.lane.asked, 0, 1, 13))
+        effects = play.tell(VisibleAnswer(play.lane.asked, 0, 13, 13))
+    scan = one(effects, AskScan)
+    effects = play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, (), (), False))
+    asked = one(play.chunk(one(effects, FetchFrom), 10), AskEnd)
+    (batch,) = one(play.tell(EndAnswer(asked.question, 0, 1, 13)), Produce).batches
+    effects = play.tell(ProduceAnswer(play.lane.round, batch, error, base_offset))
+    for wake in [each for each in effects if isinstance(each, Wake)]:
+        play.now = wake.at
+        play.tell(Woken(wake.question))
+    return play, play.tell(EndAnswer(play.lane.asked, 0, 1, 13))
+
+
+@pytest.mark.parametrize(("error", "base_offset"), [(0, 10), (45, -1)])
+def test_deleted_records_that_the_broker_remembers_follow_under_later_ordinals(error: int, base_offset: int) -> None:
+    """LIVELOCK, or NEEDLESS HALT. The lane sent the same records again and again. They may not be those that the broker
+    remembers under these ordinals."""
+    play, effects = at_least_once(error, base_offset)
+    asked = one(effects, AskProducers)
+    play.tell(ProducersAnswer(asked.question, 0, ProducerEntry(12, 1000)))
+    play.tell(EndAnswer(play.lane.asked, 0, 1, 13))
+    effects = play.tell(VisibleAnswer(play.lane.asked, 0, 13, 13))
+    scan = one(effects, AskScan)
+    effects = play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, (), (), False))
+    play.bind_all(checked(play, effects, 10, 12))
+    assert [(hole.first, hole.last) for hole in play.record.holes if hole.first <= hole.last] == [(10, 12)]
+    assert (play.lane.phase, play.lane.next_ordinal, play.lane.position) == (Phase.COPYING, 13, 10)
+    assert not play.lane.protected
+
+
+def test_a_broker_that_cannot_say_what_it_remembers_is_asked_no_further() -> None:
+    """Some brokers do not support the question. The lane halts after many attempts."""
+    play, effects = at_least_once(45, -1)
+    asked = one(effects, AskProducers)
+    assert one(play.tell(ProducersAnswer(asked.question, 35, None)), AskEnd)
+    assert play.lane.phase is Phase.RESUMING
