@@ -140,6 +140,8 @@ class FakeTarget:
         """Number of a record that an election removed → the leader epoch that began without it, the last one."""
         self.cleaned: set[int] = set()
         """Numbers of records that a replica's cleaner removed."""
+        self.outlived: set[int] = set()
+        """Numbers of records that retention had deleted when an election lost them as well."""
         self.unseen: dict[tuple[int, int], set[int]] = {}
         """Base offset and leader epoch of a batch → numbers of records that the cleaner had removed from this log when
         the batch was appended to it. Kept once an election has removed records."""
@@ -309,6 +311,8 @@ class FakeTarget:
         self.leader = new
         self.epoch += 1
         self.lost.update((each, self.epoch) for each in held - kept if each)
+        deleted = [stored for stored in self.brokers[old].history if stored.end <= self.brokers[old].start]
+        self.outlived |= {each for stored in deleted for each in stored.numbers} - kept
         broker = self.brokers[new]
         broker.leads, broker.epoch, broker.began = True, self.epoch, broker.end
         self.high_watermark = min(self.high_watermark, broker.end)

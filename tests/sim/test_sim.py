@@ -191,6 +191,7 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (475153812024, "two views of old records + target retention", "sequence", True),
     (979304059829, "views + target retention", "sequence", True),
     (803948690306, "target retention + views", "sequence", True),
+    (216016996156, "unclean + target retention", "sequence", True),
     (513216968670, "target retention, old records", "at-least-once", False),
     (521872276315, "unclean, beside others, handed over + target retention", "at-least-once", False),
     (617426267147, "handed over, whatever else happens + target retention, old records", "at-least-once", False),

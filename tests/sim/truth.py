@@ -159,6 +159,7 @@ def _order(world: World, numbers: list[int], holes: list[tuple[int, int, int]], 
     wanted = world.source.wanted()
     without = _rejected(world, set(numbers)) | _skipped(world)
     wanted = [number for number in wanted if world.source.offset_of[number] not in without]
+    wanted = [number for number in wanted if number in numbers or number not in world.target.outlived]
     position = {number: at for at, number in enumerate(wanted)}
     last = -1
     for number in numbers:
@@ -310,7 +311,7 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     # A record that a compacted target took and its cleaner has removed since has arrived, too.
     arrived, taken = set(numbers), world.target.taken()
     filtered, skipped = _filtered(world) | _passed_over(world), _skipped(world)
-    wanted = [number for number in world.source.wanted() if number not in arrived]
+    wanted = [number for number in world.source.wanted() if number not in arrived | world.target.outlived]
     missing = [offset for offset in map(world.source.offset_of.__getitem__, wanted) if offset not in world.rejected]
     missing = [offset for offset in missing if offset not in filtered | skipped]
     # An offset that an unclean election removed belongs to another record by now.
