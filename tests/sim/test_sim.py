@@ -174,6 +174,7 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (617789857479, "compacted copy, beside others", "at-least-once", False),
     (35609885395, "compacted copy, beside others", "at-least-once", False),
     (432582378440, "compacted copy, beside others", "at-least-once", True),
+    (1073559391237, "late + retention", "at-least-once", False),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""
 
