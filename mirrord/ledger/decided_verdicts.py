@@ -1,5 +1,7 @@
-"""Handles verdicts that record a decision, such as that of a filter, rather than a property of the source. If a filter
-is called again for the same record, it may decide differently.
+"""Determines which earlier verdicts no longer apply because of a later fact.
+
+Most of them record a decision, such as that of a filter, rather than a property of the source. If a filter is called
+again for the same record, it may decide differently.
 
 A replicator that takes over a lane calls the filter again for every record without a decision in the ledger. It then
 records new runs. From then on, the runs and decisions that the ledger already contains for later source records are no
@@ -7,12 +9,15 @@ longer valid, and the replicator records them again.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import get_args
 
-from mirrord.ledger.facts.core import HoleFound, Reason
-from mirrord.model.intervals import Interval
+from mirrord.ledger.facts.core import HoleFound, MapRebuilt, Reason
+from mirrord.model.intervals import Interval, uncovered
 from mirrord.model.runs import Run, Runs
 
 DECIDED: frozenset[Reason] = frozenset({"filtered", "rejected", "skipped"})
+NOT_COPIED: frozenset[Reason] = frozenset(get_args(Reason)) - {"doubled", "truncated"}
+"""The reasons that do not apply to a source offset whose record is in the target."""
 EVERYTHING_BEHIND = 1 << 63
 
 VoidPiece = tuple[int, int, int]
@@ -63,3 +68,16 @@ def invalidated_decisions(runs: Runs, new_runs: Sequence[Run], above: int) -> li
     if newest is not None and newest.ordinal <= last and behind is not None:
         found.append((behind, EVERYTHING_BEHIND))
     return found
+
+
+def rebuilt_offsets(runs: Runs, holes: Iterable[HoleFound], fact: MapRebuilt) -> list[Interval]:
+    """Return the source offsets that a rebuilt map assigns to records which the target has or which are copied again.
+
+    A replicator that has since lost the lane may have recorded verdicts on them, because its view of the source was a
+    different one. These verdicts no longer apply. `runs` and `holes` are those of the lane after the rebuild.
+    """
+    lacking = [(hole.first, hole.last + 1) for hole in holes if hole.first <= hole.last]
+    pieces = (
+        piece for part in uncovered((fact.first, fact.until), lacking) for piece in runs.between(part[0], part[1] - 1)
+    )
+    return [(offset, offset + length) for _, offset, length in pieces]

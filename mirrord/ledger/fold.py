@@ -27,7 +27,7 @@ If the ledger already contains an entry, as its writer and number show, a second
 import msgspec
 
 from mirrord.ledger import displaced
-from mirrord.ledger.decided_verdicts import invalidated_decisions, void_no_longer, void_pieces
+from mirrord.ledger.decided_verdicts import invalidated_decisions, rebuilt_offsets, void_no_longer, void_pieces
 from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
 from mirrord.ledger.facts.audit import AuditFact
 from mirrord.ledger.facts.core import (
@@ -68,7 +68,7 @@ from mirrord.ledger.facts.jobs import JobFact
 from mirrord.ledger.facts.orders import OrderFact
 from mirrord.ledger.facts.quarantine import Quarantined, QuarantineOrder
 from mirrord.ledger.facts.seeks import LaneSought, SeekDone
-from mirrord.ledger.hole_plans import carried_on, ended_at, kept_below
+from mirrord.ledger.hole_plans import after_rebuild, carried_on, ended_at, kept_below
 from mirrord.ledger.job_state import after
 from mirrord.ledger.proven_ranges import clip_proof, doubt, take_audit_fact
 from mirrord.ledger.quarantine import decide, go_on, park
@@ -434,13 +434,15 @@ def _change_lane(
         case CopyInherited():
             lane.inherited = fact
         case MapRebuilt():
-            doubt(lane, fact.first)
-            # The records that follow are handled like those after a hole without ordinals. This hole replaces older
-            # holes of its kind that begin at or above `first`.
-            mended = HoleFound(fact.lane, fact.grant, fact.first - 1, fact.first - 2, fact.last + 1, fact.until)
-            kept = [hole for hole in lane.holes if hole.first < mended.first or hole.last >= hole.first]
-            lane.holes = (*(carried_on(hole, fact.first, fact.first, fact.until) for hole in kept), mended)
-            lane.last_check, lane.regiven = None, -1
+            _rebuild(lane, fact)
+
+
+def _rebuild(lane: LaneState, fact: MapRebuilt) -> None:
+    doubt(lane, fact.first)
+    if fact.withdraws_verdicts:
+        lane.verdicts.copied(rebuilt_offsets(lane.source_runs, lane.holes, fact))
+    lane.holes = after_rebuild(lane.holes, fact)
+    lane.last_check, lane.regiven = None, -1
 
 
 def _still_regiven(lane: LaneState, fact: TakeoverChecked) -> int:

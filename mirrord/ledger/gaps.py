@@ -11,8 +11,16 @@ from collections.abc import Iterator
 
 import msgspec
 
-from mirrord.ledger.decided_verdicts import DECIDED, VoidPiece, invalidated_decisions, void_no_longer, void_pieces
-from mirrord.ledger.facts.core import AnyFact, HoleFound, Reason, SourceRun, Verdict, VerdictGiven
+from mirrord.ledger.decided_verdicts import (
+    DECIDED,
+    NOT_COPIED,
+    VoidPiece,
+    invalidated_decisions,
+    rebuilt_offsets,
+    void_no_longer,
+    void_pieces,
+)
+from mirrord.ledger.facts.core import AnyFact, HoleFound, MapRebuilt, Reason, SourceRun, Verdict, VerdictGiven
 from mirrord.ledger.state import FlowState
 from mirrord.model.intervals import Interval, uncovered
 from mirrord.model.names import LaneId
@@ -71,6 +79,8 @@ class Gaps:
                     self._add(fact.lane, verdict, at_ms)
             case HoleFound():
                 self._note_void(fact.lane, fact)
+            case MapRebuilt() if fact.withdraws_verdicts:
+                self._withdraw_copied(fact)
             case _:
                 pass
 
@@ -116,6 +126,15 @@ class Gaps:
         for start, end in ranges:
             stays = [each for each in self._within(fact.lane, (start, end)) if each.reason != "unexplained"]
             self._put(fact.lane, (start, end), stays)
+
+    def _withdraw_copied(self, fact: MapRebuilt) -> None:
+        known = self._state.lanes.get(fact.lane)
+        if known is None:
+            return
+        for start, end in rebuilt_offsets(known.source_runs, known.holes, fact):
+            for gap in self._within(fact.lane, (start, end)):
+                if gap.reason in NOT_COPIED:
+                    self._put(fact.lane, (gap.start, gap.end), [])
 
     def _within(self, lane: LaneId, where: Interval) -> list[Gap]:
         """Return the gaps of a lane within a range, clipped to this range."""

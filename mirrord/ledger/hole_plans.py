@@ -1,9 +1,11 @@
 """Updates a hole, and the plan for copying its records again, when a later fact records another hole or assigns the
 same ordinals again."""
 
+from collections.abc import Sequence
+
 import msgspec
 
-from mirrord.ledger.facts.core import HoleFound
+from mirrord.ledger.facts.core import HoleFound, MapRebuilt
 
 
 def carried_on(hole: HoleFound, first: int, again: int, until: int) -> HoleFound:
@@ -16,6 +18,17 @@ def carried_on(hole: HoleFound, first: int, again: int, until: int) -> HoleFound
     if hole.is_open or hole.first >= first or hole.until <= again:
         return hole
     return msgspec.structs.replace(hole, until=max(hole.until, until))
+
+
+def after_rebuild(holes: Sequence[HoleFound], fact: MapRebuilt) -> tuple[HoleFound, ...]:
+    """Return the holes of a lane after its map has been rebuilt.
+
+    The records that are copied again are handled like those after a hole without ordinals. This hole replaces older
+    holes of its kind that begin at or above the first rebuilt ordinal.
+    """
+    mended = HoleFound(fact.lane, fact.grant, fact.first - 1, fact.first - 2, fact.last + 1, fact.until)
+    kept = [hole for hole in holes if hole.first < mended.first or hole.last >= hole.first]
+    return (*(carried_on(hole, fact.first, fact.first, fact.until) for hole in kept), mended)
 
 
 def kept_below(hole: HoleFound, ordinal: int) -> HoleFound:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 
-from mirrord.ledger.decided_verdicts import DECIDED
+from mirrord.ledger.decided_verdicts import DECIDED, NOT_COPIED
 from mirrord.ledger.facts.audit import RangeAudited, RangeRepaired
 from mirrord.ledger.facts.core import (
     CopyInherited,
@@ -87,6 +87,11 @@ class VerdictTally:
     def explained(self, ranges: Sequence[Interval]) -> None:
         """Withdraw the verdict "unexplained" on these source offsets, because other facts now give the reason."""
         self._take_back(ranges, ("unexplained",))
+
+    def copied(self, ranges: Sequence[Interval]) -> None:
+        """Withdraw the verdicts on these source offsets that say why they are not copied: a rebuilt map has shown that
+        they are."""
+        self._take_back(ranges, NOT_COPIED)
 
     def _take_back(self, ranges: Sequence[Interval], reasons: Collection[Reason]) -> None:
         if not any(old.reason in reasons and start < old.end and old.start < end

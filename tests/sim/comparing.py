@@ -52,6 +52,13 @@ def _compacts(world: "World") -> Callable[[], Awaitable[bool]]:
     return compacts
 
 
+def _source_compacts(world: "World") -> Callable[[], Awaitable[bool]]:
+    async def compacts() -> bool:
+        return world.shape.compaction
+
+    return compacts
+
+
 def is_asked_again(lane: Lane, question: Any, error: int) -> bool:
     """Whether a question about the contents of the logs is asked again after this error (`read_and_tell`)."""
     is_read = isinstance(question, AskScan | AskCheck | AskRebuild | AskSuperseded)
@@ -84,7 +91,7 @@ def relocated(world: "World", host: "Host", question: AskRebuild) -> RebuildAnsw
     read_committed = host.lane.read_committed
     search = BatchRelocation(source, target, PARTITION, PARTITION, source, None, read_committed=read_committed)
     failed = partial(RebuildAnswer, question.question, own=(), located=None)
-    answer = _answer(search.run(host.record(), question, _compacts(world)), failed)
+    answer = _answer(search.run(host.record(), question, _source_compacts(world), _compacts(world)), failed)
     if not answer.error:
         is_unplaced = answer.located is None and not _holds_any(world, question)
         world.known.unplaced = question.first if is_unplaced else None

@@ -197,5 +197,5 @@ def throttle(world: "World", host: Host | None) -> None:
 
 def is_overdue(world: "World", request: Request) -> bool:
     """Whether the bytes of a request come later than another holder waits for them."""
-    last = world.hosts[-1]
-    return request.overdue or (0 < request.late_after < world.now and last is not request.host and last.lane.grant > 0)
+    is_taken = any(each.lane.grant > request.host.lane.grant for each in world.hosts)
+    return request.overdue or (0 < request.late_after < world.now and is_taken)

@@ -528,6 +528,9 @@ class MapRebuilt(Fact, frozen=True, tag="map_rebuilt"):
     """Last ordinal that was found in the target."""
     until: int
     """Ordinal at which the lane continues, after the records that the target lacked."""
+    withdraws_verdicts: bool = False
+    """Whether earlier verdicts on the source offsets of these records no longer apply. False in entries of older
+    versions of mirrord, which gave new verdicts on all these offsets."""
 
 
 class CopyInherited(Fact, frozen=True, tag="copy_inherited"):

@@ -17,7 +17,9 @@ from mirrord.kafka.client.record_digest import digest
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME, HeaderTuple
 from mirrord.kafka.protocol.sequence import nearest
+from mirrord.ledger.facts.core import Reason
 from mirrord.replication.lane.signals import AskRebuild, LaneRecord, OwnBatch, RebuildAnswer
+from mirrord.replication.lane.target import rebuilt_verdicts
 from mirrord.replication.lane.target.batch_relocation import (
     Range,
     SourceBatch,
@@ -30,6 +32,8 @@ from mirrord.replication.lane.target.batch_relocation import (
     search_range,
 )
 
+Compacts = Callable[[], Awaitable[bool | None]]
+"""Returns whether a topic is compacted, or None if mirrord has no permission to read the topic's configs."""
 MOST_RECORDS = 500_000
 """Maximum number of records that are held in memory for each of the two logs. A record takes about 150 bytes."""
 
@@ -59,13 +63,14 @@ class BatchRelocation:
         self._read_committed = read_committed
 
     async def run(
-        self, record: LaneRecord, wanted: AskRebuild, compacts: Callable[[], Awaitable[bool | None]]
+        self, record: LaneRecord, wanted: AskRebuild, source_compacts: Compacts, compacts: Compacts
     ) -> RebuildAnswer:
         """Return the source offsets of all records of the lane with the ordinal `wanted.first` or higher, or the reason
         why these offsets cannot be determined.
 
-        `compacts` returns whether the target topic is compacted. Raises ReadFailed if the source log or the target log
-        cannot be read at the moment.
+        `source_compacts` and `compacts` return whether the source topic and the target topic are compacted. Raises
+        ReadFailed if the source log or the target log cannot be read at the moment, or if one of the two calls raises
+        it.
         """
         own: list[OwnBatch] = []
         try:
@@ -87,6 +92,8 @@ class BatchRelocation:
         except (Unplaced, ValueError) as why:
             return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))
         located = msgspec.structs.replace(located, source_start=begin)
+        if rebuilt_verdicts.has_gaps(record, wanted.first, own, located) and not _is_compacted(originals):
+            located = msgspec.structs.replace(located, source_compacts=await source_compacts() is not False)
         may_be_cleaned = await compacts() is not False
         return RebuildAnswer(wanted.question, 0, tuple(own), located, compacts=may_be_cleaned)
 
@@ -127,17 +134,23 @@ class BatchRelocation:
         )
         async for batch in reading:
             header = batch.header
-            copied = not (batch.aborted or header.attributes & CONTROL)
-            records = _decode(batch) if copied else ()
+            left_out: Reason | None = "control" if header.attributes & CONTROL else "aborted" if batch.aborted else None
+            records = _decode(batch) if left_out is None else ()
             size = _bounded(size + len(records))
             contents = {record.offset: digest(record, timed=timed) for record in records}
             epoch = -1 if batch.is_old else header.leader_epoch
-            originals.append(SourceBatch(header.base_offset, header.last_offset + 1, contents, copied, epoch))
+            originals.append(SourceBatch(header.base_offset, header.last_offset + 1, contents, left_out, epoch))
             headers.append(header)
         if self._copies is not None:
             for at in await self._copies(self._source_partition, headers):
-                originals[at] = originals[at]._replace(contents={}, copied=False)
+                originals[at] = originals[at]._replace(contents={}, left_out="copied-from-target")
         return originals
+
+
+def _is_compacted(originals: Sequence[SourceBatch]) -> bool:
+    """Return whether a batch lacks records. Brokers do not accept batches with gaps, so the log cleaner must have
+    removed these records."""
+    return any(each.left_out is None and len(each.contents) < each.end - each.start for each in originals)
 
 
 def _bounded(size: int) -> int:

@@ -14,7 +14,7 @@ from mirrord.topics.rules.retention import is_compacted
 
 _POLICY = "cleanup.policy"
 KNOWN_S = 10.0
-"""How long, in seconds, the cleanup policy of a target topic is cached. The cache saves requests, because the lanes of
+"""How long, in seconds, the cleanup policy of a topic is cached. The cache saves requests, because the lanes of
 one topic are often taken over together."""
 UNKNOWN_S = 1.0
 """How long, in seconds, it is cached that the policy cannot be read. A lane that is halted for this reason resumes soon
@@ -45,8 +45,8 @@ class Cleanup:
         hosted.tell(CleanupAnswer(question, None if policy is None else is_compacted(policy)))
 
 
-class TargetCleanup:
-    """Determines whether topics of the target cluster are compacted, and caches the answers."""
+class CleanupPolicies:
+    """Determines whether topics of one cluster are compacted, and caches the answers."""
 
     def __init__(self, cluster: ClusterConfig, timeout_s: float) -> None:
         self._cluster = cluster

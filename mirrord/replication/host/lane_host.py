@@ -371,7 +371,11 @@ class LaneHost:
             self._loop.call_soon(hosted.tell, RebuildAnswer(effect.question, 0, (), None, trouble))
             return
         search = BatchRelocation(*sides, self._source_asks, copies, read_committed=self._read_committed)
-        run = partial(search.run, record, effect, partial(self._lookups.compacts, hosted.target.topic))
+        policies = (
+            partial(self._lookups.source_compacts, hosted.source.topic),
+            partial(self._lookups.compacts, hosted.target.topic),
+        )
+        run = partial(search.run, record, effect, *policies)
         failed = partial(RebuildAnswer, effect.question, own=(), located=None)
         self._begin(read_and_tell(hosted, effect.question, run, failed))
 

@@ -18,7 +18,7 @@ from mirrord.kafka.protocol.sequence import SEQUENCES
 from mirrord.ledger.facts.core import Reason
 from mirrord.model.errors import PolicyFault, PolicyUnusable
 from mirrord.model.intervals import Interval, joined, within
-from mirrord.replication.host.cleanup_policy import Begin, TargetCleanup
+from mirrord.replication.host.cleanup_policy import Begin, CleanupPolicies
 from mirrord.replication.host.hosted_lane import HostedLane
 from mirrord.replication.host.record_policies import Decide, RecordPolicies
 from mirrord.replication.host.retried_reads import read_and_tell
@@ -89,7 +89,8 @@ class Lookups:
         self._source, self._target = source, target
         self._shaping, self._find_copies = shaping, find_copies
         self._begin = begin
-        self.compacts = TargetCleanup(setup.target, setup.request_timeout_s).compacts
+        self.source_compacts = CleanupPolicies(setup.source, setup.request_timeout_s).compacts
+        self.compacts = CleanupPolicies(setup.target, setup.request_timeout_s).compacts
         self.performs: dict[type[Any], Callable[[HostedLane, Any], object]] = {
             AskShared: self._ask_shared,
             AskSuperseded: self._look_up,

@@ -65,12 +65,14 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
     if record is None or lane.has_policies or record.regiven < 0:
         return True
     first = max(record.regiven, lane.comparison.compared)
-    if not answer.first <= first <= answer.last:
-        return True
+    # The mark is the lowest of the ordinals in doubt. A comparison that begins above it does not end the doubt, but
+    # ordinals in it may be in doubt as well.
     if answer.deleted_until > first and lane.phase is Phase.RESUMING and not lane.log.cleaned:
         return False
     if any(end > first for _, end in (*answer.gone, *_replaced_earlier(lane, answer))):
         return False
+    if not answer.first <= first <= answer.last:
+        return True
     # The fact about this comparison ends all doubt unless it says that a later comparison follows.
     lane.comparison.compared = answer.last + 1 if lane.comparison.later_pending else NEVER
     return True

@@ -483,6 +483,7 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
     first = runs[0].ordinal
     verdicts, lane.skipped = (*_unbound(lane, first), *ahead), behind
     lane.unbound = (first, verdicts)
+    in_doubt.note_deleted(lane, first, verdicts)
     epochs, regiven = source_epochs.take_new(lane, first), in_doubt.assign(lane, first)
     rewound = position_rewind.rewound_by_next(lane, runs, resume_position(lane), epochs)
     effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), verdicts, epochs, regiven, rewound),))

@@ -20,7 +20,7 @@ anything until the map has been rebuilt.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -38,7 +38,6 @@ from mirrord.ledger.facts.core import (
     Verdict,
     VerdictGiven,
 )
-from mirrord.model.intervals import uncovered
 from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane.correlation import append, ask
 from mirrord.replication.lane.halt import halt
@@ -46,8 +45,13 @@ from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.signals import AskEnd, AskRebuild, Effects, OwnBatch, RebuildAnswer, Wake
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane, ResumePosition
-from mirrord.replication.lane.target import look_back, lookup_after_rebuild, position_rewind, target_scan
-from mirrord.replication.lane.target.batch_relocation import covered_below
+from mirrord.replication.lane.target import (
+    look_back,
+    lookup_after_rebuild,
+    position_rewind,
+    rebuilt_verdicts,
+    target_scan,
+)
 from mirrord.replication.lane.target.evidence import is_another_leader, is_recorded
 from mirrord.replication.lane.target.out_of_order import NEVER_REFUSED
 from mirrord.replication.lane.target.relocation_result import Located
@@ -270,15 +274,8 @@ def _facts(
     follow.append(behind)
     map_runs = Runs([*_leapt(lane, first, (*runs, *follow)[0].ordinal), *runs, *follow])
     twice = [Verdict(start, end, "doubled") for start, end in located.doubled]
-    verdicts: list[Verdict] = []
-    at = located.start
-    for verdict in [*twice, Verdict(located.end, located.end, "doubled")]:
-        if at < min(verdict.start, located.end):
-            verdicts.append(Verdict(at, min(verdict.start, located.end), "unexplained"))
-        if verdict.end > verdict.start:
-            verdicts.append(verdict)
-        at = max(at, verdict.end)
-    verdicts += [*_open_verdicts(lane, located), *_expired_verdicts(lane, first, own, read.next_ordinal, located)]
+    absent = rebuilt_verdicts.verdicts(lane.record, first, own, located) if lane.record is not None else []
+    verdicts = sorted([*twice, *absent], key=lambda each: each.start)
     many = sum(end - start for start, end in located.doubled)
     if first < read.next_ordinal:
         note = (
@@ -302,7 +299,7 @@ def _facts(
         *(HoleFound(lane.id, lane.grant, start, end - 1, end, end) for start, end in located.open),
         *read.facts,
         VerdictGiven(lane.id, lane.grant, tuple(verdicts), note),
-        MapRebuilt(lane.id, lane.grant, first, read.next_ordinal - 1, ordinal),
+        MapRebuilt(lane.id, lane.grant, first, read.next_ordinal - 1, ordinal, withdraws_verdicts=True),
         LaneResumed(lane.id, lane.grant),
     ]
 
@@ -317,35 +314,3 @@ def _leapt(lane: Lane, first: int, begin: int) -> list[Run]:
     if lane.record is None or first >= begin:
         return []
     return [Run(ordinal, offset) for ordinal, offset, _ in lane.record.source_runs.between(first, begin - 1)]
-
-
-def _open_verdicts(lane: Lane, located: Located) -> list[Verdict]:
-    """Return verdicts on the source offsets that the old map has for ordinals whose content in the target is unknown.
-    Nothing shows whether the target has the records at these source offsets."""
-    runs = lane.record.source_runs if lane.record is not None else Runs()
-    pieces = [(at, at + length) for start, end in located.open for _, at, length in runs.between(start, end - 1)]
-    found = [(located.start, located.end)]
-    return [Verdict(*each, "unexplained") for piece in pieces for each in uncovered(piece, found)]
-
-
-def _expired_verdicts(
-    lane: Lane, first: int, own: Sequence[OwnBatch], goes_on: int, located: Located
-) -> Iterator[Verdict]:
-    """Return verdicts on records that the source has deleted and that the target lacks. The ordinals of these records
-    are missing from the target log, or were still to be copied again."""
-    record = lane.record
-    if record is None:
-        return
-    to_copy = leaps(own, first)
-    if (mended := source_epochs.mended_until(record, goes_on)) > goes_on:
-        to_copy.append((goes_on, mended - 1))
-    placed = Runs([*located.runs])
-    copied: list[tuple[int, int]] = [*located.missing, *covered_below(record, first)]
-    for batch in own:
-        ordinal = nearest(batch.base_sequence, first)
-        copied += [(at, at + length) for _, at, length in placed.between(ordinal, ordinal + batch.count - 1)]
-    for each in to_copy:
-        for piece in target_scan.but_not_void(record.holes, *each):
-            for _, offset, length in source_epochs.mapped(record, *piece):
-                gone = (offset, min(offset + length, located.source_start))
-                yield from (Verdict(*part, "expired") for part in uncovered(gone, copied))

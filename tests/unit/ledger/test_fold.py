@@ -268,6 +268,32 @@ def test_a_mended_hole_stays_while_later_ordinals_are_reassigned(ledger: Ledger)
     assert ledger.lane.holes == ()
 
 
+def test_a_rebuilt_map_withdraws_verdicts_on_copied_records(ledger: Ledger) -> None:
+    """A replicator recorded that offsets 12 to 15 were compacted. The target has the records of offsets 12, 13 and 15
+    from another one, and gets the record of offset 20 again. It lacks ordinal 4, which the map assigns to offset 14."""
+    gaps = Gaps(ledger.state)
+    tell = partial(record, ledger, gaps)
+    verdicts = (Verdict(12, 16, "compacted"), Verdict(20, 21, "expired"))
+    tell(SourceRun(LANE, 1, (Run(0, 10), Run(2, 16)), verdicts))
+    trimmed = Gaps(ledger.state)
+    runs = SourceRun(LANE, 1, (Run(2, 12), Run(6, 20), Run(7, 21)))
+    doubled = VerdictGiven(LANE, 1, (Verdict(11, 13, "doubled"),))
+    rebuilt = MapRebuilt(LANE, 1, 2, 5, 7, withdraws_verdicts=True)
+    facts = (runs, HoleFound(LANE, 1, 4, 4, 6, 7), doubled, rebuilt)
+    tell(*facts)
+    for fact in facts:
+        trimmed.take(fact, 0)
+    assert ledger.lane.verdicts.counts == {"compacted": 1, "expired": 0, "doubled": 2}
+    for found in (gaps, trimmed):
+        assert sorted((gap.start, gap.end, gap.reason) for gap in found) == [(11, 13, "doubled"), (14, 15, "compacted")]
+
+
+def test_a_map_that_an_older_version_rebuilt_keeps_its_verdicts(ledger: Ledger) -> None:
+    given = VerdictGiven(LANE, 1, (Verdict(10, 12, "unexplained"),))
+    ledger.add(SourceRun(LANE, 1, (Run(0, 10),)), given, MapRebuilt(LANE, 1, 0, 1, 2))
+    assert ledger.lane.verdicts.counts == {"unexplained": 2}
+
+
 @pytest.mark.parametrize("at", [9, 10])
 @pytest.mark.parametrize("kind", [SourceRun, TargetRun, HoleFound, MapRebuilt])
 def test_a_proof_falls_with_what_it_was_about(ledger: Ledger, kind: type[AnyFact], at: int) -> None:

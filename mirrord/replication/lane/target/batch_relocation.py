@@ -17,6 +17,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.model.intervals import ranges
 from mirrord.model.runs import Runs
 from mirrord.replication.lane.signals import LaneRecord
@@ -49,7 +50,8 @@ class SourceBatch(NamedTuple):
     start: int
     end: int
     contents: Mapping[int, Hashable]
-    copied: bool = True
+    left_out: Reason | None = None
+    """Why the batch is not copied, or None if it is copied."""
     epoch: int = -1
     """The leader epoch of the batch, or -1 if it has none."""
 
@@ -117,7 +119,7 @@ class _Source:
         self.searched = searched
         self.offsets: list[int] = []
         self.contents: list[Hashable] = []
-        self.uncopied = [Range(each.start, each.end) for each in originals if not each.copied]
+        self.uncopied = [Range(each.start, each.end) for each in originals if each.left_out is not None]
         for each in originals:
             for offset in sorted(each.contents):
                 if searched.start <= offset < searched.end:
@@ -205,8 +207,8 @@ def locate(
     runs = Runs()
     for ordinal, offset in placed:
         runs.add(ordinal, offset)
-    wrong = Range(min(counts, default=top + 1), max(counts, default=top) + 1)
-    return Located(tuple(runs), doubled, missing, top + 1, *wrong, _epochs(originals), left)
+    left_out = tuple(Verdict(each.start, each.end, each.left_out) for each in originals if each.left_out is not None)
+    return Located(tuple(runs), doubled, missing, top + 1, _epochs(originals), left, left_out)
 
 
 def _epochs(originals: Sequence[SourceBatch]) -> tuple[tuple[int, int], ...]:

@@ -12,8 +12,13 @@ appended only before this question was asked is reflected in the answer. A batch
 doubt.
 """
 
+from collections.abc import Sequence
+
+from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.replication.lane.state import Lane
 
+_DELETED: tuple[Reason, ...] = ("compacted", "expired", "unexplained")
+"""The reasons for which the source lacks records that it had before."""
 NO_ANSWER = 13
 """NETWORK_EXCEPTION: the error that `LaneHost` reports if the connection was lost before the question was answered."""
 
@@ -86,6 +91,19 @@ def was_given(lane: Lane, ordinal: int) -> bool:
         or ordinal < lane.sent_below
         or (lane.comparison.first_ack_pending and ordinal == lane.acked)
     )
+
+
+def note_deleted(lane: Lane, ordinal: int, verdicts: Sequence[Verdict]) -> None:
+    """Note that the run that begins at `ordinal` follows source offsets with these verdicts.
+
+    Suppose that it is the first run in this round, and that the source has deleted records before it. A former holder
+    that read these records may have sent them under this ordinal, and may have left the lane cleanly. Its batch can
+    then only be appended if it was delayed for longer than the barrier. The lane compares the first acknowledged batch
+    with the source, as after a takeover that was not clean.
+    """
+    is_first = ordinal == lane.acked == lane.resumed_at.ordinal
+    if is_first and not lane.takeover.opened_here and any(each.reason in _DELETED for each in verdicts):
+        lane.comparison.first_ack_pending = True
 
 
 def assign(lane: Lane, ordinal: int) -> bool:

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from mirrord.ledger.facts.core import Verdict
 from mirrord.model.runs import Run
 
 
@@ -14,13 +15,14 @@ class Located(msgspec.Struct, frozen=True):
     missing: tuple[tuple[int, int], ...]
     """Source offsets below `next_offset` whose records the target lacks."""
     next_offset: int
-    start: int
-    end: int
-    """[start, end) is the range of source offsets in which the records of the batches were found."""
     epochs: tuple[tuple[int, int], ...] = ()
     """Pairs (source offset, leader epoch of the source) in ascending order, one for each change of epoch. The epoch is
     -1 if it is not known."""
     open: tuple[tuple[int, int], ...] = ()
     """Ordinals [start, end) for which the source records could not be determined."""
+    left_out: tuple[Verdict, ...] = ()
+    """The source batches that are not copied, with the reasons. They are in ascending order."""
+    source_compacts: bool = True
+    """Whether the source topic may have been compacted. Its log can then lack offsets although no record was lost."""
     source_start: int = 0
     """The log start offset of the source at the time of the search."""

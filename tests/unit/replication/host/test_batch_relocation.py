@@ -30,7 +30,7 @@ def relocated(source: FakeSource, numbers: tuple[int, ...], first: int = 0) -> R
     async def compacts() -> bool:
         return False
 
-    return at_once(search.run(play.record, AskRebuild(1, PRODUCER, first, first, len(numbers)), compacts))
+    return at_once(search.run(play.record, AskRebuild(1, PRODUCER, first, first, len(numbers)), compacts, compacts))
 
 
 def test_an_open_transaction_does_not_delay_the_search() -> None:

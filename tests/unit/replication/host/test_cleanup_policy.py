@@ -7,7 +7,7 @@ import pytest
 from mirrord.config.schema import ClusterConfig
 from mirrord.kafka.client.effective_configs import Effective
 from mirrord.replication.host import cleanup_policy
-from mirrord.replication.host.cleanup_policy import TargetCleanup
+from mirrord.replication.host.cleanup_policy import CleanupPolicies
 from tests.fixtures.fake_pipe import as_any
 
 Policies = list[str | None]
@@ -44,7 +44,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Policies:
 )
 async def test_the_last_known_policy_counts(answers: Policies, policies: Policies, last: bool | None) -> None:
     answers += policies
-    target = TargetCleanup(as_any(None), 1.0)
+    target = CleanupPolicies(as_any(None), 1.0)
     found = [await target.compacts("orders") for _ in policies]
     assert found[-1] is last
 
@@ -55,6 +55,6 @@ async def test_answers_are_cached(answers: Policies, first: str | None, monkeypa
     monkeypatch.setattr(cleanup_policy, "KNOWN_S", 60.0)
     monkeypatch.setattr(cleanup_policy, "UNKNOWN_S", 60.0)
     answers.append(first)
-    target = TargetCleanup(as_any(None), 1.0)
+    target = CleanupPolicies(as_any(None), 1.0)
     assert await target.compacts("orders") is await target.compacts("orders")
     assert not answers

@@ -242,7 +242,7 @@ def test_a_rebuilt_map_is_looked_for_in_the_ledger_before_it_is_rebuilt_again(ar
     play.now += 30
     log = (OwnBatch(0, 12, 0, 0, 1),)
     asked = one(plain(play, play.ask_target(12, last=11), log), AskRebuild)
-    located = Located((Run(11, 12),), (), ((11, 12),), 13, 12, 13)
+    located = Located((Run(11, 12),), (), ((11, 12),), 13)
     append = one(play.tell(RebuildAnswer(asked.question, 0, log, located)), Append)
     if arrived:
         play.fold(*append.facts)

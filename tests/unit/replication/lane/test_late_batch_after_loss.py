@@ -48,7 +48,7 @@ def rebuilt(*, compacts: bool = True) -> tuple[Faulty, list[AskSuperseded]]:
     check = one(effects, AskCheck)
     play.bind_all(play.tell(CheckAnswer(check.question, 0, check.first, check.last, "different", "ordinal 17")))
     effects = read(play, play.ask_target(20, epoch=4), (3, 20), own=LATE, others=OTHERS)
-    located = Located((Run(15, 15),), (), (), 19, 15, 19)
+    located = Located((Run(15, 15),), (), (), 19)
     answer = RebuildAnswer(one(effects, AskRebuild).question, 0, LATE[1:], located, compacts=compacts)
     effects = play.bind_all(play.tell(answer))
     assert one(effects, AskEnd)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirrord.ledger.facts.core import SourceRun
+from mirrord.ledger.facts.core import Reason, SourceRun, Verdict
 from mirrord.replication.lane.correlation import ask, new_round
 from mirrord.replication.lane.difference import settles
 from mirrord.replication.lane.lane_report import resume_position
@@ -191,11 +191,11 @@ def found_open(regiven: int, *gone: tuple[int, int]) -> bool:
 
 def test_an_ordinal_that_may_belong_to_another_record_is_searched_for_in_the_source() -> None:
     assert found_open(4, (3, 6))
+    assert found_open(1, (3, 6))  # the mark is the lowest of the ordinals in doubt
 
 
 def test_an_ordinal_that_cannot_belong_to_another_record_is_trusted() -> None:
     assert not found_open(-1, (3, 6))  # nothing else was sent under them
-    assert not found_open(1, (3, 6))  # that was compared before
     assert not found_open(4, (2, 4))  # the record in question is there still, and equal
 
 
@@ -276,3 +276,17 @@ def test_ordinals_that_may_have_been_sent_with_another_record_are_recorded_with_
     assert isinstance(run, SourceRun)
     assert run.regiven == is_dirty
     assert in_doubt.was_given(lane, 5)  # it was sent before
+
+
+@pytest.mark.parametrize(
+    ("reason", "resumed_at", "is_compared"),
+    [("expired", 6, True), ("compacted", 6, True), ("control", 6, False), ("expired", 4, False)],
+)
+def test_the_first_batch_after_deleted_records_is_compared(
+    reason: Reason, resumed_at: int, *, is_compared: bool
+) -> None:
+    """A holder that has left the lane cleanly may have sent the deleted records under the next ordinal."""
+    lane, _, _ = idle()
+    lane.acked, lane.resumed_at, lane.takeover.opened_here = 6, ResumePosition(resumed_at, 6, 1), False
+    in_doubt.note_deleted(lane, 6, [Verdict(6, 9, reason)])
+    assert in_doubt.assign(lane, 6) == is_compared

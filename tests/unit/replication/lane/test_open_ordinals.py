@@ -142,7 +142,7 @@ def test_the_epochs_of_a_map_that_ends_as_it_began(play: Play) -> None:
     answer = play.relocated()
     assert answer.located is not None
     located = msgspec.structs.replace(
-        answer.located, runs=(Run(10, 10),), doubled=(), missing=(), next_offset=16, epochs=((0, 3), (13, 4)), end=16
+        answer.located, runs=(Run(10, 10),), doubled=(), missing=(), next_offset=16, epochs=((0, 3), (13, 4))
     )
     play.bind(play.tell(msgspec.structs.replace(answer, located=located)))
     assert play.record.epochs == ((0, 3), (10, 3), (13, 4))

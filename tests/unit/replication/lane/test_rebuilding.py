@@ -120,7 +120,7 @@ class Play:
         """Ordinals 10 to 12 are offsets 10, 11, 14, then 14 to 16: 12 and 13 are missing, 14 is there twice."""
         own = (OwnBatch(10, 3, 10, 0), OwnBatch(13, 3, 13, 0))
         runs = (Run(10, 10), Run(12, 14), Run(13, 14))
-        located = None if trouble else Located(runs, ((14, 15),), ((12, 14),), 17, 10, 17)
+        located = None if trouble else Located(runs, ((14, 15),), ((12, 14),), 17)
         return RebuildAnswer(self.lane.asked, 0, own, located, trouble)
 
 
@@ -153,16 +153,16 @@ def test_the_map_is_corrected_and_what_is_missing_follows(play: Play) -> None:
         VerdictGiven(
             LANE,
             2,
-            (Verdict(10, 14, "unexplained"), Verdict(14, 15, "doubled"), Verdict(15, 17, "unexplained")),
+            (Verdict(14, 15, "doubled"),),
             "ordinals 10 to 15 were written from a different view of the source: 1 records are stored twice, 2 follow",
         ),
-        MapRebuilt(LANE, 2, 10, 15, 18),
+        MapRebuilt(LANE, 2, 10, 15, 18, withdraws_verdicts=True),
         LaneResumed(LANE, 2),
     )
     play.bind(effects)
     assert play.record.halted is None
     assert play.record.last_check is None
-    assert play.record.verdicts.counts == {"unexplained": 6, "doubled": 1}
+    assert play.record.verdicts.counts == {"doubled": 1}
     effects = play.sandwich(16)
     assert play.lane.phase is Phase.COPYING
     (fetch,) = [effect for effect in effects if isinstance(effect, FetchFrom)]
@@ -178,7 +178,7 @@ def test_a_map_rebuilt_without_records_in_the_target_names_no_range(play: Play) 
     assert halted.line == f"orders-0: {wanted}"
     play.bind(play.tell(Woken(-1)))
     play.sandwich(10)
-    located = Located((), (), (), 11, 11, 11)
+    located = Located((), (), (), 11)
     (append,) = [
         each for each in play.tell(RebuildAnswer(play.lane.asked, 0, (), located)) if isinstance(each, Append)
     ]  # fmt: skip
@@ -187,16 +187,17 @@ def test_a_map_rebuilt_without_records_in_the_target_names_no_range(play: Play) 
 
 
 def test_records_in_neither_log_are_expired(play: Play) -> None:
-    # Ordinals 13 and 14, for the map offsets 13 and 14, were jumped over; the source has deleted what precedes 14.
+    # Ordinals 13 and 14, for the map offsets 13 and 14, were jumped over; the source has deleted what precedes 14. The
+    # map's offsets 10 to 12 were never appended.
     play.bind(play.differ())
     play.sandwich(16)
     own = (OwnBatch(10, 3, 10, 0), OwnBatch(13, 3, 15, 0))
-    located = Located((Run(10, 16),), (), ((14, 16),), 22, 16, 22, source_start=14)
+    located = Located((Run(10, 16),), (), ((14, 16),), 22, source_start=14)
     (append,) = [
         each for each in play.tell(RebuildAnswer(play.lane.asked, 0, own, located)) if isinstance(each, Append)
     ]  # fmt: skip
     (given,) = [fact for fact in append.facts if isinstance(fact, VerdictGiven)]
-    assert [each for each in given.verdicts if each.reason == "expired"] == [Verdict(13, 14, "expired")]
+    assert [each for each in given.verdicts if each.reason == "expired"] == [Verdict(10, 14, "expired")]
 
 
 def test_records_to_be_copied_again_that_the_source_deleted_are_expired(play: Play) -> None:
@@ -205,7 +206,7 @@ def test_records_to_be_copied_again_that_the_source_deleted_are_expired(play: Pl
     play.bind(play.differ())
     play.sandwich(16)
     own = (OwnBatch(10, 3, 10, 0), OwnBatch(13, 3, 13, 0))
-    located = Located((Run(10, 10),), (), (), 16, 10, 16, source_start=4)
+    located = Located((Run(10, 10),), (), (), 16, source_start=4)
     (append,) = [
         each for each in play.tell(RebuildAnswer(play.lane.asked, 0, own, located)) if isinstance(each, Append)
     ]  # fmt: skip
@@ -217,7 +218,7 @@ def test_records_that_a_cleaner_may_have_removed_since_the_comparison_keep_the_l
     """Copying it again could put it after newer records of its keys."""
     play.bind(play.differ())
     play.sandwich(16)
-    located = Located((), (), (), 10, 10, 10)
+    located = Located((), (), (), 10)
     effects = play.tell(RebuildAnswer(play.lane.asked, 0, (), located, compacts=True))
     assert play.lane.phase is Phase.HALTED
     (halted,) = [each for each in effects if isinstance(each, Halted)]

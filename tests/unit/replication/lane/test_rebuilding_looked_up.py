@@ -30,7 +30,7 @@ OWN = (OwnBatch(0, 5, 0, 0, 1),)
 FOREIGN = ((8, 12),)
 """The offsets 5 to 7 are empty."""
 BEGUN = (SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 0),), regiven=True), TargetRun(LANE, 1, 0, 0, 1))
-DELETED = Located((), (), (), 5, 5, 5, open=((0, 5),), source_start=5)
+DELETED = Located((), (), (), 5, open=((0, 5),), source_start=5)
 """The source has deleted the records of ordinals 0 to 4, and nothing follows them before offset 5."""
 
 

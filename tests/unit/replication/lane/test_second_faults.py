@@ -135,7 +135,7 @@ def test_a_rebuilt_map_names_the_ordinals_before_a_late_batch_in_a_hole() -> Non
         own = tuple(each for each in log if each.base_offset + each.count > scans[0].start)
         effects = play.tell(ScanAnswer(scans[0].question, 0, scans[0].purpose, scans[0].start, scans[0].end, own))
     asked = one(effects, AskRebuild)
-    located = Located((Run(7, 7),), (), ((5, 7),), 9, 7, 9)
+    located = Located((Run(7, 7),), (), ((5, 7),), 9)
     play.bind_all(play.tell(RebuildAnswer(asked.question, 0, log[1:], located)))
     assert [(hole.first, hole.last) for hole in play.record.holes if hole.first <= hole.last] == [(5, 6)]
     assert play.record.source_runs.offset_of(5) == 5

@@ -105,7 +105,7 @@ def test_a_rebuilt_map_keeps_all_runs_of_the_ordinals_that_the_target_leaps_over
     log = (OwnBatch(0, 5, 0, 0, 1), OwnBatch(5, 1, 8, 0, 2))
     play.bind_all(plain(play, play.ask_target(6, epoch=2), log))
     asked = one(plain(play, play.ask_target(6, epoch=2), log), AskRebuild)
-    located = Located((Run(8, 11),), (), ((5, 6), (8, 9), (10, 11)), 12, 11, 12)
+    located = Located((Run(8, 11),), (), ((5, 6), (8, 9), (10, 11)), 12)
     play.bind_all(play.tell(RebuildAnswer(asked.question, 0, log[1:], located)))
     assert [play.record.source_runs.offset_of(ordinal) for ordinal in range(5, 9)] == before
     assert play.record.verdicts.counts["skipped"] == 2

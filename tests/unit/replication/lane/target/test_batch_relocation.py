@@ -22,8 +22,8 @@ from tests.unit.replication.lane.test_answers import Record
 def source(text: str, at: int = 0) -> list[SourceBatch]:
     """A source with one batch of one record a letter; `.` is a removed record, `#` a batch that is not copied."""
     return [
-        SourceBatch(offset, offset + 1, {} if letter in ".#" else {offset: letter}, letter != "#")
-        for offset, letter in enumerate(text, at)
+        SourceBatch(at, at + 1, {} if letter in ".#" else {at: letter}, "control" if letter == "#" else None)
+        for at, letter in enumerate(text, at)
     ]
 
 
@@ -39,14 +39,14 @@ def found(target: str, text: str, *, first: int = 0, covered: int = 0) -> Locate
 
 
 def test_records_at_their_mapped_offsets_are_found() -> None:
-    assert found("abc d", "abcd") == Located((Run(0, 0),), (), (), 4, 0, 4)
+    assert found("abc d", "abcd") == Located((Run(0, 0),), (), (), 4)
 
 
 def test_a_removed_record_gets_the_only_free_offset() -> None:
     # The other view did not have offset 2: the ledger says that ordinal 2 is d.
     assert found("ab cd", "ab.d").runs == (Run(0, 0),)
     assert found("ab c d", "ab.d").runs == (Run(0, 0),)
-    assert found("ab c", "ab.d") == Located((Run(0, 0),), (), (), 3, 0, 3)
+    assert found("ab c", "ab.d") == Located((Run(0, 0),), (), (), 3)
 
 
 def test_a_batch_of_the_other_view() -> None:
@@ -73,7 +73,7 @@ def test_records_below_the_range_count_as_well() -> None:
 
 
 def test_an_empty_target_lacks_all_later_records() -> None:
-    assert found("", "abcd", covered=2) == Located((), (), (), 2, 2, 2)
+    assert found("", "abcd", covered=2) == Located((), (), (), 2)
 
 
 def test_a_removed_record_is_not_placed_at_an_offset_that_is_not_copied() -> None:
@@ -98,7 +98,7 @@ def test_records_that_cannot_be_placed_are_reported(target: str, text: str, why:
 def test_the_epochs_of_the_source_are_recorded() -> None:
     batches = [
         SourceBatch(0, 2, {0: "a", 1: "b"}, epoch=3),
-        SourceBatch(4, 5, {}, False, 5),
+        SourceBatch(4, 5, {}, "control", 5),
         SourceBatch(5, 6, {5: "c"}, epoch=5),
     ]
     located = locate([TargetBatch(0, "ab"), TargetBatch(2, "c")], batches, [], -1, Range(0, 6))
@@ -140,7 +140,7 @@ def cleaned(target: str, text: str) -> Located:
 
 
 def test_a_cleaned_record_is_assigned_the_only_possible_offset() -> None:
-    assert cleaned("__c _e", "abcde") == Located((Run(0, 0),), (), (), 5, 0, 5)
+    assert cleaned("__c _e", "abcde") == Located((Run(0, 0),), (), (), 5)
     assert cleaned("a_c", "abc").runs == (Run(0, 0),)
     assert cleaned("_xc", "a.c").runs == (Run(0, 0),)
     assert cleaned("bc _b", "abcd").runs == (Run(0, 1), Run(2, 0))

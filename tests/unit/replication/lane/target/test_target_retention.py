@@ -138,7 +138,7 @@ def test_ordinals_of_deleted_records_that_nothing_identifies_are_not_used_again(
     answer = CheckAnswer(check.question, 0, 10, 16, "unverifiable", "deleted", deleted_until=17)
     play.bind_all(play.tell(answer))
     rebuild = one(sandwich(play, 16, 17, 17), AskRebuild)
-    located = Located((), (), ((10, 17),), 17, 10, 10)
+    located = Located((), (), ((10, 17),), 17, ())
     play.bind_all(play.tell(RebuildAnswer(rebuild.question, 0, (), located)))
     assert HoleFound(LANE, play.lane.grant, 10, 16, 17, 24) in play.record.holes
     play.bind_all(sandwich(play, 16, 17, 17))

@@ -1,0 +1,82 @@
+"""Verdicts on source offsets that the rebuilt offset map no longer contains.
+
+The former map assigned ordinals to these source offsets, or left it open whether it did, because its last run had no
+end. The rebuilt map contains neither these offsets nor a record that is copied again from them, so the ledger has to
+record the reason.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+
+from mirrord.kafka.protocol.sequence import nearest
+from mirrord.ledger.facts.core import Reason, Verdict
+from mirrord.model.intervals import Interval, joined, uncovered, within
+from mirrord.model.runs import Runs
+from mirrord.replication.lane.signals import LaneRecord, OwnBatch
+from mirrord.replication.lane.source.copied_pieces import mapped
+from mirrord.replication.lane.target.batch_relocation import covered_below
+from mirrord.replication.lane.target.relocation_result import Located
+
+
+def verdicts(record: LaneRecord, first: int, own: Sequence[OwnBatch], located: Located) -> list[Verdict]:
+    """Return verdicts on the source offsets that the former map contains at or above the ordinal `first` and that the
+    rebuilt map does not contain.
+
+    An offset in a batch that is not copied gets the reason for which the batch is not copied. The source has no record
+    at the other offsets. Below the log start offset of the source, their verdict is "expired". Above it, the verdict is
+    "compacted" if the topic may have been compacted, and "unexplained" otherwise. If the target has records whose
+    source offsets could not be determined, all these offsets are "unexplained": the records may be at any of them.
+    """
+    taken = joined([*located.missing, *covered_below(record, first), *_placed(first, own, located)])
+    left_out = _by_reason(located.left_out)
+    found: list[Verdict] = []
+    for whole in _formerly_mapped(record, first, located.next_offset):
+        for part in uncovered(whole, within(whole, taken)):
+            known = [Verdict(*each, reason) for reason, ranges in left_out.items() for each in within(part, ranges)]
+            found += known
+            for start, end in uncovered(part, [(each.start, each.end) for each in known]):
+                found += _without_batch(start, end, located)
+    return sorted(found, key=lambda each: each.start)
+
+
+def _without_batch(start: int, end: int, located: Located) -> Iterator[Verdict]:
+    """Yield the verdicts on source offsets that no source batch contains."""
+    if located.open:
+        yield Verdict(start, end, "unexplained")
+        return
+    begin = min(max(start, located.source_start), end)
+    if start < begin:
+        yield Verdict(start, begin, "expired")
+    if begin < end:
+        yield Verdict(begin, end, "compacted" if located.source_compacts else "unexplained")
+
+
+def has_gaps(record: LaneRecord, first: int, own: Sequence[OwnBatch], located: Located) -> bool:
+    """Return whether some of the verdicts depend on whether the source topic is compacted."""
+    return any(each.reason == "compacted" for each in verdicts(record, first, own, located))
+
+
+def _formerly_mapped(record: LaneRecord, first: int, end: int) -> list[Interval]:
+    """Return the source offsets below `end` that the ledger's map contains at or above the ordinal `first`."""
+    lowest = record.source_runs.first
+    if lowest is None:
+        return []
+    pieces = mapped(record, max(first, lowest.ordinal), sys.maxsize)
+    return joined((offset, min(offset + length, end)) for _, offset, length in pieces if offset < end)
+
+
+def _placed(first: int, own: Sequence[OwnBatch], located: Located) -> Iterator[Interval]:
+    """Yield the source offsets of the lane's own batches in the target."""
+    runs = Runs([*located.runs])
+    for batch in own:
+        ordinal = nearest(batch.base_sequence, first)
+        last = ordinal + batch.count - 1
+        for piece in uncovered((max(ordinal, first), last + 1), located.open):
+            yield from ((at, at + length) for _, at, length in runs.between(piece[0], piece[1] - 1))
+
+
+def _by_reason(left_out: Sequence[Verdict]) -> dict[Reason, list[Interval]]:
+    found: dict[Reason, list[Interval]] = {}
+    for each in left_out:
+        found.setdefault(each.reason, []).append((each.start, each.end))
+    return found
