@@ -164,6 +164,7 @@ ONCE_FAILED = (
     (113651339453, "foreign writers + target retention"),
     (344132410823, "sought, slow wire + target retention"),
     (340924788193, "views of old records + target retention, old records"),
+    (752200331232, "compacted copy, old records + target retention, old records"),
     # A rebuilt map that gave "unexplained" to copied records
     (959296189049, "views"),
     (199725387699, "two views"),

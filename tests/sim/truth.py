@@ -331,7 +331,7 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
         _target_map(world)
         if numbers and not world.shape.cleans:
             _translations(world)
-    missing = [offset for offset in missing if not is_superseded(world, offset)]
+    missing = [offset for offset in missing if not is_superseded(world, offset) and not _was_cleaned(world, offset)]
     missing = [offset for offset in missing if offset not in _taken_by_late_bytes(world)]
     if missing:
         raise Violation(f"never arrived: source offsets {missing}")
@@ -352,6 +352,12 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     for host in world.hosts:
         if host.alive and host.state.next_offset == len(world.ledger) and host.state != world.truth:
             raise Violation(f"{host.name} folded the same ledger to another state")
+
+
+def _was_cleaned(world: World, offset: int) -> bool:
+    """The cleaner of a compacted target removed the record at this source offset, and retention its newer one."""
+    number = world.source.at(offset)
+    return world.shape.cleans and number is not None and was_deleted(world, number)
 
 
 def _check_expired(world: World, arrived: set[int]) -> None:
