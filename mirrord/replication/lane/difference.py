@@ -67,7 +67,7 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
     first = max(record.regiven, lane.comparison.compared)
     # The mark is the lowest of the ordinals in doubt. A comparison that begins above it does not end the doubt, but
     # ordinals in it may be in doubt as well.
-    if answer.deleted_until > first and lane.phase is Phase.RESUMING and not lane.log.cleaned:
+    if _is_deleted_in_doubt(lane, answer) and not lane.log.cleaned:
         return False
     if any(end > first for _, end in (*answer.gone, *_replaced_earlier(lane, answer))):
         return False
@@ -76,6 +76,20 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
     # The fact about this comparison ends all doubt unless it says that a later comparison follows.
     lane.comparison.compared = answer.last + 1 if lane.comparison.later_pending else NEVER
     return True
+
+
+def must_read_log(lane: Lane, answer: CheckAnswer) -> bool:
+    """Return whether the lane has to read the target log before it handles a comparison: retention on the target has
+    deleted records in doubt, and only a scan shows whether the target is compacted."""
+    is_open = lane.record is not None and not lane.has_policies and lane.record.regiven >= 0
+    return is_open and not lane.log.must_read_log and _is_deleted_in_doubt(lane, answer)
+
+
+def _is_deleted_in_doubt(lane: Lane, answer: CheckAnswer) -> bool:
+    """Return whether retention on the target has deleted records of ordinals that were given to other records. Records
+    that were acknowledged to the lane itself are not in doubt."""
+    regiven = lane.record.regiven if lane.record is not None else NEVER
+    return lane.phase is Phase.RESUMING and answer.deleted_until > max(regiven, lane.comparison.compared)
 
 
 def _replaced_earlier(lane: Lane, answer: CheckAnswer) -> Iterator[tuple[int, int]]:

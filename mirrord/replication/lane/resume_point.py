@@ -142,6 +142,9 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
         return [Wake(ask(lane), now + lane.limits.retry_s)] if is_later else lane.retry() if waiting else []
     if is_later:
         lane.comparison.later_pending, lane.comparison.later_from = False, None
+    if waiting and answer.outcome != "different" and difference.must_read_log(lane, answer):
+        lane.log.must_read_log = True
+        return lane.retry()
     if answer.outcome == "different" or not difference.settles(lane, answer):
         return difference.differ(lane, now, answer)
     is_outdated = waiting and missing_ordinals.is_look_up_outdated(lane, answer.source_end)

@@ -1,5 +1,6 @@
 """The target has deleted its oldest records, also those above the resume position of a lane."""
 
+import msgspec
 import pytest
 
 from mirrord.ledger.facts.core import HoleFound
@@ -136,12 +137,21 @@ def test_ordinals_of_deleted_records_that_nothing_identifies_are_not_used_again(
     play.record.regiven = 10
     check = one(effects, AskCheck)
     answer = CheckAnswer(check.question, 0, 10, 16, "unverifiable", "deleted", deleted_until=17)
-    play.bind_all(play.tell(answer))
+    wake = one(play.tell(answer), Wake)
+    assert play.lane.log.must_read_log, "only a scan shows whether the target is compacted"
+    play.now = wake.at
+    play.tell(Woken(wake.question))
+    scan = one(sandwich(play, 16, 17, 17), AskScan)
+    effects = play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, (), (), False))
+    play.bind_all(effects)
+    check = one(effects, AskCheck)
+    play.bind_all(play.tell(msgspec.structs.replace(answer, question=check.question)))
     rebuild = one(sandwich(play, 16, 17, 17), AskRebuild)
     located = Located((), (), ((10, 17),), 17, ())
     play.bind_all(play.tell(RebuildAnswer(rebuild.question, 0, (), located)))
     assert HoleFound(LANE, play.lane.grant, 10, 16, 17, 24) in play.record.holes
-    play.bind_all(sandwich(play, 16, 17, 17))
+    scan = one(sandwich(play, 16, 17, 17), AskScan)
+    play.bind_all(play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, (), (), False)))
     assert (play.lane.phase, play.lane.next_ordinal, play.lane.position) == (Phase.COPYING, 17, 10)
 
 
