@@ -1,9 +1,7 @@
 """Retention of the target topic, which deletes records that are copied or that the lane has not looked at yet."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mirrord.ledger.facts.core import AnyFact, HoleFound
 from tests.sim import toy
 from tests.sim.host import LANE, Host, Request
 from tests.sim.stored import Copy, Stored
@@ -62,14 +60,14 @@ def came_late(world: "World", request: Request, base: int, *, found: bool) -> No
         world.target.unknown.appended(_at(broker, base), stored.copies(None if is_later else numbers))
 
 
-def rebuilt(world: "World", facts: Sequence[AnyFact]) -> None:
-    """The map was rebuilt. Retention had deleted the records of the ordinals that the new map leaves out, so nothing
-    shows which records they were."""
-    holes = [fact for fact in facts if isinstance(fact, HoleFound)]
+def rebuilt(world: "World", first: int) -> None:
+    """The map was rebuilt from this ordinal on. Nothing shows which records had the ordinals of those that retention
+    had deleted."""
     for stored in world.target.brokers[world.target.leader].deleted:
-        for at, number in enumerate(stored.numbers):
-            if any(hole.first <= stored.sequence + at <= hole.last for hole in holes):
-                world.target.unknown.always.add((stored.id, number))
+        copies = (((stored.id, each), stored.sequence + at) for at, each in enumerate(stored.numbers))
+        world.target.unknown.always.update(
+            copy for copy, ordinal in copies if stored.producer >= 0 and ordinal >= first
+        )
 
 
 def _at(broker: Broker, base: int) -> Stored:

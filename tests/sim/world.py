@@ -166,7 +166,7 @@ class World:
                 self.truncated += [each for each in fact.verdicts if each.reason == "truncated"]
             if binds and isinstance(fact, MapRebuilt):
                 self.rebuilds += 1
-                target_retention.rebuilt(self, entry.facts)
+                target_retention.rebuilt(self, fact.first)
             if isinstance(fact, Quarantined) and fact.skip and self.shape.on_reject == "skip":
                 self.letters.check(fact)
         return len(self.ledger) - 1
