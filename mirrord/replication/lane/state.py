@@ -333,7 +333,8 @@ class Lane:
     rebuild: Rebuilder
     limits: Limits = field(default_factory=Limits)
     mode: Mode = "sequence"
-    """With "at-least-once", the lane neither requests the target broker's producer state nor relies on it."""
+    """With "at-least-once", the lane does not rely on the target broker's producer state. It requests this state only
+    if the broker refuses what retention on the target may have deleted (`out_of_order.must_ask_producers`)."""
     on_loss: OnLoss = "continue"
     """What to do if the source has lost records before they were copied: report the loss and continue after the lost
     records, or halt."""
