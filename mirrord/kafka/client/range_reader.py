@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.log_offsets import offsets_request
+from mirrord.kafka.client.quota_throttle import Throttle
 from mirrord.kafka.client.reconnecting_link import ask
 from mirrord.kafka.protocol.api_versions import FETCH, FETCH_BY_TOPIC_ID, LIST_LOCAL_OFFSETS
 from mirrord.kafka.protocol.crc32c import Bytes
@@ -64,6 +65,15 @@ class ReadFailed(EnvironmentFault):
         self.error = error
 
 
+class _Throttled(Exception):
+    """Raised if the broker returns nothing from a connection because a quota was exceeded. `left_s` is the remaining
+    throttle time in seconds."""
+
+    def __init__(self, left_s: float) -> None:
+        super().__init__(f"throttled for {left_s:g} s")
+        self.left_s = left_s
+
+
 class ReadBatch(NamedTuple):
     """A batch as it is stored in a log. Its bytes are buffer[start:end].
 
@@ -107,13 +117,15 @@ class Stretches:
 
     def __init__(self, view: ClusterView, patience_s: float) -> None:
         """A read fails if no batch arrives for `patience_s` seconds. If the next batch is in remote storage, this time
-        is multiplied by `REMOTE_PATIENCE`."""
+        is multiplied by `REMOTE_PATIENCE`. Throttle times do not count."""
         self._view = view
         self._patience_s = patience_s
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._remote_links = asyncio.LifoQueue[str]()
         for number in range(_AT_ONCE):
             self._remote_links.put_nowait(f"read-remote-{number}")
+        self._throttles: dict[tuple[int, str], Throttle] = {}
+        """The throttle times of the connections, by broker and purpose."""
 
     async def read(
         self, partition: PartitionId, start: int, end: int, *, committed: bool = False
@@ -130,7 +142,11 @@ class Stretches:
         position = start
         place = _Place(self._view, partition, self._patience_s)
         while position < end:
-            response, took_s = await self._fetch_some(partition, position, place, committed=committed)
+            try:
+                response, took_s = await self._fetch_some(partition, position, place, committed=committed)
+            except _Throttled as throttled:
+                await place.pause(throttled.left_s)
+                continue
             if await place.answered(position, end, response, took_s, committed=committed):
                 return
             buffer, fetched = response.buffer, response.fetched
@@ -173,18 +189,26 @@ class Stretches:
         The result is the diverging leader epoch and its end offset, as the broker reports them (KIP-595). The result is
         (-1, -1) if the logs do not diverge. Raises ReadFailed.
         """
-        async with self._slots:
-            where = FetchPosition(position, last_epoch=epoch, max_bytes=1)
-            fetched = (await self._fetch(partition, where, _NO_WAIT)).fetched
-        return fetched.diverging_epoch, fetched.diverging_end
+        where = FetchPosition(position, last_epoch=epoch, max_bytes=1)
+        while True:
+            try:
+                async with self._slots:
+                    fetched = (await self._fetch(partition, where, _NO_WAIT)).fetched
+                return fetched.diverging_epoch, fetched.diverging_end
+            except _Throttled as throttled:
+                await asyncio.sleep(throttled.left_s)
 
     async def _fetch(
         self, partition: PartitionId, position: FetchPosition, limits: FetchLimits, link: str = "read"
     ) -> _Response:
+        """Return the response to one fetch. Raises ReadFailed, or _Throttled if the response contains nothing."""
         leader = self._view.leader(partition)
         if leader is None:
             self._view.refresh()
             raise ReadFailed(int(ErrorCode.LEADER_NOT_AVAILABLE))
+        throttle = self._throttles.setdefault((leader.node, link), Throttle(self._view.fetches))
+        if throttle.left_s:
+            raise _Throttled(throttle.left_s)
         try:
             connection = await self._view.link(leader.node, link).get()
             version = connection.version(FETCH)
@@ -194,6 +218,9 @@ class Stretches:
 
             def take(reader: Reader) -> _Response:
                 response = decode(version, reader)
+                throttle.record(response.throttle_ms, connection.pipe)
+                if response.throttle_ms and not response.error and not response.partitions:
+                    raise _Throttled(response.throttle_ms / 1000)
                 if response.error or not response.partitions:
                     raise ReadFailed(response.error or int(ErrorCode.UNKNOWN_SERVER_ERROR))
                 return _Response(reader.buffer, response.partitions[0], leader.epoch, response.throttle_ms)
@@ -278,6 +305,12 @@ class _Place:
             if self._found_empty is not None:
                 self.wait_ms = min(self._view.longest_wait_ms, int(self._patience_s * 1000))
         return False
+
+    async def pause(self, throttle_s: float) -> None:
+        """Wait until the broker no longer throttles the connection. This time does not count as time without
+        batches."""
+        await asyncio.sleep(throttle_s)
+        self._last += throttle_s
 
     def came(self) -> None:
         """Record that a fetch returned batches."""

@@ -34,8 +34,12 @@ class Answer(NamedTuple):
     preferred_replica: int = -1
     diverging: bool = False
     records: bytes = b""
+    is_withheld: bool = False
+    """Whether the response contains no partition. Kafka responds so to each fetch that it throttles."""
 
     def body(self) -> bytes:
+        if self.is_withheld:
+            return struct.pack(">ihi", self.throttle_ms, 0, 0) + b"\x01\x00"
         stable = self.visible if self.stable is None else self.stable
         tags = b"\x01\x00\x0d" + struct.pack(">iq", 1, 5) + b"\x00" if self.diverging else b"\x00"
         return (
@@ -183,3 +187,45 @@ async def test_one_response_without_records_is_not_enough(broker: Broker) -> Non
     answers = iter([NOTHING, Answer(visible=END - 1), NOTHING])
     broker.fetch = lambda _: next(answers, Answer(records=records(END - 1)))
     assert await broker.read() == [END - 1]
+
+
+async def test_a_read_survives_throttle_times_that_exceed_its_patience(broker: Broker) -> None:
+    times: list[float] = []
+    answers = iter([Answer(throttle_ms=600, is_withheld=True)] * 2)
+
+    def fetch(offset: int) -> Answer:
+        times.append(asyncio.get_running_loop().time())
+        return next(answers, NOTHING if len(times) == 3 else Answer(END + 1, records=records(offset)))
+
+    broker.fetch = fetch
+    began = asyncio.get_running_loop().time()
+    assert await broker.read(END - 1) == [END - 1]
+    assert min(times[1] - times[0], times[2] - times[1]) >= 0.6 > PATIENCE_S
+    assert broker.view.pipe("read").throttled_s == 0.6
+    assert asyncio.get_running_loop().time() - began < 2
+
+
+async def test_a_throttled_read_does_not_delay_reads_from_other_brokers(broker: Broker) -> None:
+    """Even if there are more throttled reads than the reader sends fetches at the same time."""
+    broker.view.leaders[1] = Leader(2, 0)
+    broker.fetch = lambda _: Answer(throttle_ms=60_000, is_withheld=True)
+    waiting = [asyncio.create_task(broker.read()) for _ in range(6)]
+    await asyncio.sleep(0.05)
+    assert len(broker.asked) <= 4
+    broker.fetch = lambda offset: Answer(END + 1, records=records(offset))
+    async with asyncio.timeout(1):
+        reading = broker.stretches.read(PartitionId("orders", PARTITION.topic_id, 1), END - 1, END)
+        assert [each.header.base_offset async for each in reading] == [END - 1]
+    for task in waiting:
+        task.cancel()
+
+
+async def test_a_divergence_is_asked_for_again_after_the_throttle_time(broker: Broker) -> None:
+    answers = iter([Answer(throttle_ms=20, is_withheld=True)])
+    broker.fetch = lambda _: next(answers, Answer(diverging=True))
+    assert await broker.stretches.parting(PARTITION, 900, 1) == (1, 5)
+
+
+async def test_a_response_without_partitions_that_is_not_throttled_is_an_error(broker: Broker) -> None:
+    broker.fetch = lambda _: Answer(is_withheld=True)
+    await broker.fails(ErrorCode.UNKNOWN_SERVER_ERROR)
