@@ -65,6 +65,13 @@ class ReadFailed(EnvironmentFault):
         self.error = error
 
 
+class LogDiverged(ReadFailed):
+    """Raised if the log no longer has a batch that was read from it. A new leader had not replicated the batch."""
+
+    def __init__(self) -> None:
+        super().__init__(int(ErrorCode.FENCED_LEADER_EPOCH))
+
+
 class _Throttled(Exception):
     """Raised if the broker returns nothing from a connection because a quota was exceeded. `left_s` is the remaining
     throttle time in seconds."""
@@ -128,7 +135,7 @@ class Stretches:
         """The throttle times of the connections, by broker and purpose."""
 
     async def read(
-        self, partition: PartitionId, start: int, end: int, *, committed: bool = False
+        self, partition: PartitionId, start: int, end: int, *, committed: bool = False, last_epoch: int = -1
     ) -> AsyncGenerator[ReadBatch, None]:
         """Yield the batches that contain any of the offsets from `start` up to but not including `end`. Batches of open
         and aborted transactions are included.
@@ -137,16 +144,23 @@ class Stretches:
         batch remains valid after the next batch is read.
 
         There may be no batch for the last offsets of the range, because the log cleaner has removed it. The read ends
-        when a later batch or the broker's responses show this (`_Place.answered`). Raises ReadFailed.
+        when a later batch or the broker's responses show this (`_Place.answered`).
+
+        All batches are from one history of the log: after a change of the leader, the new leader must have the last
+        batch that was read. `last_epoch` is the leader epoch of the batch before `start` if that batch was read before,
+        or -1. Raises LogDiverged if the log has lost that batch, or another ReadFailed.
         """
         position = start
         place = _Place(self._view, partition, self._patience_s)
+        read = FetchPosition(start, last_epoch=last_epoch)
         while position < end:
             try:
-                response, took_s = await self._fetch_some(partition, position, place, committed=committed)
+                response, took_s = await self._fetch_some(partition, read, place, committed=committed)
             except _Throttled as throttled:
                 await place.pause(throttled.left_s)
                 continue
+            if response.fetched.diverging_epoch >= 0:
+                raise LogDiverged
             if await place.answered(position, end, response, took_s, committed=committed):
                 return
             buffer, fetched = response.buffer, response.fetched
@@ -159,22 +173,23 @@ class Stretches:
                     yield ReadBatch(Header(*header), buffer, at, behind, number in aborted)
             if batches:
                 position = batches[-1][3] + 1
+                read = FetchPosition(position, response.leader_epoch, batches[-1][6][2])
                 place.came()
             else:
                 place.came_empty(position)
 
     async def _fetch_some(
-        self, partition: PartitionId, position: int, place: "_Place", *, committed: bool
+        self, partition: PartitionId, position: FetchPosition, place: "_Place", *, committed: bool
     ) -> tuple[_Response, float]:
         """Return the response to one fetch, and the time in seconds that it took. This time is 0 if the broker may wait
         for remote storage."""
         loop = asyncio.get_running_loop()
-        if not (place.is_remote(position) or place.seems_empty(position)):
+        if not (place.is_remote(position.offset) or place.seems_empty(position.offset)):
             async with self._slots:
                 asked = loop.time()
-                response = await self._fetch(partition, FetchPosition(position), _LIMITS[committed])
+                response = await self._fetch(partition, position, _LIMITS[committed])
                 return response, loop.time() - asked
-        where = FetchPosition(position, max_bytes=REMOTE_CHUNK_BYTES)
+        where = replace(position, max_bytes=REMOTE_CHUNK_BYTES)
         limits = FetchLimits(place.wait_ms, REMOTE_CHUNK_BYTES, read_committed=committed)
         link = await self._remote_links.get()
         try:
@@ -201,7 +216,11 @@ class Stretches:
     async def _fetch(
         self, partition: PartitionId, position: FetchPosition, limits: FetchLimits, link: str = "read"
     ) -> _Response:
-        """Return the response to one fetch. Raises ReadFailed, or _Throttled if the response contains nothing."""
+        """Return the response to one fetch. Raises ReadFailed, or _Throttled if the response contains nothing.
+
+        If `position` contains the leader epoch of the previous fetch, and the leader is still the same, the log cannot
+        have diverged since then.
+        """
         leader = self._view.leader(partition)
         if leader is None:
             self._view.refresh()
@@ -213,7 +232,9 @@ class Stretches:
             connection = await self._view.link(leader.node, link).get()
             version = connection.version(FETCH)
             topic = partition.topic_id if version >= FETCH_BY_TOPIC_ID else partition.topic
-            where = replace(position, leader_epoch=leader.epoch)
+            is_same_leader = 0 <= position.leader_epoch == leader.epoch
+            last_epoch = -1 if is_same_leader else position.last_epoch
+            where = replace(position, leader_epoch=leader.epoch, last_epoch=last_epoch)
             step = SessionStep(_NO_SESSION, _NOT_IN_A_SESSION, [((topic, partition.partition), where)], ())
 
             def take(reader: Reader) -> _Response:
@@ -333,11 +354,10 @@ def _is_empty(fetched: FetchedPartition) -> bool:
 def _is_conclusive(response: _Response) -> bool:
     """Return whether the response without records comes from the leader's log.
 
-    A broker also returns no records if a quota was exceeded (KIP-219), if it refers to another replica (KIP-392), or if
-    its log has diverged (KIP-595). Without the leader epoch, a follower may have answered.
+    A broker also returns no records if a quota was exceeded (KIP-219), or if it refers to another replica (KIP-392).
+    Without the leader epoch, a follower may have answered.
     """
-    fetched = response.fetched
-    is_read = fetched.preferred_read_replica < 0 and fetched.diverging_epoch < 0
+    is_read = response.fetched.preferred_read_replica < 0
     return is_read and response.throttle_ms == 0 and response.leader_epoch >= 0
 
 
