@@ -16,6 +16,7 @@ from mirrord.replication.lane.signals import (
     ScanAnswer,
     VisibleAnswer,
 )
+from mirrord.replication.lane.target.superseded_records import AskSuperseded
 from tests.unit.replication.lane.test_fourth_faults import retake
 from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened
 
@@ -27,6 +28,7 @@ def resumed(
     *own: OwnBatch,
     others: tuple[tuple[int, int], ...] = (),
     ordinal: int = 10,
+    compacts: bool = False,
 ) -> tuple[Faulty, Effects]:
     """The next holder begins with a resume position after ordinal 9, at target offset 10. Return the effects of its
     scan of a log that begins at `log_start`. The broker remembers the last sequence."""
@@ -36,7 +38,7 @@ def resumed(
     play.tell(ProducersAnswer(play.lane.asked, 0, ProducerEntry(last_sequence, 1000)))
     play.tell(EndAnswer(play.lane.asked, 0, 1, end))
     scan = one(play.tell(VisibleAnswer(play.lane.asked, 0, end, log_start)), AskScan)
-    return play, play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, own, others, False))
+    return play, play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, own, others, compacts))
 
 
 def checked(play: Faulty, effects: Effects, first: int, last: int) -> Effects:
@@ -80,3 +82,13 @@ def test_records_that_a_log_lacks_at_its_end_are_missed() -> None:
 def test_a_log_that_begins_at_0_has_deleted_nothing() -> None:
     _, effects = resumed(16, 0, 20, others=((0, 20),), ordinal=0)
     assert "remembers ordinal 16" in one(effects, Halted).line
+
+
+@pytest.mark.parametrize("log_start", [10, 14])
+def test_the_cleaner_may_have_removed_records_that_retention_cannot_have_deleted(log_start: int) -> None:
+    """LOSS. Other clients have written newer records with the same keys at offsets 20 to 29, so the cleaner has removed
+    ordinals 10 to 16, of which DeleteRecords had deleted four at most. Copies of the records would replace the newer
+    ones, unless they are looked up."""
+    _, effects = resumed(16, log_start, 30, others=((20, 30),), compacts=True)
+    look_up = one(effects, AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in look_up.missing] == [("between", 10, 16)]
