@@ -67,7 +67,8 @@ def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
     elif answer.start > lane.resume_position.target_offset and own:
         # Retention on the target has already deleted the records right after the resume position.
         first = nearest(own[0].base_sequence, expected)
-        expected = expected if target_scan.never_appended(lane, first, own[0].base_offset) else max(expected, first)
+        begin = min(answer.start, own[0].base_offset)
+        expected = expected if target_scan.never_appended(lane, first, begin) else max(expected, first)
     return _read(lane, now, target_scan.walk(lane, own, expected, log), log)
 
 

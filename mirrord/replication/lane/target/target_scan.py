@@ -55,8 +55,9 @@ def never_appended(lane: Lane, behind: int, target_offset: int) -> tuple[Interva
     """Return the ordinals (first, last) from the resume position up to `behind` if some of them were never appended and
     retention has deleted the others from the target. Return an empty tuple if retention may have deleted all of them.
 
-    Each record takes one target offset. If there are fewer offsets below `target_offset` than ordinals, the log has had
-    a hole. Nothing shows any longer which of the ordinals it contained, so all of them have to be copied again.
+    Each record takes one target offset. If there are fewer deleted offsets (those from the resume position up to
+    `target_offset`) than ordinals, the log has had a hole. Nothing shows any longer which of the ordinals it contained,
+    so all of them have to be copied again.
     """
     first, start = lane.resume_position.ordinal, lane.resume_position.target_offset
     pieces = but_not_void(lane.record.holes if lane.record is not None else (), first, behind - 1)

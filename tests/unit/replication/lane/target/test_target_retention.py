@@ -65,6 +65,15 @@ def test_records_that_were_never_appended_are_copied_again() -> None:
     assert (play.lane.phase, play.lane.next_ordinal, play.lane.position) == (Phase.COPYING, 21, 10)
 
 
+def test_other_clients_records_that_are_left_were_not_deleted() -> None:
+    """LOSS. Ordinals 10 to 14 do not fit into offsets 10 and 11, which retention has deleted. Offsets 12 to 19 still
+    hold records of other clients."""
+    play, effects = resumed(20, 12, 26, OwnBatch(20, 6, 15, 0, 1), others=((12, 20),))
+    play.bind_all(checked(play, effects, 10, 20))
+    assert [(hole.first, hole.last) for hole in play.record.holes] == [(10, 14)]
+    assert (play.lane.phase, play.lane.next_ordinal, play.lane.position) == (Phase.COPYING, 21, 10)
+
+
 def test_records_that_were_never_appended_are_copied_again_if_none_is_left() -> None:
     """LOSS. As before, but retention has deleted all records of the lane."""
     play, effects = resumed(20, 16, 16)
