@@ -67,8 +67,8 @@ def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
     elif answer.start > lane.resume_position.target_offset and own:
         # Retention on the target has already deleted the records right after the resume position.
         first = nearest(own[0].base_sequence, expected)
-        begin = min(answer.start, own[0].base_offset)
-        expected = expected if target_scan.never_appended(lane, first, begin) else max(expected, first)
+        again = target_scan.never_appended(lane, first, min(answer.start, own[0].base_offset))
+        expected = again[0][0] if again else max(expected, first)
     return _read(lane, now, target_scan.walk(lane, own, expected, log), log)
 
 

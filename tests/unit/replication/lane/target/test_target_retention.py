@@ -2,6 +2,7 @@
 
 import pytest
 
+from mirrord.ledger.facts.core import TargetRun
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     AskCheck,
@@ -29,10 +30,14 @@ def resumed(
     others: tuple[tuple[int, int], ...] = (),
     ordinal: int = 10,
     compacts: bool = False,
+    placed: tuple[tuple[int, int], ...] = (),
 ) -> tuple[Faulty, Effects]:
     """The next holder begins with a resume position after ordinal 9, at target offset 10. Return the effects of its
-    scan of a log that begins at `log_start`. The broker remembers the last sequence."""
+    scan of a log that begins at `log_start`. The broker remembers the last sequence. The former holder had recorded
+    that it appended the ordinals and those that follow at the target offsets `placed`."""
     play = opened(*BEGUN)
+    for placed_ordinal, target_offset in placed:
+        play.fold(TargetRun(play.lane.id, 1, placed_ordinal, target_offset, 1))
     retake(play, ordinal, ordinal, ordinal, epoch=1)
     play.tell(EndAnswer(play.lane.asked, 0, 1, end))
     play.tell(ProducersAnswer(play.lane.asked, 0, ProducerEntry(last_sequence, 1000)))
@@ -72,6 +77,15 @@ def test_other_clients_records_that_are_left_were_not_deleted() -> None:
     play.bind_all(checked(play, effects, 10, 20))
     assert [(hole.first, hole.last) for hole in play.record.holes] == [(10, 14)]
     assert (play.lane.phase, play.lane.next_ordinal, play.lane.position) == (Phase.COPYING, 21, 10)
+
+
+@pytest.mark.parametrize("own", [(), (OwnBatch(30, 1, 21, 0, 1),)])
+def test_recorded_places_show_where_records_do_not_fit(own: tuple[OwnBatch, ...]) -> None:
+    """LOSS. Ordinal 12 was at offset 25, so ordinals 12 to 20 do not fit into the deleted offsets 25 to 29, although
+    all ordinals together fit into the deleted offsets 10 to 29. Ordinals 10 and 11 fit."""
+    play, effects = resumed(21 if own else 20, 30, 31, *own, others=() if own else ((30, 31),), placed=((12, 25),))
+    play.bind_all(checked(play, effects, 10, 21 if own else 20))
+    assert [(hole.first, hole.last) for hole in play.record.holes] == [(12, 20)]
 
 
 def test_records_that_were_never_appended_are_copied_again_if_none_is_left() -> None:
