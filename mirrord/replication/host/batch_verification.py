@@ -81,7 +81,7 @@ class BatchVerification:
         except ReadFailed as failed:
             if failed.error != _OUT_OF_RANGE:
                 raise
-            findings.append(BatchFinding("unverifiable", "the target no longer has some of the records"))
+            findings.append(BatchFinding("unverifiable", "one side has deleted some of the records"))
         finally:
             await self._originals.close()
         return together(findings)
