@@ -8,13 +8,28 @@ from struct import Struct
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from mirrord.kafka.client.cluster_metadata import PartitionId
+from mirrord.kafka.client.range_reader import Stretches
+from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
 from mirrord.kafka.protocol.api_versions import Api
 from mirrord.kafka.protocol.primitives import NO_TAGS, NULL, compact_array, compact_string
 from mirrord.lab.cluster import Cluster
 from mirrord.replication.host.replicator import Replicator
 from tests.fixtures.lab import LabPair, client_settings
 from tests.fixtures.lab_partition import LabTarget
-from tests.fixtures.mirror import SECONDS, Mirror, Written, copy_of, create_topic, mirror, until, until_ends, write
+from tests.fixtures.mirror import (
+    SECONDS,
+    Mirror,
+    Written,
+    config_of,
+    copy_of,
+    create_topic,
+    mirror,
+    until,
+    until_ends,
+    viewing,
+    write,
+)
 
 MB = 1 << 20
 FILE_LIMIT = 11 * MB
@@ -135,3 +150,26 @@ async def test_a_quota_of_the_target_and_of_the_source(lab_pair: LabPair, lab_th
         finally:
             await set_quota(lab_pair.source, None, READING)
         await flow.caught_up(replicator)
+
+
+async def test_a_read_of_a_long_range_survives_a_quota(lab_pair: LabPair, seed: int) -> None:
+    """The broker throttles the reader for longer than the reader waits for a batch. A throttled response contains no
+    partitions."""
+    source = lab_pair.source
+    topic = create_topic(source, "read-with-a-quota")
+    written = blobs(random.Random(seed), 6)
+    await asyncio.to_thread(write, source, topic, written)
+    admin = KafkaTopicAdmin(config_of(source), SECONDS)
+    where = PartitionId(topic, (await admin.describe([topic])).topics[topic].topic_id, 0)
+    await admin.close()
+    await set_quota(source, QUOTA_BYTES, READING)
+    try:
+        async with viewing(source) as view:
+            view.watch(where.topic, where.topic_id)
+            await until(lambda: view.leader(where) is not None)
+            reading = Stretches(view, 0.2).read(where, 0, len(written))
+            found = [batch.header.record_count async for batch in reading]
+            assert sum(found) == len(written)
+            assert view.fetches.status().throttled_s > 1
+    finally:
+        await set_quota(source, None, READING)

@@ -9,7 +9,7 @@ from contextlib import aclosing
 import pytest
 
 from mirrord.kafka.client.cluster_metadata import PartitionId
-from mirrord.kafka.client.range_reader import Stretches
+from mirrord.kafka.client.range_reader import LogDiverged, Stretches
 from mirrord.kafka.client.record_decoding import decode
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.server_properties import LabOptions
@@ -19,9 +19,10 @@ from mirrord.ledger.facts.core import SourceRun, Verdict
 from mirrord.ledger.facts.seeks import LaneSought
 from mirrord.ledger.offset_map import CopiedPosition, LaneMap
 from mirrord.ledger.store.store import append_under_current_lease
+from mirrord.model.names import TopicId
 from mirrord.model.runs import Run
 from tests.fixtures.lab import LabPair
-from tests.fixtures.lab_partition import LabPartition, LabTarget
+from tests.fixtures.lab_partition import LabPartition, LabTarget, lab_batch
 from tests.fixtures.ledger import plain
 from tests.fixtures.ledger_contract import LANE
 from tests.fixtures.ledger_readers import Readers
@@ -37,6 +38,7 @@ from tests.fixtures.mirror import (
     viewing,
     write,
 )
+from tests.sim.contract import Batch
 
 
 @pytest.fixture(scope="module")
@@ -231,3 +233,41 @@ async def test_another_leader_without_a_loss_is_not_noticed(readers: Readers) ->
         assert reader.failure is None
         assert plain(reader.state) == plain(store.state)
     await keeper.close()
+
+
+async def test_a_read_does_not_mix_what_two_leaders_hold(two: LabTarget) -> None:
+    """The new leader has lost batch 1, which was read, and has other batches at its offset and above. A read that
+    continues after a leader change without a loss succeeds."""
+    partition = await two.topic()
+
+    async def append(count: int) -> None:
+        for _ in range(count):
+            answer = await (await partition.begin(lab_batch(Batch(-1, -1, 1, -1), int(time.time() * 1000))))
+            assert answer.error == 0
+
+    await append(1)
+    async with viewing(two.cluster) as view:
+        where = PartitionId(partition.name, TopicId(partition.topic.id), 0)
+        view.watch(where.topic, where.topic_id)
+        await until(lambda: view.leader(where) is not None)
+        lost, kept = (Stretches(view, SECONDS).read(where, start, 3) for start in range(2))
+        assert (await anext(lost)).header.base_offset == 0
+        epoch = await partition.leader_epoch()
+
+        async def begin() -> None:
+            await append(1)
+            assert (await anext(lost)).header.base_offset == 1
+
+        await partition.elect_unclean(begin)
+        await append(1)
+        view.refresh()
+        await until(lambda: (leader := view.leader(where)) is not None and leader.epoch > epoch)
+        with pytest.raises(LogDiverged):
+            await anext(lost)
+        assert (await anext(kept)).header.base_offset == 1
+        epoch = await partition.leader_epoch()
+        await partition.elect()
+        await append(1)
+        view.refresh()
+        await until(lambda: (leader := view.leader(where)) is not None and leader.epoch > epoch)
+        assert [each.header.base_offset async for each in kept] == [2]

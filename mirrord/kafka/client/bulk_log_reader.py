@@ -14,7 +14,7 @@ from mirrord.config.schema import ClusterConfig
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.connection import ConnectionOptions
 from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset
-from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed, Stretches
+from mirrord.kafka.client.range_reader import LogDiverged, ReadBatch, ReadFailed, Stretches
 from mirrord.kafka.client.receive_buffers import BufferPool
 from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
 from mirrord.kafka.protocol.errors import ErrorCode
@@ -29,7 +29,7 @@ PATIENCE_S = 30.0
 
 class RangeGone(EnvironmentFault):
     """Raised when the requested offsets are below the log start offset because retention or another client has deleted
-    their records."""
+    their records. Also raised when the log has lost records while it was being read."""
 
 
 class LogReader:
@@ -83,18 +83,21 @@ class LogReader:
         Raises RangeGone, another EnvironmentFault, or ConfigError.
         """
         partition = self.partition(named)
-        position = start
+        position, epoch = start, -1
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._patience_s
         while position < end:
             await self._led(partition)
+            reading = self._stretches.read(partition, position, end, committed=committed, last_epoch=epoch)
             try:
-                async with aclosing(self._stretches.read(partition, position, end, committed=committed)) as batches:
+                async with aclosing(reading) as batches:
                     async for batch in batches:
                         yield batch
-                        position = batch.header.last_offset + 1
+                        position, epoch = batch.header.last_offset + 1, batch.header.leader_epoch
                         deadline = loop.time() + self._patience_s
                 return
+            except LogDiverged as lost:
+                raise RangeGone(f"{named}: the log lost its last records while it was being read") from lost
             except ReadFailed as failed:
                 if fetched(failed.error) is Fetched.RANGE:
                     raise await self._gone(named, position, end, failed) from failed

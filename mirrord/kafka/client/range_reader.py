@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.log_offsets import offsets_request
+from mirrord.kafka.client.quota_throttle import Throttle
 from mirrord.kafka.client.reconnecting_link import ask
 from mirrord.kafka.protocol.api_versions import FETCH, FETCH_BY_TOPIC_ID, LIST_LOCAL_OFFSETS
 from mirrord.kafka.protocol.crc32c import Bytes
@@ -64,6 +65,22 @@ class ReadFailed(EnvironmentFault):
         self.error = error
 
 
+class LogDiverged(ReadFailed):
+    """Raised if the log no longer has a batch that was read from it. A new leader had not replicated the batch."""
+
+    def __init__(self) -> None:
+        super().__init__(int(ErrorCode.FENCED_LEADER_EPOCH))
+
+
+class _Throttled(Exception):
+    """Raised if the broker returns nothing from a connection because a quota was exceeded. `left_s` is the remaining
+    throttle time in seconds."""
+
+    def __init__(self, left_s: float) -> None:
+        super().__init__(f"throttled for {left_s:g} s")
+        self.left_s = left_s
+
+
 class ReadBatch(NamedTuple):
     """A batch as it is stored in a log. Its bytes are buffer[start:end].
 
@@ -107,16 +124,18 @@ class Stretches:
 
     def __init__(self, view: ClusterView, patience_s: float) -> None:
         """A read fails if no batch arrives for `patience_s` seconds. If the next batch is in remote storage, this time
-        is multiplied by `REMOTE_PATIENCE`."""
+        is multiplied by `REMOTE_PATIENCE`. Throttle times do not count."""
         self._view = view
         self._patience_s = patience_s
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._remote_links = asyncio.LifoQueue[str]()
         for number in range(_AT_ONCE):
             self._remote_links.put_nowait(f"read-remote-{number}")
+        self._throttles: dict[tuple[int, str], Throttle] = {}
+        """The throttle times of the connections, by broker and purpose."""
 
     async def read(
-        self, partition: PartitionId, start: int, end: int, *, committed: bool = False
+        self, partition: PartitionId, start: int, end: int, *, committed: bool = False, last_epoch: int = -1
     ) -> AsyncGenerator[ReadBatch, None]:
         """Yield the batches that contain any of the offsets from `start` up to but not including `end`. Batches of open
         and aborted transactions are included.
@@ -125,12 +144,23 @@ class Stretches:
         batch remains valid after the next batch is read.
 
         There may be no batch for the last offsets of the range, because the log cleaner has removed it. The read ends
-        when a later batch or the broker's responses show this (`_Place.answered`). Raises ReadFailed.
+        when a later batch or the broker's responses show this (`_Place.answered`).
+
+        All batches are from one history of the log: after a change of the leader, the new leader must have the last
+        batch that was read. `last_epoch` is the leader epoch of the batch before `start` if that batch was read before,
+        or -1. Raises LogDiverged if the log has lost that batch, or another ReadFailed.
         """
         position = start
         place = _Place(self._view, partition, self._patience_s)
+        read = FetchPosition(start, last_epoch=last_epoch)
         while position < end:
-            response, took_s = await self._fetch_some(partition, position, place, committed=committed)
+            try:
+                response, took_s = await self._fetch_some(partition, read, place, committed=committed)
+            except _Throttled as throttled:
+                await place.pause(throttled.left_s)
+                continue
+            if response.fetched.diverging_epoch >= 0:
+                raise LogDiverged
             if await place.answered(position, end, response, took_s, committed=committed):
                 return
             buffer, fetched = response.buffer, response.fetched
@@ -143,22 +173,23 @@ class Stretches:
                     yield ReadBatch(Header(*header), buffer, at, behind, number in aborted)
             if batches:
                 position = batches[-1][3] + 1
+                read = FetchPosition(position, response.leader_epoch, batches[-1][6][2])
                 place.came()
             else:
                 place.came_empty(position)
 
     async def _fetch_some(
-        self, partition: PartitionId, position: int, place: "_Place", *, committed: bool
+        self, partition: PartitionId, position: FetchPosition, place: "_Place", *, committed: bool
     ) -> tuple[_Response, float]:
         """Return the response to one fetch, and the time in seconds that it took. This time is 0 if the broker may wait
         for remote storage."""
         loop = asyncio.get_running_loop()
-        if not (place.is_remote(position) or place.seems_empty(position)):
+        if not (place.is_remote(position.offset) or place.seems_empty(position.offset)):
             async with self._slots:
                 asked = loop.time()
-                response = await self._fetch(partition, FetchPosition(position), _LIMITS[committed])
+                response = await self._fetch(partition, position, _LIMITS[committed])
                 return response, loop.time() - asked
-        where = FetchPosition(position, max_bytes=REMOTE_CHUNK_BYTES)
+        where = replace(position, max_bytes=REMOTE_CHUNK_BYTES)
         limits = FetchLimits(place.wait_ms, REMOTE_CHUNK_BYTES, read_committed=committed)
         link = await self._remote_links.get()
         try:
@@ -173,27 +204,44 @@ class Stretches:
         The result is the diverging leader epoch and its end offset, as the broker reports them (KIP-595). The result is
         (-1, -1) if the logs do not diverge. Raises ReadFailed.
         """
-        async with self._slots:
-            where = FetchPosition(position, last_epoch=epoch, max_bytes=1)
-            fetched = (await self._fetch(partition, where, _NO_WAIT)).fetched
-        return fetched.diverging_epoch, fetched.diverging_end
+        where = FetchPosition(position, last_epoch=epoch, max_bytes=1)
+        while True:
+            try:
+                async with self._slots:
+                    fetched = (await self._fetch(partition, where, _NO_WAIT)).fetched
+                return fetched.diverging_epoch, fetched.diverging_end
+            except _Throttled as throttled:
+                await asyncio.sleep(throttled.left_s)
 
     async def _fetch(
         self, partition: PartitionId, position: FetchPosition, limits: FetchLimits, link: str = "read"
     ) -> _Response:
+        """Return the response to one fetch. Raises ReadFailed, or _Throttled if the response contains nothing.
+
+        If `position` contains the leader epoch of the previous fetch, and the leader is still the same, the log cannot
+        have diverged since then.
+        """
         leader = self._view.leader(partition)
         if leader is None:
             self._view.refresh()
             raise ReadFailed(int(ErrorCode.LEADER_NOT_AVAILABLE))
+        throttle = self._throttles.setdefault((leader.node, link), Throttle(self._view.fetches))
+        if throttle.left_s:
+            raise _Throttled(throttle.left_s)
         try:
             connection = await self._view.link(leader.node, link).get()
             version = connection.version(FETCH)
             topic = partition.topic_id if version >= FETCH_BY_TOPIC_ID else partition.topic
-            where = replace(position, leader_epoch=leader.epoch)
+            is_same_leader = 0 <= position.leader_epoch == leader.epoch
+            last_epoch = -1 if is_same_leader else position.last_epoch
+            where = replace(position, leader_epoch=leader.epoch, last_epoch=last_epoch)
             step = SessionStep(_NO_SESSION, _NOT_IN_A_SESSION, [((topic, partition.partition), where)], ())
 
             def take(reader: Reader) -> _Response:
                 response = decode(version, reader)
+                throttle.record(response.throttle_ms, connection.pipe)
+                if response.throttle_ms and not response.error and not response.partitions:
+                    raise _Throttled(response.throttle_ms / 1000)
                 if response.error or not response.partitions:
                     raise ReadFailed(response.error or int(ErrorCode.UNKNOWN_SERVER_ERROR))
                 return _Response(reader.buffer, response.partitions[0], leader.epoch, response.throttle_ms)
@@ -279,6 +327,12 @@ class _Place:
                 self.wait_ms = min(self._view.longest_wait_ms, int(self._patience_s * 1000))
         return False
 
+    async def pause(self, throttle_s: float) -> None:
+        """Wait until the broker no longer throttles the connection. This time does not count as time without
+        batches."""
+        await asyncio.sleep(throttle_s)
+        self._last += throttle_s
+
     def came(self) -> None:
         """Record that a fetch returned batches."""
         self._last = self._loop.time()
@@ -300,11 +354,10 @@ def _is_empty(fetched: FetchedPartition) -> bool:
 def _is_conclusive(response: _Response) -> bool:
     """Return whether the response without records comes from the leader's log.
 
-    A broker also returns no records if a quota was exceeded (KIP-219), if it refers to another replica (KIP-392), or if
-    its log has diverged (KIP-595). Without the leader epoch, a follower may have answered.
+    A broker also returns no records if a quota was exceeded (KIP-219), or if it refers to another replica (KIP-392).
+    Without the leader epoch, a follower may have answered.
     """
-    fetched = response.fetched
-    is_read = fetched.preferred_read_replica < 0 and fetched.diverging_epoch < 0
+    is_read = response.fetched.preferred_read_replica < 0
     return is_read and response.throttle_ms == 0 and response.leader_epoch >= 0
 
 

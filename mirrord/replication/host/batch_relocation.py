@@ -61,6 +61,8 @@ class BatchRelocation:
         self._asks = asks
         self._copies = copies
         self._read_committed = read_committed
+        self._aborted: set[Hashable] = set()
+        """The contents of the records of aborted transactions that the search has read."""
 
     async def run(
         self, record: LaneRecord, wanted: AskRebuild, source_compacts: Compacts, compacts: Compacts
@@ -77,14 +79,18 @@ class BatchRelocation:
             timed, standing = await self._standing(wanted, own)
             last = standing[-1].last if standing else wanted.first - 1
             searched = search_range(record, wanted.first, last)
-            end, begin = await bounds(self._asks, self._source_partition)
+            high_watermark, begin = await bounds(self._asks, self._source_partition)
+            end = readable_end = min(searched.end, high_watermark)
             if self._read_committed:
                 # A read of committed records would wait for the end of a transaction that is open there.
                 end = min(end, await last_stable_offset(self._asks, self._source_partition))
             # The source may have deleted the first records of the range. They are part of the search all the same, so
             # that the lane continues with them and notes the loss of those that it has not copied.
-            searched = Range(searched.start, max(min(searched.end, end), searched.start))
+            searched = Range(searched.start, max(end, searched.start))
             originals = await self._originals(Range(max(searched.start, begin), searched.end), timed=timed)
+            if standing and self._read_committed:
+                unstable = Range(max(searched.end, begin), readable_end)
+                _refuse_uncommitted(standing, originals, await self._uncommitted(unstable, timed=timed))
             covered, before = covered_below(record, wanted.first), last_below(record, wanted.first)
             located = locate(
                 standing, originals, covered, before, searched, partial(is_open, record), record.source_runs.offset_of
@@ -135,9 +141,12 @@ class BatchRelocation:
         async for batch in reading:
             header = batch.header
             left_out: Reason | None = "control" if header.attributes & CONTROL else "aborted" if batch.aborted else None
-            records = _decode(batch) if left_out is None else ()
+            records = _decode(batch) if left_out != "control" else ()
             size = _bounded(size + len(records))
             contents = {record.offset: digest(record, timed=timed) for record in records}
+            if left_out is not None:
+                self._aborted.update(contents.values())
+                contents = {}
             epoch = -1 if batch.is_old else header.leader_epoch
             originals.append(SourceBatch(header.base_offset, header.last_offset + 1, contents, left_out, epoch))
             headers.append(header)
@@ -145,6 +154,29 @@ class BatchRelocation:
             for at in await self._copies(self._source_partition, headers):
                 originals[at] = originals[at]._replace(contents={}, left_out="copied-from-target")
         return originals
+
+    async def _uncommitted(self, unstable: Range, *, timed: bool) -> set[Hashable]:
+        """Return the contents of the records that are not committed: those of aborted transactions, and those at or
+        above the last stable offset (`unstable`)."""
+        found = set(self._aborted)
+        async for batch in self._source.read(self._source_partition, unstable.start, unstable.end):
+            if not batch.header.attributes & CONTROL:
+                found.update(digest(record, timed=timed) for record in _decode(batch))
+                _bounded(len(found))
+        return found
+
+
+def _refuse_uncommitted(
+    standing: Sequence[TargetBatch], originals: Sequence[SourceBatch], uncommitted: set[Hashable]
+) -> None:
+    """Raise `Unplaced` if the target has a copy of a source record that is not committed. The lane may have copied the
+    record with a different `isolation`, or the source may have lost the end of its transaction in an election. The
+    search must not conclude that it is a copy of a record that the source no longer has."""
+    doubtful = uncommitted - {content for each in originals for content in each.contents.values()}
+    for batch in standing:
+        for at, content in enumerate(batch.contents):
+            if content in doubtful:
+                raise Unplaced(f"ordinal {batch.first + at} is a copy of a record that is not committed")
 
 
 def _is_compacted(originals: Sequence[SourceBatch]) -> bool:

@@ -126,7 +126,7 @@ class BatchVerification:
                 raise
             await self._originals.close()
             gone = ranges(ordinal for ordinal, offset in _pairs(pieces) if offset < self._source_begin)
-            return BatchFinding("unverifiable", "the source has deleted some of the records", gone)
+            return BatchFinding("unverifiable", "the source no longer has some of the records", gone)
         if len(pieces) == len(originals) == 1 and pieces[0][2] == copy.count:
             original = originals[0]
             if (

@@ -20,10 +20,9 @@ import structlog
 from mirrord.config.schema import FlowConfig
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.partition_queries import bounds, start_offset
-from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed
+from mirrord.kafka.client.range_reader import ReadBatch
 from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.client.record_digest import digest
-from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME, HeaderTuple
 from mirrord.model.names import LaneId
@@ -205,17 +204,12 @@ async def _read(log: _End, start: int, end: int) -> list[ReadBatch]:
     batches: list[ReadBatch] = []
     size = 0
     until = min(end, start + LOOK_OFFSETS)
-    try:
-        async with aclosing(log.side.stretches.read(log.partition, start, until)) as found:
-            async for batch in found:
-                batches.append(batch)
-                size += batch.end - batch.start
-                if size > LOOK_BYTES:
-                    break
-    except ReadFailed as failed:
-        # Here, a timeout is not an error: the log cleaner may have removed all records up to the end.
-        if failed.error != int(ErrorCode.REQUEST_TIMED_OUT):
-            raise
+    async with aclosing(log.side.stretches.read(log.partition, start, until)) as found:
+        async for batch in found:
+            batches.append(batch)
+            size += batch.end - batch.start
+            if size > LOOK_BYTES:
+                break
     return batches
 
 

@@ -57,6 +57,8 @@ def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
             return look_back.begin(lane)
         own, expected = target_scan.after_position(lane, own)
         log = log._replace(start=own[0].base_offset if own is answer.own else lane.resume_position.target_offset)
+    elif not own and lane.log.cleaned and target_scan.never_appended(lane, next_by_entry(lane), answer.start):
+        pass  # Retention cannot have deleted all of the records, but the cleaner may have removed some of them.
     elif not own and 0 < answer.start == lane.log.log_start and next_by_entry(lane) > expected:
         # The log has none of the lane's records. What the broker remembers was appended to this log, so retention on
         # the target has deleted it.
@@ -64,7 +66,8 @@ def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
     elif answer.start > lane.resume_position.target_offset and own:
         # Retention on the target has already deleted the records right after the resume position.
         first = nearest(own[0].base_sequence, expected)
-        expected = expected if target_scan.never_appended(lane, first, own[0].base_offset) else max(expected, first)
+        again = target_scan.never_appended(lane, first, min(answer.start, own[0].base_offset))
+        expected = again[0][0] if again else max(expected, first)
     return _read(lane, now, target_scan.walk(lane, own, expected, log), log)
 
 

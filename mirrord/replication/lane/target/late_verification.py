@@ -8,7 +8,7 @@ next batch with the same number of records as a duplicate and would not append i
 end of the target log. It does not make the comparison until all batches below that end are known.
 """
 
-from mirrord.kafka.rules.error_policy import NONE
+from mirrord.kafka.rules.error_policy import NONE, Fetched, fetched
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.signals import AskCheck, AskEnd, AskScan, Effects, EndAnswer, ScanAnswer, Wake
 from mirrord.replication.lane.source import source_epochs
@@ -58,7 +58,14 @@ def _compare(lane: Lane, now: float) -> Effects:
 
 
 def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
-    """Handle the result of scanning the target log after the last acknowledged batch."""
+    """Handle the result of scanning the target log after the last acknowledged batch.
+
+    If retention on the target has deleted what follows that batch, the lane resumes, so that it learns where the log
+    begins. The same scan would fail again.
+    """
+    if fetched(answer.error) is Fetched.RANGE:
+        lane.go(Quiesce(until_safe=False))
+        return []
     if answer.error:
         return [Wake(ask(lane), now + lane.limits.retry_s)]
     if answer.own:

@@ -1,12 +1,13 @@
 """Interprets the target log: the headers of the lane's own batches are compared with what the lane expects there."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 from mirrord.kafka.protocol.sequence import SEQUENCES, nearest
 from mirrord.ledger.displaced import kept_from, within
 from mirrord.ledger.facts.core import Displaced, HoleFound, LaneFact, TargetRun
 from mirrord.model.intervals import Interval
-from mirrord.model.runs import Runs
+from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import Effects, LaneRecord, OwnBatch, ScanAnswer
@@ -52,16 +53,24 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
 
 
 def never_appended(lane: Lane, behind: int, target_offset: int) -> tuple[Interval, ...]:
-    """Return the ordinals (first, last) from the resume position up to `behind` if some of them were never appended and
-    retention has deleted the others from the target. Return an empty tuple if retention may have deleted all of them.
+    """Return the ordinals (first, last) from the resume position up to `behind` of which some were never appended,
+    while retention has deleted the others from the target. Return an empty tuple if retention may have deleted all
+    ordinals.
 
-    Each record takes one target offset. If there are fewer offsets below `target_offset` than ordinals, the log has had
-    a hole. Nothing shows any longer which of the ordinals it contained, so all of them have to be copied again.
+    Each record takes one target offset. If there are more ordinals than deleted offsets, the log has had a hole. The
+    deleted offsets are those from the resume position up to `target_offset`. The ledger's target runs divide these
+    ordinals and offsets into parts. Nothing shows any longer which ordinals a part with a hole contained, so all of
+    them have to be copied again.
     """
     first, start = lane.resume_position.ordinal, lane.resume_position.target_offset
-    pieces = but_not_void(lane.record.holes if lane.record is not None else (), first, behind - 1)
-    is_whole = sum(last - ordinal + 1 for ordinal, last in pieces) <= target_offset - start
-    return () if is_whole else tuple(pieces)
+    record = lane.record
+    runs = record.target_runs.beginning_in(first + 1, behind - 1) if record is not None else ()
+    again: list[Interval] = []
+    for run, following in pairwise([Run(first, start), *runs, Run(behind, target_offset)]):
+        pieces = but_not_void(record.holes if record is not None else (), run.ordinal, following.ordinal - 1)
+        if sum(last - each + 1 for each, last in pieces) > following.offset - run.offset:
+            again += pieces
+    return tuple(again)
 
 
 def all_deleted(lane: Lane, behind: int, answer: ScanAnswer) -> Reading:
@@ -74,8 +83,10 @@ def all_deleted(lane: Lane, behind: int, answer: ScanAnswer) -> Reading:
     """
     runs = lane.record.target_runs.copy() if lane.record is not None else Runs()
     facts = placed(lane, runs, behind, answer.end)
-    again = never_appended(lane, behind, answer.start if lane.mode == "sequence" else 0)
-    return Reading(behind, again, facts, None)
+    if lane.mode == "sequence":
+        return Reading(behind, never_appended(lane, behind, answer.start), facts, None)
+    holes = lane.record.holes if lane.record is not None else ()
+    return Reading(behind, tuple(but_not_void(holes, lane.resume_position.ordinal, behind - 1)), facts, None)
 
 
 def end_of_deleted(lane: Lane, own: Sequence[OwnBatch], first: int) -> list[OwnBatch]:

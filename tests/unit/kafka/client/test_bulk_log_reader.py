@@ -11,7 +11,7 @@ import pytest
 from mirrord.kafka.client import bulk_log_reader
 from mirrord.kafka.client.bulk_log_reader import LogReader, RangeGone
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
-from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed
+from mirrord.kafka.client.range_reader import LogDiverged, ReadBatch, ReadFailed
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.record_batch import Header
 from mirrord.kafka.rules.topic import Topic
@@ -37,19 +37,21 @@ class View:
 
 
 class Log:
-    """Ten offsets in batches of one; at some of them, once each, reading fails with an error."""
+    """Ten offsets in batches of one, of leader epoch 4; at some of them, once each, reading fails with an error."""
 
     def __init__(self, failures: dict[int, ErrorCode]) -> None:
         self.failures = failures
+        self.last_epochs: list[int] = []
 
     async def read(
-        self, partition: PartitionId, start: int, end: int, *, committed: bool
+        self, partition: PartitionId, start: int, end: int, *, committed: bool, last_epoch: int
     ) -> AsyncGenerator[ReadBatch, None]:
+        self.last_epochs.append(last_epoch)
         for offset in range(start, end):
             await asyncio.sleep(0)
             if failure := self.failures.pop(offset, None):
-                raise ReadFailed(int(failure))
-            yield ReadBatch(Header(offset, 0, 0, 2, 0, 0, 0, 0, 0, -1, -1, -1, 1), b"", 0, 0)
+                raise LogDiverged if failure == ErrorCode.FENCED_LEADER_EPOCH else ReadFailed(int(failure))
+            yield ReadBatch(Header(offset, 0, 4, 2, 0, 0, 0, 0, 0, -1, -1, -1, 1), b"", 0, 0)
 
 
 def reader_of(monkeypatch: pytest.MonkeyPatch, *asked: ErrorCode, failures: dict[int, ErrorCode] | None = None) -> Any:
@@ -81,6 +83,7 @@ async def test_a_leader_that_moves_is_followed(monkeypatch: pytest.MonkeyPatch) 
     assert await reader.bounds(ORDERS, committed=False) == (3, 10)
     read = [batch.header.base_offset async for batch in reader.read(ORDERS, 3, 10, committed=True)]
     assert read == list(range(3, 10))
+    assert reader._stretches.last_epochs == [-1, -1, 4, 4, 4]
 
 
 async def test_what_does_not_pass_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,4 +100,11 @@ async def test_retention_while_it_is_read_is_named(monkeypatch: pytest.MonkeyPat
     reader = reader_of(monkeypatch, failures={1: ErrorCode.OFFSET_OUT_OF_RANGE})
     with pytest.raises(RangeGone, match="orders-0: the offsets 1 to 2 no longer exist; the log begins at 3"):
         async for _ in reader.read(ORDERS, 0, 10, committed=True):
+            pass
+
+
+async def test_a_log_that_loses_what_was_read_is_read_again_by_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = reader_of(monkeypatch, failures={6: ErrorCode.FENCED_LEADER_EPOCH})
+    with pytest.raises(RangeGone, match="orders-0: the log lost its last records while it was being read"):
+        async for _ in reader.read(ORDERS, 3, 10, committed=True):
             pass

@@ -9,7 +9,7 @@ import pytest
 
 from mirrord.kafka.client import range_reader
 from mirrord.kafka.client.cluster_metadata import Leader, PartitionId
-from mirrord.kafka.client.range_reader import ReadFailed, Stretches
+from mirrord.kafka.client.range_reader import LogDiverged, ReadFailed, Stretches
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.list_offsets import EARLIEST_LOCAL
 from mirrord.kafka.protocol.primitives import uuid_bytes
@@ -34,8 +34,12 @@ class Answer(NamedTuple):
     preferred_replica: int = -1
     diverging: bool = False
     records: bytes = b""
+    is_withheld: bool = False
+    """Whether the response contains no partition. Kafka responds so to each fetch that it throttles."""
 
     def body(self) -> bytes:
+        if self.is_withheld:
+            return struct.pack(">ihi", self.throttle_ms, 0, 0) + b"\x01\x00"
         stable = self.visible if self.stable is None else self.stable
         tags = b"\x01\x00\x0d" + struct.pack(">iq", 1, 5) + b"\x00" if self.diverging else b"\x00"
         return (
@@ -68,6 +72,8 @@ class Broker:
         """Error code and offset: where the local part of the log begins."""
         self.asked: list[tuple[str, int]] = []
         """The requests: the purpose of the connection, and the leader epoch in the request."""
+        self.fetches: list[tuple[int, int]] = []
+        """The leader epoch in each fetch request, and the epoch of the batch before the position."""
 
     async def serve(self) -> None:
         while True:
@@ -80,8 +86,9 @@ class Broker:
             return
         api, body, _ = pipe.requests[0]
         if api == "Fetch":
-            _, epoch, offset, *_ = _ASKED.unpack(body[-4 - _ASKED.size : -4])
+            _, epoch, offset, last_epoch, *_ = _ASKED.unpack(body[-4 - _ASKED.size : -4])
             self.asked.append((purpose, epoch))
+            self.fetches.append((epoch, last_epoch))
             pipe.answer(self.fetch(offset).body())
             return
         _, epoch, time_ms, _ = struct.unpack(">iiqb", body[-19:-2])
@@ -108,8 +115,9 @@ async def broker() -> AsyncGenerator[Broker]:
     serving.cancel()
 
 
-def records(base: int) -> bytes:
-    return bytes(batch([DecodedRecord(50, 1, b"k", b"v", ())], base_offset=base, last_offset_delta=0))
+def records(base: int, leader_epoch: int = 0) -> bytes:
+    rows = [DecodedRecord(50, 1, b"k", b"v", ())]
+    return bytes(batch(rows, base_offset=base, last_offset_delta=0, leader_epoch=leader_epoch))
 
 
 async def test_a_read_ends_if_the_cleaner_has_removed_the_last_batches(broker: Broker) -> None:
@@ -130,7 +138,6 @@ async def test_a_later_batch_may_arrive_before_the_end_is_confirmed(broker: Brok
         Answer(visible=END - 1),
         Answer(throttle_ms=1),
         Answer(preferred_replica=2),
-        Answer(diverging=True),
         Answer(visible=900),
     ],
 )
@@ -183,3 +190,69 @@ async def test_one_response_without_records_is_not_enough(broker: Broker) -> Non
     answers = iter([NOTHING, Answer(visible=END - 1), NOTHING])
     broker.fetch = lambda _: next(answers, Answer(records=records(END - 1)))
     assert await broker.read() == [END - 1]
+
+
+async def test_a_read_survives_throttle_times_that_exceed_its_patience(broker: Broker) -> None:
+    times: list[float] = []
+    answers = iter([Answer(throttle_ms=600, is_withheld=True)] * 2)
+
+    def fetch(offset: int) -> Answer:
+        times.append(asyncio.get_running_loop().time())
+        return next(answers, NOTHING if len(times) == 3 else Answer(END + 1, records=records(offset)))
+
+    broker.fetch = fetch
+    began = asyncio.get_running_loop().time()
+    assert await broker.read(END - 1) == [END - 1]
+    assert min(times[1] - times[0], times[2] - times[1]) >= 0.6 > PATIENCE_S
+    assert broker.view.pipe("read").throttled_s == 0.6
+    assert asyncio.get_running_loop().time() - began < 2
+
+
+async def test_a_throttled_read_does_not_delay_reads_from_other_brokers(broker: Broker) -> None:
+    """Even if there are more throttled reads than the reader sends fetches at the same time."""
+    broker.view.leaders[1] = Leader(2, 0)
+    broker.fetch = lambda _: Answer(throttle_ms=60_000, is_withheld=True)
+    waiting = [asyncio.create_task(broker.read()) for _ in range(6)]
+    await asyncio.sleep(0.05)
+    assert len(broker.asked) <= 4
+    broker.fetch = lambda offset: Answer(END + 1, records=records(offset))
+    async with asyncio.timeout(1):
+        reading = broker.stretches.read(PartitionId("orders", PARTITION.topic_id, 1), END - 1, END)
+        assert [each.header.base_offset async for each in reading] == [END - 1]
+    for task in waiting:
+        task.cancel()
+
+
+async def test_a_divergence_is_asked_for_again_after_the_throttle_time(broker: Broker) -> None:
+    answers = iter([Answer(throttle_ms=20, is_withheld=True)])
+    broker.fetch = lambda _: next(answers, Answer(diverging=True))
+    assert await broker.stretches.parting(PARTITION, 900, 1) == (1, 5)
+
+
+async def test_a_response_without_partitions_that_is_not_throttled_is_an_error(broker: Broker) -> None:
+    broker.fetch = lambda _: Answer(is_withheld=True)
+    await broker.fails(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+async def test_a_new_leader_must_have_what_was_read(broker: Broker) -> None:
+    """It may have lost the batch at 901, and have other batches there and above."""
+
+    def fetch(offset: int) -> Answer:
+        if offset == 901:
+            broker.view.leaders[0] = Leader(1, 8)
+        return Answer(diverging=True) if broker.fetches[-1] == (8, 3) else Answer(END + 1, records=records(offset, 3))
+
+    broker.view.leaders[0] = Leader(1, 7)
+    broker.fetch = fetch
+    reading = broker.stretches.read(PARTITION, 900, END)
+    assert [(await anext(reading)).header.base_offset for _ in range(2)] == [900, 901]
+    with pytest.raises(LogDiverged):
+        await anext(reading)
+    assert broker.fetches == [(7, -1), (7, -1), (8, 3)]
+
+
+async def test_a_read_continues_a_former_one(broker: Broker) -> None:
+    broker.fetch = lambda offset: Answer(END + 1, records=records(offset))
+    reading = broker.stretches.read(PARTITION, END - 1, END, last_epoch=3)
+    assert [each.header.base_offset async for each in reading] == [END - 1]
+    assert broker.fetches == [(0, 3)]

@@ -1,13 +1,18 @@
 """The search for the source offsets of a lane's batches, in a source that cannot be read from the first offset of the
 search to the last one."""
 
+from collections.abc import Callable
 from random import Random
 
+import pytest
+
+from mirrord.kafka.protocol.record_batch import TRANSACTIONAL
 from mirrord.ledger.facts.core import SourceRun, TargetRun
 from mirrord.model.runs import Run
 from mirrord.replication.host.batch_relocation import BatchRelocation
 from mirrord.replication.lane.signals import AskRebuild, RebuildAnswer
 from tests.fixtures.fake_pipe import as_any
+from tests.fixtures.superseded_logs import FakeLog, written
 from tests.sim.log_readers import PARTITION, SourceReader, TargetReader, at_once
 from tests.sim.source import FakeSource
 from tests.sim.target import FakeTarget, Stored
@@ -31,6 +36,40 @@ def relocated(source: FakeSource, numbers: tuple[int, ...], first: int = 0) -> R
         return False
 
     return at_once(search.run(play.record, AskRebuild(1, PRODUCER, first, first, len(numbers)), compacts, compacts))
+
+
+class Ends:
+    """Answers questions about the ends of a log."""
+
+    def __init__(self, log: FakeLog) -> None:
+        self._log = log
+
+    def bounds(self, _partition: object, _epoch: int, report: Callable[[int, int, int], None]) -> None:
+        report(0, self._log.end, self._log.begin)
+
+    def last_stable(self, _partition: object, report: Callable[[int, int], None]) -> None:
+        report(0, self._log.stable)
+
+
+@pytest.mark.parametrize(("stable", "aborted"), [(3, False), (5, True)])
+async def test_a_copied_record_may_not_be_committed(stable: int, *, aborted: bool) -> None:
+    """DOUBLED. The flow had `isolation = "read_uncommitted"` when it copied the records at offsets 0, 3 and 4. Since
+    then, the cleaner has removed those at 1 and 2. It was concluded that the last two copies were of these, so the
+    records at 3 and 4 were copied again when their transaction was committed."""
+    opened = written(3, "bc", attributes=TRANSACTIONAL, producer=(7, 0), aborted=aborted)
+    source = FakeLog([written(0, "a"), opened], 5, stable)
+    target = FakeLog([written(0, "a", producer=(PRODUCER, 0)), written(1, "bc", producer=(PRODUCER, 1))], 3, 3)
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),)), TargetRun(LANE, 1, 0, 0, 1))
+    sides = as_any(source), as_any(target), PARTITION, PARTITION
+    search = BatchRelocation(*sides, as_any(Ends(source)), None, read_committed=True)
+
+    async def compacts() -> bool:
+        return False
+
+    answer = await search.run(play.record, AskRebuild(1, PRODUCER, 0, 0, 3), compacts, compacts)
+    assert answer.located is None
+    assert "ordinal 1 is a copy of a record that is not committed" in answer.trouble
 
 
 def test_an_open_transaction_does_not_delay_the_search() -> None:

@@ -142,3 +142,14 @@ def test_the_lane_learns_what_precedes_its_position(position: int, epoch: int, e
     wanted = AskCheck(1, PRODUCER, 0, -1, 0, 0, position)
     answer = at_once(check((reads, PARTITION), (copies, PARTITION), (reads, copies), Play.opened().record, wanted))
     assert (answer.source_epoch, answer.source_end) == (epoch, end)
+
+
+async def test_the_note_does_not_say_why_the_source_lacks_records() -> None:
+    """Retention may have deleted them after the bounds of the log were requested. An election may also have removed
+    them."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 10),), (), ()), TargetRun(LANE, 1, 0, 0, 1))
+    target = FakeLog([written(0, "abcde", producer=(PRODUCER, 0))], 5, 5)
+    sides = as_any(FakeLog([], 20, 20, begin=15)), as_any(target), PARTITION, PARTITION
+    finding = await BatchVerification(*sides, play.record, AskCheck(1, PRODUCER, 0, 4, 0, 5, 15)).run()
+    assert (finding.outcome, finding.note) == ("unverifiable", "the source no longer has some of the records")

@@ -9,7 +9,8 @@ import pytest
 from mirrord.config.flow_features import RecordsConfig
 from mirrord.config.schema import FlowConfig
 from mirrord.kafka.client.cluster_metadata import PartitionId
-from mirrord.kafka.client.range_reader import ReadBatch
+from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed
+from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.record_batch import HEADER, Header, HeaderTuple
 from mirrord.model.names import LaneId, TopicId
 from mirrord.replication.host import existing_copies
@@ -33,6 +34,7 @@ class Log:
         self.batches = decode(b"".join(map(encode, batches)))
         self.log_start = start
         self.reads = 0
+        self.fails: ErrorCode | None = None
 
     @property
     def end(self) -> int:
@@ -50,6 +52,8 @@ class Log:
     async def read(self, partition: PartitionId, start: int, end: int) -> AsyncGenerator[ReadBatch, None]:
         del partition
         self.reads += 1
+        if self.fails is not None:
+            raise ReadFailed(int(self.fails))
         for batch in self.batches:
             if batch.last >= start and batch.base < end:
                 data = encode(batch)
@@ -118,6 +122,16 @@ async def test_copies_that_retention_has_not_deleted_are_found(seed: int) -> Non
     assert await found(Log(source[len(source) // 2 :], source[len(source) // 2].base), Log(target))
     # Nothing is left: it is impossible to say, and nothing is duplicated.
     assert await found(Log(source), Log([], 700)) == ""
+
+
+@pytest.mark.parametrize("is_target", [False, True])
+async def test_a_log_that_returns_nothing_may_hold_copies(is_target: bool) -> None:
+    """For example, its records may be in remote storage, and a broker may not report this. A lane that began would copy
+    them twice."""
+    source, target = Log(source_of(0)), Log(copy_of(0, source_of(0)))
+    (target if is_target else source).fails = ErrorCode.REQUEST_TIMED_OUT
+    with pytest.raises(ReadFailed):
+        await found(source, target)
 
 
 @pytest.mark.parametrize("seed", SEEDS[:4])

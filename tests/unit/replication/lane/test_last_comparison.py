@@ -12,6 +12,7 @@ from mirrord.replication.lane.signals import (
     Append,
     AskCheck,
     AskEnd,
+    AskScan,
     Bound,
     CheckAnswer,
     Effects,
@@ -21,6 +22,7 @@ from mirrord.replication.lane.signals import (
     ProduceAnswer,
     ProducerEntry,
     ProducersAnswer,
+    ScanAnswer,
     Start,
     VisibleAnswer,
     Woken,
@@ -103,3 +105,28 @@ def test_an_ordinal_stays_open_while_other_batches_may_arrive(play: Play) -> Non
     check = later(play)
     assert not compared(play, check).is_all
     assert play.record.regiven == 12
+
+
+def test_the_log_may_have_been_deleted_after_the_last_acknowledged_batch(play: Play) -> None:
+    """STALL. Other clients have written offsets 12 to 19, and retention has deleted those below 15. The comparison
+    never ended until the lane had copied another record, and its resume position was not saved."""
+    play.now = 20.0
+    (asked,) = play.tell(Woken(ask(play.lane)))
+    assert isinstance(asked, AskEnd)
+    (scan,) = play.tell(EndAnswer(asked.question, 0, 1, 20))
+    assert isinstance(scan, AskScan)
+    assert (scan.purpose, scan.start, scan.end) == ("later", 12, 20)
+    failed = ScanAnswer(scan.question, 1, scan.purpose, scan.start, scan.end, ())
+    assert any(isinstance(each, AskEnd) for each in play.tell(failed))
+    play.tell(EndAnswer(play.lane.asked, 0, 1, 20))
+    play.tell(ProducersAnswer(play.lane.asked, 0, ProducerEntry(11, 0)))
+    play.tell(EndAnswer(play.lane.asked, 0, 1, 20))
+    (scan,) = play.tell(VisibleAnswer(play.lane.asked, 0, 20, 15))
+    assert isinstance(scan, AskScan)
+    play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, (), ((15, 20),), False))
+    assert (play.lane.phase, play.lane.next_ordinal) == (Phase.COPYING, 12)
+    (asked,) = play.tell(Woken(ask(play.lane)))
+    assert isinstance(asked, AskEnd)
+    (check,) = play.tell(EndAnswer(asked.question, 0, 1, 20))
+    assert isinstance(check, AskCheck)
+    assert compared(play, check) == TakeoverChecked(LANE, 2, 10, 11, "equal", "", is_all=True)
