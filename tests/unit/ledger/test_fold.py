@@ -288,6 +288,22 @@ def test_a_rebuilt_map_withdraws_verdicts_on_copied_records(ledger: Ledger) -> N
         assert sorted((gap.start, gap.end, gap.reason) for gap in found) == [(11, 13, "doubled"), (14, 15, "compacted")]
 
 
+def test_a_rebuilt_map_with_many_verdicts(ledger: Ledger) -> None:
+    """Every other source offset is a control record. Only the newest ranges are kept, and the counts are exact."""
+    gaps, many = Gaps(ledger.state), 1000
+    tell = partial(record, ledger, gaps)
+    tell(SourceRun(LANE, 1, (Run(0, 0),)), VerdictGiven(LANE, 1, (Verdict(0, 2 * many, "unexplained"),)))
+    control = tuple(Verdict(2 * at + 1, 2 * at + 2, "control") for at in range(many))
+    tell(
+        SourceRun(LANE, 1, tuple(Run(at, 2 * at) for at in range(many + 1))),
+        MapRebuilt(LANE, 1, 0, many - 1, many, withdraws_verdicts=True),
+        VerdictGiven(LANE, 1, control),
+    )
+    assert ledger.lane.verdicts.counts == {"unexplained": 0, "control": many}
+    assert list(ledger.lane.newest_verdicts) == list(control[-RECENT_VERDICTS:])
+    assert [(gap.start, gap.end, gap.reason) for gap in gaps] == [(each.start, each.end, "control") for each in control]
+
+
 def test_a_map_that_an_older_version_rebuilt_keeps_its_verdicts(ledger: Ledger) -> None:
     given = VerdictGiven(LANE, 1, (Verdict(10, 12, "unexplained"),))
     ledger.add(SourceRun(LANE, 1, (Run(0, 10),)), given, MapRebuilt(LANE, 1, 0, 1, 2))
