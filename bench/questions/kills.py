@@ -110,8 +110,8 @@ class _Run:
         return {lane.partition: lane.host for lane in self.busy.settled(replicators).lanes}
 
     def _rest(self) -> None:
-        """Wait until the state is as before: a new replicator has lanes, too. Kills must not always meet the same point
-        of a round."""
+        """Wait until all lanes are copying again and the new replicator hosts some of them. Then wait for a random
+        time, so that kills do not always occur at the same point of a periodic task."""
         self.busy.settled()
         time.sleep(_PAUSE_S * (1 + self._rng.random()))
 

@@ -74,9 +74,11 @@ def rebuilt_offsets(runs: Runs, holes: Iterable[HoleFound], fact: MapRebuilt) ->
     """Return the source offsets that a rebuilt map assigns to records which the target has or which are copied again.
 
     A replicator that has since lost the lane may have recorded verdicts on them, because its view of the source was a
-    different one. These verdicts no longer apply. `runs` and `holes` are those of the lane after the rebuild.
+    different one. These verdicts no longer apply. `runs` and `holes` are those of the lane after the rebuild, or only
+    those in the entry of the rebuild. Holes that begin below the first rebuilt ordinal are ignored: the entry records
+    all ordinals again that the target lacks.
     """
-    lacking = [(hole.first, hole.last + 1) for hole in holes if hole.first <= hole.last]
+    lacking = [(hole.first, hole.last + 1) for hole in holes if fact.first <= hole.first <= hole.last]
     pieces = (
         piece for part in uncovered((fact.first, fact.until), lacking) for piece in runs.between(part[0], part[1] - 1)
     )

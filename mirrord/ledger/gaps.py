@@ -24,6 +24,7 @@ from mirrord.ledger.facts.core import AnyFact, HoleFound, MapRebuilt, Reason, So
 from mirrord.ledger.state import FlowState
 from mirrord.model.intervals import Interval, uncovered
 from mirrord.model.names import LaneId
+from mirrord.model.runs import Runs
 
 _NEVER = 1 << 63
 
@@ -57,6 +58,9 @@ class Gaps:
         """The gaps of each lane, in the order of their offsets."""
         self._void: dict[LaneId, list[VoidPiece]] = {}
         """The parts of each lane's holes for which nothing is copied again. Their source offsets are "unexplained"."""
+        self._entry: dict[LaneId, tuple[SourceRun, list[HoleFound]]] = {}
+        """For each lane, the newest fact with runs, and the holes that were recorded after it. If the entry also
+        contains a `MapRebuilt`, they are the rebuilt map."""
         self._truncated: list[Gap] = []
         self._forgotten: dict[LaneId, int] = {}
         for lane, known in state.lanes.items():
@@ -75,10 +79,13 @@ class Gaps:
                 if isinstance(fact, SourceRun):
                     self._invalidate_decisions(fact)
                     self._void_no_longer(fact)
+                    self._entry[fact.lane] = (fact, [])
                 for verdict in fact.verdicts:
                     self._add(fact.lane, verdict, at_ms)
             case HoleFound():
                 self._note_void(fact.lane, fact)
+                if fact.lane in self._entry:
+                    self._entry[fact.lane][1].append(fact)
             case MapRebuilt() if fact.withdraws_verdicts:
                 self._withdraw_copied(fact)
             case _:
@@ -128,10 +135,11 @@ class Gaps:
             self._put(fact.lane, (start, end), stays)
 
     def _withdraw_copied(self, fact: MapRebuilt) -> None:
-        known = self._state.lanes.get(fact.lane)
+        # The state may already contain later runs and holes for these ordinals.
+        known = self._entry.get(fact.lane)
         if known is None:
             return
-        for start, end in rebuilt_offsets(known.source_runs, known.holes, fact):
+        for start, end in rebuilt_offsets(Runs(known[0].runs), known[1], fact):
             for gap in self._within(fact.lane, (start, end)):
                 if gap.reason in NOT_COPIED:
                     self._put(fact.lane, (gap.start, gap.end), [])

@@ -5,6 +5,7 @@
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import get_args
 
 from mirrord.ledger.decided_verdicts import DECIDED, NOT_COPIED
@@ -30,7 +31,7 @@ from mirrord.ledger.seeks import Seeks, Standing
 from mirrord.ledger.standing_orders import Orders
 from mirrord.ledger.state_topic_records import LastEntry, TargetTopic, Tenure
 from mirrord.model.acls import AclRule
-from mirrord.model.intervals import Interval, uncovered
+from mirrord.model.intervals import Interval, joined, uncovered, within
 from mirrord.model.jobs import Job
 from mirrord.model.names import ClusterId, LaneId, LaneKey, TopicId, TopicPartition
 from mirrord.model.run_memory import ALL_OF_IT, RunMemory
@@ -66,18 +67,29 @@ class VerdictTally:
 
     def add(self, verdicts: Iterable[Verdict]) -> None:
         """Add verdicts to the tally."""
+        given = [verdict for verdict in verdicts if verdict.start < verdict.end]
+        if any(after.start < before.end for before, after in pairwise(given)):
+            for verdict in given:  # a later verdict replaces an earlier one
+                self._add((verdict,))
+        else:
+            self._add(given)
+        self._forget_oldest()
+
+    def _add(self, verdicts: Sequence[Verdict]) -> None:
+        """Add verdicts that are in ascending order and do not overlap. The older verdicts are searched only once,
+        because an entry may contain hundreds of thousands of verdicts."""
+        if verdicts and verdicts[0].start < self.beyond:
+            self._take_back([(verdict.start, verdict.end) for verdict in verdicts], _OVERRULED)
         for verdict in verdicts:
-            if verdict.end <= verdict.start:
-                continue
-            if verdict.start < self.beyond:
-                self._take_back([(verdict.start, verdict.end)], _OVERRULED)
-            self.beyond = max(self.beyond, verdict.end)
+            self.counts[verdict.reason] = self.counts.get(verdict.reason, 0) + verdict.end - verdict.start
             if verdict.reason in DECIDED:
                 self.decided = max(self.decided, verdict.end)
-            self.counts[verdict.reason] = self.counts.get(verdict.reason, 0) + verdict.end - verdict.start
-            self.recent.append(verdict)
-            if len(self.recent) > RECENT_VERDICTS:
-                self.recent.popleft()
+            self.beyond = max(self.beyond, verdict.end)
+        self.recent.extend(verdicts)
+
+    def _forget_oldest(self) -> None:
+        while len(self.recent) > RECENT_VERDICTS:
+            self.recent.popleft()
 
     def invalidate_decided(self, ranges: Sequence[Interval]) -> None:
         """Withdraw those verdicts on these source offsets that record a decision."""
@@ -93,16 +105,17 @@ class VerdictTally:
         they are."""
         self._take_back(ranges, NOT_COPIED)
 
-    def _take_back(self, ranges: Sequence[Interval], reasons: Collection[Reason]) -> None:
-        if not any(old.reason in reasons and start < old.end and old.start < end
-                   for start, end in ranges for old in self.recent):  # fmt: skip
+    def _take_back(self, ranges: Iterable[Interval], reasons: Collection[Reason]) -> None:
+        taken = joined(ranges)
+        if not any(old.reason in reasons and any(within((old.start, old.end), taken)) for old in self.recent):
             return
         kept: deque[Verdict] = deque()
         for old in self.recent:
             if old.reason not in reasons:
                 kept.append(old)
                 continue
-            pieces = [Verdict(*piece, old.reason) for piece in uncovered((old.start, old.end), ranges)]
+            whole = (old.start, old.end)
+            pieces = [Verdict(*piece, old.reason) for piece in uncovered(whole, within(whole, taken))]
             self.counts[old.reason] -= old.end - old.start - sum(piece.end - piece.start for piece in pieces)
             kept.extend(pieces)
         self.recent = kept

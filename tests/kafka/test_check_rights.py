@@ -187,7 +187,7 @@ def test_the_rights_that_are_listed_are_enough_and_none_is_too_many(
 
     report = checks.report()
     assert not report.would_start
-    # A user who may not describe a topic does not learn whether he may describe or alter its configs.
+    # Without permission to describe a topic, a user cannot find out whether they may describe or alter its configs.
     assert {right for right in listed(report) if "CONFIGS" not in right.operation} <= missing(report)
     answer = mirrord("start", checks.path)
     assert answer.returncode == 1

@@ -33,7 +33,8 @@ def lags(daemon: Daemon, topic: str) -> dict[int, tuple[str, int | None]]:
 def test_each_of_several_topics_of_a_paused_name_is_a_loss(
     lab_pair: LabPair, tmp_path: Path, naming: str, on_recreated: str
 ) -> None:
-    """The daemon is killed after the second one. The third one is copied in part, and the fourth one completely."""
+    """The daemon is killed after the topic has been re-created twice. The third topic of this name is copied in part,
+    and the fourth one completely."""
     source, target = lab_pair.source, lab_pair.target
     topic = unique("paused")
     settings = f'naming = "{naming}"\non_recreated = "{on_recreated}"'

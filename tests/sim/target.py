@@ -235,7 +235,8 @@ class FakeTarget:
     def visible(self, at: int, epoch: int) -> tuple[int, int, int]:
         """ListOffsets: (error, high watermark, log start). A deposed leader's high watermark does not move.
 
-        A new leader does not report its own before it covers what the former one may have reported (KIP-207).
+        A new leader returns OFFSET_NOT_AVAILABLE until its high watermark has reached the start of its own epoch,
+        because the former leader may have reported offsets up to there (KIP-207).
         """
         broker = self.brokers[at]
         error = self._fence(broker, epoch)

@@ -20,7 +20,8 @@ class Violation(AssertionError):
 
 
 def check(world: World, *, final: bool = False) -> None:
-    """Compare the present leader's log with the source and with the ledger, if any of them has changed."""
+    """Compare the current leader's log with the source and with the ledger. Do nothing if none of the three has changed
+    and this is not the final check."""
     picture = _picture(world)
     if picture == world.checked and not final:
         return

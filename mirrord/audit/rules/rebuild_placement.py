@@ -158,8 +158,9 @@ class Placed(NamedTuple):
 
 
 def place(copies: Sequence[CopiedRecords], originals: Sequence[OriginalRecords]) -> Placed:
-    """Determine the source positions of the copies. A copy gets the position `NOWHERE` if the contents of the units do
-    not show which unit is its original. Raises Unplaced if the position of a copy is ambiguous."""
+    """Determine the source positions of the copies. A copy gets the position `NOWHERE` if its content does not occur
+    exactly once in each log and its position does not follow from that of an adjacent copy. Raises Unplaced if a copy
+    was matched through an adjacent copy, but another source unit could also be its original."""
     here, there = Counter(copy.key for copy in copies), Counter(original.key for original in originals)
     only = {original.key: number for number, original in enumerate(originals) if there[original.key] == 1}
     anchors = [only.get(copy.key, NOWHERE) if here[copy.key] == 1 else NOWHERE for copy in copies]

@@ -11,9 +11,10 @@ import msgspec
 
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset
-from mirrord.kafka.client.range_reader import ReadBatch, Stretches
+from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed, Stretches
 from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.client.record_digest import digest
+from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME, HeaderTuple
 from mirrord.kafka.protocol.sequence import nearest
@@ -81,9 +82,15 @@ class BatchRelocation:
             searched = search_range(record, wanted.first, last)
             high_watermark, begin = await bounds(self._asks, self._source_partition)
             end = readable_end = min(searched.end, high_watermark)
+            covered, before = covered_below(record, wanted.first), last_below(record, wanted.first)
             if self._read_committed:
                 # A read of committed records would wait for the end of a transaction that is open there.
-                end = min(end, await last_stable_offset(self._asks, self._source_partition))
+                stable = await last_stable_offset(self._asks, self._source_partition)
+                if covered and stable < min(covered[-1].end, high_watermark):
+                    # The lane has copied uncommitted records. Records between them that it has not copied cannot be
+                    # read before the transaction ends.
+                    raise ReadFailed(int(ErrorCode.OFFSET_NOT_AVAILABLE))
+                end = min(end, stable)
             # The source may have deleted the first records of the range. They are part of the search all the same, so
             # that the lane continues with them and notes the loss of those that it has not copied.
             searched = Range(searched.start, max(end, searched.start))
@@ -91,7 +98,6 @@ class BatchRelocation:
             if standing and self._read_committed:
                 unstable = Range(max(searched.end, begin), readable_end)
                 _refuse_uncommitted(standing, originals, await self._uncommitted(unstable, timed=timed))
-            covered, before = covered_below(record, wanted.first), last_below(record, wanted.first)
             located = locate(
                 standing, originals, covered, before, searched, partial(is_open, record), record.source_runs.offset_of
             )

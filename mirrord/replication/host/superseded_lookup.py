@@ -221,11 +221,11 @@ class SupersededLookup:
         assigns to it. Omit ordinals under which it was not copied. `epoch` is the record's leader epoch.
 
         The ledger may assign an ordinal to a record that the lane then does not copy, because the last run has no end.
-        Therefore, the policies are asked as they are when the lane copies the record. If a policy fails, the lane has
-        not copied the record or any record after it: it has either halted or recorded a verdict before it wrote the
-        next record. For all other records, the ledger contains the decision to copy them, so only the transform is
-        called. Raises PolicyFault if it fails or if a policy cannot be loaded, because it is then not known what was
-        copied.
+        For such ordinals, all policies are therefore called, in the same way as when the lane copies the record. If a
+        policy fails, the lane has not copied the record or any record after it: it has either halted or recorded a
+        verdict before it wrote the next record. For other ordinals, the ledger contains the decision to copy the
+        record, so only the transform is called. Raises PolicyFault if the transform fails or if a policy cannot be
+        loaded, because it is then not known what was copied.
         """
         for missing, ordinal in places:
             if is_of_later_epoch(epochs, ordinal, epoch):
@@ -350,8 +350,8 @@ class SupersededLookup:
 
 
 def _extend(again: list[tuple[int, int]], more: Sequence[tuple[int, int]]) -> None:
-    """Add the ranges that were found for the next part of a question. A range may have been divided between two
-    parts."""
+    """Append to `again` the ranges that the next part of a lookup found. If a range was divided between the two parts,
+    join its halves."""
     if again and more and again[-1][1] + 1 == more[0][0]:
         again[-1] = (again[-1][0], more[0][1])
         more = more[1:]

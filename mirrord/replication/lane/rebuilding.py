@@ -298,8 +298,10 @@ def _facts(
         # The content of these ordinals is unknown, so they are empty in the map.
         *(HoleFound(lane.id, lane.grant, start, end - 1, end, end) for start, end in located.open),
         *read.facts,
-        VerdictGiven(lane.id, lane.grant, tuple(verdicts), note),
+        # Withdrawing verdicts splits their ranges, and the ledger's state forgets the oldest ranges when it takes new
+        # verdicts. If the new verdicts came first, withdrawn verdicts could therefore still be counted.
         MapRebuilt(lane.id, lane.grant, first, read.next_ordinal - 1, ordinal, withdraws_verdicts=True),
+        VerdictGiven(lane.id, lane.grant, tuple(verdicts), note),
         LaneResumed(lane.id, lane.grant),
     ]
 

@@ -24,7 +24,8 @@ _SANDWICH = (Stage.PRODUCERS, Stage.END_AGAIN, Stage.VISIBLE)
 
 
 def election_in_the_sandwich(story: "Story") -> Script:
-    """The leader changes between two questions of a resume, after a connection was lost with batches in flight."""
+    """The leader changes between two requests of a resume sandwich. The lane resumes because it lost a connection while
+    batches were in flight."""
     world = story.world
     requests = yield from until(lambda: on_the_wire(world))
     if not requests:

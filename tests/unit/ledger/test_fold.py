@@ -1,5 +1,6 @@
 """What binds and what does not, rule by rule (the list in `mirrord.ledger.fold`)."""
 
+from collections import Counter
 from functools import partial
 from typing import Literal
 
@@ -286,6 +287,52 @@ def test_a_rebuilt_map_withdraws_verdicts_on_copied_records(ledger: Ledger) -> N
     assert ledger.lane.verdicts.counts == {"compacted": 1, "expired": 0, "doubled": 2}
     for found in (gaps, trimmed):
         assert sorted((gap.start, gap.end, gap.reason) for gap in found) == [(11, 13, "doubled"), (14, 15, "compacted")]
+
+
+def test_a_rebuilt_map_with_many_verdicts(ledger: Ledger) -> None:
+    """Every other source offset is a control record. Only the newest ranges are kept, and the counts are exact."""
+    gaps, many = Gaps(ledger.state), 1000
+    tell = partial(record, ledger, gaps)
+    tell(SourceRun(LANE, 1, (Run(0, 0),)), VerdictGiven(LANE, 1, (Verdict(0, 2 * many, "unexplained"),)))
+    control = tuple(Verdict(2 * at + 1, 2 * at + 2, "control") for at in range(many))
+    tell(
+        SourceRun(LANE, 1, tuple(Run(at, 2 * at) for at in range(many + 1))),
+        MapRebuilt(LANE, 1, 0, many - 1, many, withdraws_verdicts=True),
+        VerdictGiven(LANE, 1, control),
+    )
+    assert ledger.lane.verdicts.counts == {"unexplained": 0, "control": many}
+    assert list(ledger.lane.newest_verdicts) == list(control[-RECENT_VERDICTS:])
+    assert [(gap.start, gap.end, gap.reason) for gap in gaps] == [(each.start, each.end, "control") for each in control]
+
+
+def test_a_trimmed_ledger_has_the_runs_that_follow_a_rebuilt_map(ledger: Ledger) -> None:
+    """The target then loses all records from ordinal 2 on, and they are copied again after ordinal 6."""
+    gaps = Gaps(ledger.state)
+    tell = partial(record, ledger, gaps)
+    facts = [
+        SourceRun(LANE, 1, (Run(0, 10), Run(2, 16)), (Verdict(12, 16, "compacted"),)),
+        SourceRun(LANE, 1, (Run(2, 12), Run(6, 16))),
+        MapRebuilt(LANE, 1, 2, 5, 6, withdraws_verdicts=True),
+        HoleFound(LANE, 1, 2, 5, 6, 10),
+        SourceRun(LANE, 1, (Run(6, 12), Run(10, 16))),
+    ]
+    tell(*facts)
+    trimmed = Gaps(ledger.state)
+    for fact in facts:
+        trimmed.take(fact, 0)
+    assert [*gaps] == [*trimmed] == []
+    assert +Counter(ledger.lane.verdicts.counts) == Counter()
+
+
+def test_a_rebuilt_map_with_a_late_batch_in_an_older_hole(ledger: Ledger) -> None:
+    """Ordinals 2 to 5 were missing. The target has got ordinals 4 and 5 all the same."""
+    gaps = Gaps(ledger.state)
+    tell = partial(record, ledger, gaps)
+    tell(SourceRun(LANE, 1, (Run(0, 10),)), SourceRun(LANE, 1, (Run(6, 12), Run(10, 16))))
+    tell(HoleFound(LANE, 1, 2, 5, 6, 10), VerdictGiven(LANE, 1, (Verdict(14, 16, "compacted"),)))
+    tell(SourceRun(LANE, 1, (Run(4, 14), Run(6, 16))), MapRebuilt(LANE, 1, 4, 5, 6, withdraws_verdicts=True))
+    assert [*gaps] == []
+    assert +Counter(ledger.lane.verdicts.counts) == Counter()
 
 
 def test_a_map_that_an_older_version_rebuilt_keeps_its_verdicts(ledger: Ledger) -> None:

@@ -68,15 +68,18 @@ def _formerly_mapped(record: LaneRecord, first: int, end: int) -> list[Interval]
 def _placed(first: int, own: Sequence[OwnBatch], located: Located) -> Iterator[Interval]:
     """Yield the source offsets of the lane's own batches in the target."""
     runs = Runs([*located.runs])
-    for batch in own:
-        ordinal = nearest(batch.base_sequence, first)
-        last = ordinal + batch.count - 1
-        for piece in uncovered((max(ordinal, first), last + 1), located.open):
+    begins = [nearest(batch.base_sequence, first) for batch in own]
+    ordinals = joined((at, at + batch.count) for at, batch in zip(begins, own, strict=True) if at + batch.count > first)
+    for start, end in ordinals:
+        whole = (max(start, first), end)
+        for piece in uncovered(whole, within(whole, located.open)):
             yield from ((at, at + length) for _, at, length in runs.between(piece[0], piece[1] - 1))
 
 
 def _by_reason(left_out: Sequence[Verdict]) -> dict[Reason, list[Interval]]:
+    """Return the source offsets for each reason. Adjacent batches are combined, because each of them would otherwise
+    have its own verdict."""
     found: dict[Reason, list[Interval]] = {}
     for each in left_out:
         found.setdefault(each.reason, []).append((each.start, each.end))
-    return found
+    return {reason: joined(ranges) for reason, ranges in found.items()}

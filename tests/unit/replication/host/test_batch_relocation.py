@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from mirrord.kafka.client.range_reader import ReadFailed
 from mirrord.kafka.protocol.record_batch import TRANSACTIONAL
 from mirrord.ledger.facts.core import SourceRun, TargetRun
 from mirrord.model.runs import Run
@@ -21,14 +22,16 @@ from tests.unit.replication.lane.test_rebuilding import LANE, Play
 PRODUCER = 501
 
 
-def relocated(source: FakeSource, numbers: tuple[int, ...], first: int = 0) -> RebuildAnswer:
+def relocated(
+    source: FakeSource, numbers: tuple[int, ...], first: int = 0, runs: tuple[Run, ...] = (Run(0, 0),)
+) -> RebuildAnswer:
     """Search for a batch of the lane with these records, which begins with ordinal 0, from the ordinal `first` on. The
-    ledger assigns source offset 0 to ordinal 0."""
+    ledger has the runs `runs`."""
     target = FakeTarget()
     target.brokers[0].append(Stored(0, len(numbers), PRODUCER, 0, 0, 1, numbers, 1))
     target.high_watermark = len(numbers)
     play = Play.opened()
-    play.fold(SourceRun(LANE, 1, (Run(0, 0),)), TargetRun(LANE, 1, 0, 0, 1))
+    play.fold(SourceRun(LANE, 1, runs), TargetRun(LANE, 1, 0, 0, 1))
     reads, copies = as_any(SourceReader(source)), as_any(TargetReader(target))
     search = BatchRelocation(reads, copies, PARTITION, PARTITION, reads, None, read_committed=True)
 
@@ -95,3 +98,16 @@ def test_the_lane_continues_with_records_that_the_source_has_deleted() -> None:
     located = answer.located
     assert located is not None, answer.trouble
     assert (located.next_offset, located.source_start) == (2, 5)
+
+
+def test_records_of_an_open_transaction_that_are_to_be_copied_again() -> None:
+    """The lane used to copy uncommitted records. Ordinals 4 and 5 were to copy the offsets 2 and 3 again, which are in
+    an open transaction. As long as they cannot be read, they are neither found nor explained."""
+    source = FakeSource(Random(0))
+    source.append(2, 1)
+    source.append(2, 1, producer=3)
+    source.append(2, 1)
+    numbers = sorted(source.offset_of)
+    copied = (*numbers[:2], *numbers[4:])
+    with pytest.raises(ReadFailed, match="OFFSET_NOT_AVAILABLE"):
+        relocated(source, copied, 4, (Run(0, 0), Run(2, 4), Run(4, 2), Run(6, 6)))

@@ -167,7 +167,8 @@ async def test_a_target_with_append_times(seed: int) -> None:
         for batch in copy_of(seed, source)
     ]
     assert await found(Log(source), Log(appended))
-    # A few records alike except for their times are no proof among many.
+    # In a large sample, a few records that match in everything but their timestamps do not prove that the target holds
+    # copies.
     strange = LogByChance(random.Random(seed + 1_000), 300).batches
     mixed = [batch._replace(producer=(9, 0), sequence=batch.base) for batch in strange]
     mixed = [batch._replace(attributes=batch.attributes | APPEND_TIME, data=b"") for batch in mixed]

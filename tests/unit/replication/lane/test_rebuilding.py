@@ -150,13 +150,13 @@ def test_the_map_is_corrected_and_what_is_missing_follows(play: Play) -> None:
     (append,) = [effect for effect in effects if isinstance(effect, Append)]
     assert append.facts == (
         SourceRun(LANE, 2, (Run(10, 10), Run(12, 14), Run(13, 14), Run(16, 12), Run(18, 17))),
+        MapRebuilt(LANE, 2, 10, 15, 18, withdraws_verdicts=True),
         VerdictGiven(
             LANE,
             2,
             (Verdict(14, 15, "doubled"),),
             "ordinals 10 to 15 were written from a different view of the source: 1 records are stored twice, 2 follow",
         ),
-        MapRebuilt(LANE, 2, 10, 15, 18, withdraws_verdicts=True),
         LaneResumed(LANE, 2),
     )
     play.bind(effects)

@@ -74,7 +74,8 @@ def test_only_ordinals_in_the_log_count_as_different() -> None:
 
 
 def test_they_are_looked_up_again_in_the_rebuilt_map() -> None:
-    """Halting would be unnecessary. Copying them without another lookup could put them after newer records."""
+    """Halting would be unnecessary. If the records of these ordinals were copied without another lookup, they could be
+    appended after newer records with the same keys."""
     play, asked = expired()
     rebuilt(play, asked, OWN, DELETED)
     assert play.record.halted is None

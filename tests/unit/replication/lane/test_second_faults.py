@@ -234,7 +234,8 @@ def test_records_that_a_compacted_copy_lost_below_a_difference_belong_to_it(
 
 @pytest.mark.parametrize(("again", "first"), [((), 8), (((2, 3),), 2)])
 def test_records_that_a_cleaner_removed_are_not_a_difference(again: tuple[tuple[int, int], ...], first: int) -> None:
-    """A late batch fills the hole 8, 9 in a log that went back; 2 and 3 are missing before it."""
+    """An election has truncated the target log to offset 8. A late batch with ordinals 8 and 9, which were a hole, is
+    then appended there. Ordinals 2 and 3 are missing from the log as well."""
     play = opened(*BEGUN, TargetRun(LANE, 1, 10, 8, 1))
     play.fold(HoleFound(LANE, 1, 8, 9, 16, 18), SourceRun(LANE, 1, (Run(16, 8), Run(18, 16))))
     play.take(msgspec.structs.replace(progress_at(18, state="copying", epoch=3), target_offset=16))

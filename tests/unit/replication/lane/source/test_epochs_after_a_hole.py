@@ -61,7 +61,8 @@ def test_after_records_that_are_not_copied_again_the_epoch_in_the_gap_applies(st
 
 
 def all_left_out() -> tuple[Faulty, Effects]:
-    """Ordinals 0 to 9 are lost, and other writers have newer records of their keys. The lane continues at offset 10."""
+    """Ordinals 0 to 9 are lost, and other clients have written newer records with the same keys. The lane continues at
+    offset 10."""
     play = opened(*BEGUN)
     retake(play, 10, 10, 10, epoch=1)
     asked = one(read(play, play.ask_target(12, epoch=3), (1, 0), own=(), others=((0, 12),)), AskSuperseded)

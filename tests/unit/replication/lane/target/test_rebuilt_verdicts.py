@@ -41,6 +41,12 @@ def test_offsets_before_the_first_copied_record() -> None:
     ]  # fmt: skip
 
 
+def test_adjacent_batches_with_the_same_reason_get_one_verdict() -> None:
+    own, left_out = (OwnBatch(0, 1, 0, 0),), tuple(Verdict(at, at + 1, "aborted") for at in range(5))
+    located = Located((Run(0, 5),), (), (), 6, left_out=left_out)
+    assert given((Run(0, 0),), 0, own, located) == [(0, 5, "aborted")]
+
+
 def test_what_the_source_has_deleted_is_expired() -> None:
     own, located = (OwnBatch(0, 3, 10, 0),), Located((Run(10, 16),), (), (), 19, source_start=14)
     assert given((Run(0, 0),), 10, own, located) == [(10, 14, "expired"), (14, 16, "compacted")]
