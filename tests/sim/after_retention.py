@@ -34,3 +34,11 @@ def was_deleted(world: World, number: int) -> bool:
     deleted = {each for stored in broker.history if stored.end <= broker.start for each in stored.numbers if each}
     superseded = number in world.target.cleaned and key(number) in map(key, deleted)
     return number in deleted or superseded
+
+
+def lost_without_trace(world: World, offset: int) -> bool:
+    """Whether an unclean election has removed the copy of this source offset, and retention has since deleted what was
+    appended there. Nothing then shows at which offset the log parted from the lane's records (decision 122)."""
+    number, start = world.source.at(offset), world.target.brokers[world.target.leader].start
+    parted_at = world.target.parted_at.get(number) if number is not None else None
+    return world.shape.unclean and parted_at is not None and parted_at < start

@@ -121,7 +121,10 @@ def superseded(world: "World", host: "Host", question: AskSuperseded) -> Superse
 
 def _decide(world: "World", record: DecodedRecord, known: bool | None) -> DecodedRecord | Reason:
     """The filter whose answers change at random (`RecordPolicies.decide`, `toy.fickle`)."""
-    return record if (toy.is_kept(world.rng) if known is None else known) else "filtered"
+    if toy.is_kept(world.rng) if known is None else known:
+        return record
+    world.known.drop_again(number for number in world.known.taken if world.source.offset_of[number] >= record.offset)
+    return "filtered"
 
 
 def looked_up(world: "World", host: "Host", question: AskSuperseded) -> SupersededAnswer:

@@ -94,6 +94,11 @@ class Known:
         self.deleted: dict[str, set[Copy]] = {}
         """Holder → copies that retention has deleted from the target, of which the holder cannot know."""
         self.epochs = UnknownEpochs()
+        self.dropped: set[int] = set()
+        """Numbers of copied records that count as not copied, because the filter now drops one of them or a record
+        before them (decision 95)."""
+        self.after_drop: set[int] = set()
+        """Numbers of records whose last append followed from that."""
 
     def take_over(self, holder: str, begun: Progress | None, lane: LaneState | None) -> None:
         """Another holder begins with this progress record."""
@@ -182,6 +187,7 @@ class Known:
         for at, (_, number) in enumerate(toy.records(request.data)):
             self.appended[number], self.ordinals[number] = foreign, request.batch.first + at
             self.left_out.pop(number, None)
+            self._append_dropped(number)
             self.presumed_at.pop(number, None)
             self.late.discard(number)
             self.first_appended.setdefault(number, foreign)
@@ -220,8 +226,18 @@ class Known:
             self.late.add(number)
             self.first_appended.setdefault(number, foreign)
             self.left_out.pop(number, None)
+            self._append_dropped(number)
             self.presumed_at.pop(number, None)
         return numbers
+
+    def drop_again(self, numbers: Iterable[int]) -> None:
+        """A lookup calls the filter again for records that the lane had copied, and the filter now drops one."""
+        self.dropped.update(numbers)
+
+    def _append_dropped(self, number: int) -> None:
+        self.after_drop -= {number} - self.dropped
+        self.after_drop |= {number} & self.dropped
+        self.dropped.discard(number)
 
     def is_over(self, number: int, theirs: Iterable[int]) -> bool:
         """One of these foreign records was known to be newer, and could be seen, when this record was appended."""

@@ -136,6 +136,8 @@ class FakeTarget:
         self.keys = 0
         """How many keys the records have; 0: the topic is not compacted."""
         self.foreign_numbers = 0
+        self.parted_at: dict[int, int] = {}
+        """Number of a record that an election has removed → the end of the log that was left."""
         self.lost: dict[int, int] = {}
         """Number of a record that an election removed → the leader epoch that began without it, the last one."""
         self.cleaned: set[int] = set()
@@ -312,6 +314,7 @@ class FakeTarget:
         self.leader = new
         self.epoch += 1
         self.lost.update((each, self.epoch) for each in held - kept if each)
+        self.parted_at.update((each, self.brokers[new].end) for each in held - kept if each)
         deleted = [stored for stored in self.brokers[old].history if stored.end <= self.brokers[old].start]
         self.outlived |= {each for stored in deleted for each in stored.numbers} - kept
         broker = self.brokers[new]

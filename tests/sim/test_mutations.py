@@ -39,7 +39,7 @@ SEEDS = {
     "a word is compared with the target": 1551,
     "only parked records are skipped": 0,
     "a parked record is not parked again": 1,
-    "trust, then check": 322,
+    "trust, then check": 356,
     "3 the sandwich: wait for the high watermark": 42,
     "a superseded record is not copied again": 0,
     "a record that the cleaner removed is newer as well": 1080832167512,

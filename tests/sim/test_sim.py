@@ -168,6 +168,9 @@ ONCE_FAILED = (
     # A rebuilt map that gave "unexplained" to copied records
     (959296189049, "views"),
     (199725387699, "two views"),
+    (559734651066, "policies + compacted copy, beside others, old records"),
+    (717603523723, "handed over, unclean + target retention"),
+    (517161976995, "target retention + sought, unclean"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (

@@ -6,7 +6,7 @@ from mirrord.ledger.offset_map import CopiedPosition, LaneMap
 from mirrord.ledger.seeks import pending
 from mirrord.ledger.state import LaneState
 from mirrord.replication.lane.source.source_epochs import is_truncated
-from tests.sim.after_retention import was_deleted, wrong_translation
+from tests.sim.after_retention import lost_without_trace, was_deleted, wrong_translation
 from tests.sim.host import LANE
 from tests.sim.newer_records import has_newer, is_superseded, places, standing, was_theirs
 from tests.sim.operator import orders
@@ -334,6 +334,7 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
             _translations(world)
     missing = [offset for offset in missing if not is_superseded(world, offset) and not _was_cleaned(world, offset)]
     missing = [offset for offset in missing if offset not in _taken_by_late_bytes(world)]
+    missing = [offset for offset in missing if not lost_without_trace(world, offset)]
     if missing:
         raise Violation(f"never arrived: source offsets {missing}")
     _left_out(world, arrived)

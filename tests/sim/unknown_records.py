@@ -13,7 +13,8 @@ def recorded_as(world: World, reason: Reason) -> set[int]:
 def is_known(world: World, number: int) -> bool:
     """The holder of the lane can know that this record was in the target. What an election removes without a trace, or
     what superseded it, before any resume position mentions it, may as well never have been there."""
-    return number in world.known.taken and not was_superseded(world, number)
+    is_there = number in world.known.taken and number not in world.known.dropped | world.known.after_drop
+    return is_there and not was_superseded(world, number)
 
 
 def was_superseded(world: World, number: int) -> bool:
