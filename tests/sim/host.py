@@ -268,7 +268,7 @@ class Host:
                 request.read_until = self.world.slow.suspended[self.leader] + REQUEST_S
             if self.world.now < self.lease_until:
                 self.sent.append(request)
-                holds = self.world.holds_bytes and (bool(self.unsent) or self.world.rng.random() < 0.6)
+                holds = bool(self.unsent) or (self.world.holds_bytes and self.world.rng.random() < 0.6)
                 (self.unsent if holds else self.world.wire).append(request)
             else:
                 self.sent.append(request)
