@@ -274,9 +274,11 @@ class FakeTarget:
     # --- what happens to brokers
 
     def advance(self) -> None:
-        """Move the high watermark: to the lowest end of the in-sync replicas."""
+        """Move the high watermark: to the lowest end of the in-sync replicas. What a deposed leader has not truncated
+        yet does not count."""
         leader, follower = self.brokers[self.leader], self.brokers[1 - self.leader]
-        end = min(leader.end, follower.end) if self.in_sync else leader.end
+        end = min(leader.end, _shared(follower, leader) if follower.leads else follower.end)
+        end = end if self.in_sync else leader.end
         self.high_watermark = max(self.high_watermark, end)
 
     def replicate(self) -> bool:
