@@ -57,7 +57,8 @@ def parts(state: FlowState, *, most: int = PART_RUNS, least: int = PART_RUNS) ->
     for lane_id, lane in sorted(state.lanes.items()):
         progress = state.progress.get(lane_id)
         if progress is not None:
-            # A lane that resumes scans all ordinals after a hole. Runs from the first hole on are therefore not moved.
+            # When a lane resumes, it scans all ordinals after a hole. Runs from the first hole on are therefore not
+            # moved.
             end = min([progress.ordinal, *(hole.first for hole in lane.holes)])
             for side in ("source", "target"):
                 yield from _of_side(lane_id, lane, side, end, most, least)

@@ -21,9 +21,9 @@ class Account(msgspec.Struct, frozen=True):
     position: int
     """The source offset that the lane would copy next."""
     counted: bool
-    """Whether the check could count offsets. If so, it compared two numbers: the copied records plus the offsets with a
-    verdict, and the offsets that the lane has passed since it began. It cannot count them if the ledger no longer
-    contains the lane's beginning, or if the lane has holes or truncations."""
+    """Whether the check could count offsets. If so, it compared two numbers: first, the copied records plus the offsets
+    with a verdict; second, the offsets that the lane has passed since it began. It cannot count them if the ledger no
+    longer contains the lane's beginning, or if the lane has holes or truncations."""
     differences: tuple[str, ...] = ()
     """The differences that were found, one readable line each."""
 

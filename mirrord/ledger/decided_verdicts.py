@@ -1,7 +1,7 @@
 """Determines which earlier verdicts no longer apply because of a later fact.
 
-Most of them record a decision, such as that of a filter, rather than a property of the source. If a filter is called
-again for the same record, it may decide differently.
+Most of these verdicts record a decision, such as that of a filter, rather than a property of the source. If a filter is
+called again for the same record, it may decide differently.
 
 A replicator that takes over a lane calls the filter again for every record without a decision in the ledger. It then
 records new runs. From then on, the runs and decisions that the ledger already contains for later source records are no
@@ -56,7 +56,7 @@ def invalidated_decisions(runs: Runs, new_runs: Sequence[Run], above: int) -> li
 
     These are the source offsets in the new runs. If no other run follows them, all higher source offsets are also
     returned, because the lane reaches them again. No decision was recorded for a source offset at or above `above`. If
-    all new runs begin there, the list is therefore empty.
+    all new runs begin at or above `above`, the list is therefore empty.
     """
     if not new_runs:
         return []
@@ -73,10 +73,10 @@ def invalidated_decisions(runs: Runs, new_runs: Sequence[Run], above: int) -> li
 def rebuilt_offsets(runs: Runs, holes: Iterable[HoleFound], fact: MapRebuilt) -> list[Interval]:
     """Return the source offsets that a rebuilt map assigns to records which the target has or which are copied again.
 
-    A replicator that has since lost the lane may have recorded verdicts on them, because its view of the source was a
-    different one. These verdicts no longer apply. `runs` and `holes` are those of the lane after the rebuild, or only
-    those in the entry of the rebuild. Holes that begin below the first rebuilt ordinal are ignored: the entry records
-    all ordinals again that the target lacks.
+    A replicator that has since lost the lane may have recorded verdicts on these offsets, because its view of the
+    source was a different one. These verdicts no longer apply. `runs` and `holes` are those of the lane after the
+    rebuild, or only those in the entry of the rebuild. Holes that begin below the first rebuilt ordinal are ignored:
+    the entry records again all ordinals that the target lacks.
     """
     lacking = [(hole.first, hole.last + 1) for hole in holes if fact.first <= hole.first <= hole.last]
     pieces = (

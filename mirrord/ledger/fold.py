@@ -413,7 +413,7 @@ def _change_lane(
             _add_runs(lane, fact)
         case TargetRun():
             doubt(lane, fact.ordinal)
-            # Runs with lower ordinals and higher offsets describe a log that has since lost its end.
+            # Runs with lower ordinals and higher offsets describe a log that has since lost its last records.
             lane.target_runs.add_ascending(fact.ordinal, fact.offset)
             lane.displaced = displaced.after_run(lane.displaced, fact)
         case VerdictGiven():
@@ -468,8 +468,8 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
         lane.source_runs.add(run.ordinal, run.offset)
     if again := invalidated_decisions(lane.source_runs, fact.runs, lane.verdicts.decided):
         lane.verdicts.invalidate_decided(again)
-    # Ordinals that are assigned again no longer belong to a hole: the log went back to a position below the hole and is
-    # growing again.
+    # Ordinals that are assigned again no longer belong to a hole: the target log was truncated to a position below the
+    # hole and is growing again.
     if fact.runs:
         if fact.regiven:
             lane.regiven = min(lowest, lane.regiven if lane.regiven >= 0 else lowest)

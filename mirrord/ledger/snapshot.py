@@ -4,8 +4,8 @@
 A snapshot is written in three steps, in this order: pieces of runs, lanes, and then the flow. The record of the flow
 makes the snapshot valid. If the process crashes between these steps, the state topic holds the previous snapshot, with
 newer records of some lanes. A process that starts later can still read them together, because the record of a lane
-contains the ledger offset up to which the lane was folded. The records that it refers to are removed only after a
-complete newer snapshot exists.
+contains the ledger offset up to which the lane was folded. The records to which the previous snapshot refers are
+removed only after a complete newer snapshot exists.
 
 The pieces are also the form in which a process keeps the older runs of a lane in memory (`Runs.pieces`). The key of a
 piece in the state topic identifies its content. If runs of a piece are later replaced, the piece gets a different key.

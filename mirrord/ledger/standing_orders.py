@@ -34,7 +34,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     verb: OrderVerb
     name: str
     """The name of a flow, a source topic, a source partition (`orders-3`) or a replicator. It may be preceded by the
-    name of a flow and a colon, as in `eu-us:orders-3`. It then refers to an object of this flow."""
+    name of a flow and a colon, as in `eu-us:orders-3`. The name then refers to an object of this flow."""
     to: str = ""
     """The replicator to which a lane should move."""
     flow: str = ""

@@ -101,8 +101,8 @@ class VerdictTally:
         self._take_back(ranges, ("unexplained",))
 
     def copied(self, ranges: Sequence[Interval]) -> None:
-        """Withdraw the verdicts on these source offsets that say why they are not copied: a rebuilt map has shown that
-        they are."""
+        """Withdraw the verdicts on these source offsets that say why they are not copied, because a rebuilt map has
+        shown that they are copied."""
         self._take_back(ranges, NOT_COPIED)
 
     def _take_back(self, ranges: Iterable[Interval], reasons: Collection[Reason]) -> None:

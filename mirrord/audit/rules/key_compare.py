@@ -2,7 +2,7 @@
 record on the source.
 
 Compaction removes records at different times on the source and on the target, so a missing record proves little.
-Readers of a compacted topic rely on the newest record of each key. The comparison therefore keeps, for each key, only
+Readers of a compacted topic rely on the newest record for each key. The comparison therefore keeps, for each key, only
 the newest source record and the newest target record. Two results can be combined (`merged`), so the logs can be read
 in parts, in any order, and on many machines.
 """
@@ -19,11 +19,11 @@ _NONE = -1
 
 
 class Newest(msgspec.Struct, frozen=True, array_like=True):
-    """The newest record of a key on the source and on the target, in the parts of the logs that were read. An offset of
-    -1 means that there is no such record."""
+    """The newest record with a key on the source and on the target, in the parts of the logs that were read. An offset
+    of -1 means that there is no such record."""
 
     source: int = _NONE
-    """The offset of the newest source record of the key. Both records that were copied to the target and records that
+    """The offset of the newest source record with the key. Both records that were copied to the target and records that
     were copied from the target count."""
     place: int = _NONE
     """The target offset that the offset map gives for the source record; -1 if that record was copied from the
@@ -107,10 +107,11 @@ def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
     """Return the difference between source and target for a key, or None if there is no difference. Must be called
     after all ranges have been read.
 
-    The newest target record of the key should be the copy of the newest source record. These deviations are permitted:
+    The newest target record with the key should be the copy of the newest source record with the key. These deviations
+    are permitted:
 
     - The newest target record is the copy of a newer record, which the source itself no longer holds.
-    - The newest source record is a tombstone, and the target holds no record of the key. Compaction has removed both
+    - The newest source record is a tombstone, and the target holds no record with the key. Compaction has removed both
       the tombstone and the records that it deletes.
     - The copy is missing from a target that is not compacted, or is below the log start offset of the target. The
       comparison by offset determines whether this is a difference.

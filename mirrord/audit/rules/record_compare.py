@@ -47,7 +47,7 @@ def compare_records(
     ignored.
 
     If the target is compacted, a missing record with a key is not a difference here. For such topics,
-    `mirrord.audit.rules.key_compare` compares the newest record of each key.
+    `mirrord.audit.rules.key_compare` compares the newest record for each key.
     """
     return _Comparison(wanted, source, target, around).run()
 

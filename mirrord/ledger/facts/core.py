@@ -398,10 +398,10 @@ class Displaced(msgspec.Struct, frozen=True, array_like=True):
     last: int
     """Last of these ordinals."""
     above: int
-    """A record with the same key at or above this target offset is newer."""
+    """A record with the same key at or above this target offset is newer than the missing record."""
     leader_epoch: int
-    """A record with the same key that was appended in a higher leader epoch of the target is newer, regardless of its
-    offset."""
+    """A record with the same key that was appended in a higher leader epoch of the target is newer than the missing
+    record, regardless of its offset."""
     by_look_up: bool = False
     """Whether only newer records with the same keys show that the records were in the target log. Their target offsets
     are not known, and no other records may be stored there."""

@@ -91,8 +91,8 @@ class BatchRelocation:
                     # read before the transaction ends.
                     raise ReadFailed(int(ErrorCode.OFFSET_NOT_AVAILABLE))
                 end = min(end, stable)
-            # The source may have deleted the first records of the range. They are part of the search all the same, so
-            # that the lane continues with them and notes the loss of those that it has not copied.
+            # The source may have deleted the first records of the range. These records are nevertheless part of the
+            # search, so that the lane continues with them and notes the loss of those that it has not copied.
             searched = Range(searched.start, max(end, searched.start))
             originals = await self._originals(Range(max(searched.start, begin), searched.end), timed=timed)
             if standing and self._read_committed:
@@ -177,7 +177,7 @@ def _refuse_uncommitted(
 ) -> None:
     """Raise `Unplaced` if the target has a copy of a source record that is not committed. The lane may have copied the
     record with a different `isolation`, or the source may have lost the end of its transaction in an election. The
-    search must not conclude that it is a copy of a record that the source no longer has."""
+    search must not conclude that such a copy belongs to a record that the source no longer has."""
     doubtful = uncommitted - {content for each in originals for content in each.contents.values()}
     for batch in standing:
         for at, content in enumerate(batch.contents):

@@ -188,8 +188,8 @@ async def check(
     wanted: AskCheck,
     changing: Callable[[DecodedRecord], DecodedRecord] | None = None,
 ) -> CheckAnswer:
-    """Return the answer to a lane that asks for a comparison. `asks` send questions to the source and to the target.
-    The other parameters are those of `BatchVerification`.
+    """Return the answer to a lane that asks for a comparison. `asks` contains the objects that send requests to the
+    source and to the target. The other parameters are those of `BatchVerification`.
 
     Raises ReadFailed if the source or the target cannot be read at the moment.
     """

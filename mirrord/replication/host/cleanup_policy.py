@@ -17,8 +17,8 @@ KNOWN_S = 10.0
 """How long, in seconds, the cleanup policy of a topic is cached. The cache saves requests, because the lanes of
 one topic are often taken over together."""
 UNKNOWN_S = 1.0
-"""How long, in seconds, it is cached that the policy cannot be read. A lane that is halted for this reason resumes soon
-after the permission has been granted."""
+"""How long, in seconds, the result is cached if the policy cannot be read. The time is short, so that a lane that is
+halted for this reason resumes soon after the permission has been granted."""
 Begin = Callable[[Coroutine[None, None, None]], asyncio.Task[None]]
 
 

@@ -93,7 +93,7 @@ class ExistingCopies:
         """Return a line that says why a lane without a history in the ledger must not start copying, or an empty string
         if it may start.
 
-        Raises ReadFailed if a log cannot be read at the moment. In that case, the caller must ask again.
+        Raises ReadFailed if a log cannot be read at the moment. In that case, the caller must call this method again.
         """
         if self._flow.on_unknown_copies == "begin":
             return ""

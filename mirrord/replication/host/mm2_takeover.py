@@ -85,7 +85,7 @@ class Mm2Takeover:
         """Return what a lane takes over from MirrorMaker 2.
 
         Raises ReadFailed or EnvironmentFault if this cannot be determined at the moment. In that case, the caller must
-        ask again.
+        call this method again.
         """
         if self._flow.from_mm2.takeover == "off":
             return NO_LEGACY

@@ -3,10 +3,10 @@
 Every ledger on that cluster is read, regardless of the daemon and the configuration to which its flow belongs. The
 ledgers are opened when a lane first asks, and then stay open.
 
-A lane asks when it has received a source batch that may be a copy. To answer the question, the topics are listed again
-and all ledgers are read to their ends. This scan begins after the question was asked, so that the answer includes
-everything that the ledgers held when the batch became visible (`mirrord.replication.lane.source.loop_detection`).
-Questions that arrive during a scan share the next scan.
+A lane asks when it has received a source batch that may be a copy. To answer, `OriginLookup` lists the topics again and
+reads all ledgers to their ends. This scan begins after the lane has asked, so that the answer includes everything that
+the ledgers held when the batch became visible (`mirrord.replication.lane.source.loop_detection`). Requests that arrive
+during a scan share the next scan.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class OriginLookup:
         return Origins() if hosted.source.topic == hosted.target.topic else None
 
     def ask(self, hosted: HostedLane, effect: AskOrigins) -> None:
-        """Find the lanes that write to this lane's source partition, and pass them to the lane. Questions that arrive
+        """Find the lanes that write to this lane's source partition, and pass them to the lane. Requests that arrive
         together share one scan of the ledgers."""
 
         def answered(writers: tuple[Writer, ...], trouble: str) -> None:

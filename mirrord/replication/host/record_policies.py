@@ -5,7 +5,7 @@ A batch is rebuilt as usual (`mirrord.replication.host.batch_rebuild`). For reco
 records `filtered` verdicts with the exact offsets. Ordinals count only records that are copied.
 
 Before the lane writes, it records in the ledger which offset has which ordinal (`mirrord.replication.lane.intake`). It
-does not ask the filter again about these offsets, so that the offset map stays correct even if a policy later decides
+does not call the filter again for these offsets, so that the offset map stays correct even if a policy later decides
 differently.
 """
 

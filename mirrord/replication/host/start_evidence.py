@@ -37,7 +37,7 @@ class StartSearch:
         """Return the evidence for one lane. If the ledger alone decides where the lane starts, nothing is read.
 
         Raises ReadFailed or EnvironmentFault if the evidence cannot be read at the moment. In that case, the caller
-        must ask again.
+        must call this method again.
         """
         if ledger.is_recreated:
             return StartEvidence()

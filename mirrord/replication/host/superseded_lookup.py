@@ -75,7 +75,7 @@ class _Found(NamedTuple):
 
 
 class Lookups:
-    """Answers the questions of lanes about compacted target topics."""
+    """Answers the requests of lanes about compacted target topics."""
 
     def __init__(
         self,
@@ -127,10 +127,10 @@ class SupersededLookup:
         *,
         is_open: Callable[[int], bool],
     ) -> None:
-        """`asks` is a pair: the first object sends questions to the source, and the second one sends questions to the
+        """`asks` is a pair: the first object sends requests to the source, and the second one sends requests to the
         target.
 
-        `is_open` returns whether the lane is still waiting for the answer to a question.
+        `is_open` returns whether the lane is still waiting for the answer to the request with this number.
         """
         self._source, self._source_partition = source
         self._target, self._target_partition = target

@@ -55,8 +55,8 @@ class _Facts:
 
 
 class TargetConfigs:
-    """Answers the questions of lanes about the configs of target topics. The connections are opened when the first
-    record is refused."""
+    """Answers the requests of lanes for the configs of target topics. The connections are opened when the first record
+    is refused."""
 
     def __init__(
         self, setup: FlowSetup, store: LedgerStore, begin: Callable[[Coroutine[Any, Any, None]], object]
@@ -70,7 +70,7 @@ class TargetConfigs:
         self._turn = asyncio.Lock()
 
     def ask(self, hosted: HostedLane, effect: AskConfigs) -> None:
-        """Answer a lane's question about its target topic's configs."""
+        """Answer a lane's request for the configs of its target topic."""
         self._begin(self._answer(hosted, effect))
 
     async def close(self) -> None:

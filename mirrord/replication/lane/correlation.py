@@ -1,7 +1,8 @@
-"""Numbers questions and appends, so that only one answer to each of them counts.
+"""Numbers requests and appends, so that only one answer to each of them counts.
 
 Because of a retry or a timer, an answer may arrive twice, or after the lane has stopped waiting for it. An answer has
-no effect unless the question or append with the same number is still open.
+no effect unless the request or append with the same number is still open. In code, the number of a request is called
+`question`.
 """
 
 from collections.abc import Sequence
@@ -12,14 +13,14 @@ from mirrord.replication.lane.state import Lane
 
 
 def ask(lane: Lane) -> int:
-    """Open a new question, and return its number."""
+    """Open a new request, and return its number."""
     lane.asked += 1
     lane.questions.add(lane.asked)
     return lane.asked
 
 
 def answers(lane: Lane, question: int) -> bool:
-    """Close a question when an answer arrives. Return whether the question was open, so that only the first answer
+    """Close a request when an answer arrives. Return whether the request was open, so that only the first answer
     counts."""
     if question not in lane.questions:
         return False
@@ -44,7 +45,7 @@ def settles(lane: Lane, tag: int) -> bool:
 
 
 def new_round(lane: Lane) -> None:
-    """Begin a new round and drop all open questions. Appends stay open, because their facts may still take effect."""
+    """Begin a new round and drop all open requests. Appends stay open, because their facts may still take effect."""
     lane.round += 1
     lane.questions.clear()
     lane.takeover.fast_handoff, lane.comparison.compared = None, -1

@@ -39,8 +39,9 @@ def differ(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
 
 
 def _last_in_log(lane: Lane, answer: CheckAnswer) -> int:
-    """Return the last ordinal of a comparison without those at its end for which only a lookup shows that they were in
-    the target log. The log had no records for them, so they were not compared."""
+    """Return the last ordinal that was compared. If the comparison ends with ordinals for which only a lookup indicates
+    that they were in the target log, leave these ordinals out: the log had no records for them, so they were not
+    compared."""
     start, end = lane.log.last_by_look_up or (NEVER, NEVER)
     return max(start, answer.first) - 1 if start <= answer.last < end else answer.last
 
@@ -53,8 +54,8 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
     holds either the records in that batch or the records in the offset map. If the source has deleted the records in
     the map, the comparison cannot tell which of the two the target holds. In this case, the result is False, and the
     offset map is rebuilt from both logs: the source may still have the records in that batch. The result is also False
-    if the lane resumes and retention on the target has deleted whichever of the two it held. A compacted target is an
-    exception: the map could not be rebuilt from its log, and the lane would stay halted.
+    if the lane resumes and retention on the target has deleted the records that it held under these ordinals. A
+    compacted target is an exception: the map could not be rebuilt from its log, and the lane would stay halted.
 
     If the source has lost the records in the map in an election, or never had them, the target usually holds the
     records in the map: the lane copied them before the election. The exception is a batch that was appended before the
@@ -65,8 +66,8 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
     if record is None or lane.has_policies or record.regiven < 0:
         return True
     first = max(record.regiven, lane.comparison.compared)
-    # The mark is the lowest of the ordinals in doubt. A comparison that begins above it does not end the doubt, but
-    # ordinals in it may be in doubt as well.
+    # `regiven` is only the lowest of the ordinals in doubt. A comparison that begins above this ordinal does not end
+    # the doubt, but the ordinals that it covers may be in doubt as well.
     if _is_deleted_in_doubt(lane, answer) and not lane.log.cleaned:
         return False
     if any(end > first for _, end in (*answer.gone, *_replaced_earlier(lane, answer))):
@@ -86,15 +87,15 @@ def must_read_log(lane: Lane, answer: CheckAnswer) -> bool:
 
 
 def _is_deleted_in_doubt(lane: Lane, answer: CheckAnswer) -> bool:
-    """Return whether retention on the target has deleted records of ordinals that were given to other records. Records
-    that were acknowledged to the lane itself are not in doubt."""
+    """Return whether retention on the target has deleted records of ordinals that were assigned to other records.
+    Records that were acknowledged to the lane itself are not in doubt."""
     regiven = lane.record.regiven if lane.record is not None else NEVER
     return lane.phase is Phase.RESUMING and answer.deleted_until > max(regiven, lane.comparison.compared)
 
 
 def _replaced_earlier(lane: Lane, answer: CheckAnswer) -> Iterator[tuple[int, int]]:
-    """Yield, as ranges [start, end), those ordinals in `CheckAnswer.replaced` whose batches are older than an earlier
-    read of the target log that did not show them."""
+    """Yield, as ranges [start, end), those ordinals in `CheckAnswer.replaced` whose batches were appended before an
+    earlier read of the target log, although that read did not show them."""
     for start, end in answer.replaced:
         for first, behind in lane.log.earlier:
             if start < behind and first < end:

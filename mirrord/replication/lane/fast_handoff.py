@@ -1,10 +1,10 @@
 """Fast handoff: resumes a cleanly drained lane from the handoff checkpoint, which is the last progress record of the
 lane's previous holder.
 
-All questions are asked at once, before the ledger has confirmed the new grant. The first records are fetched at the
-same time. The answers remain valid, because nothing is written in the meantime: the former holder has no batch in
-flight, and any other replicator would need a grant before it could write. The lane resumes from the checkpoint if all
-of these conditions are met:
+All requests to the target are sent at once, before the ledger has confirmed the new grant. The first records are
+fetched at the same time. The answers remain valid, because nothing is written in the meantime: the former holder has no
+batch in flight, and any other replicator would need a grant before it could write. The lane resumes from the checkpoint
+if all of these conditions are met:
 
 - The new grant directly follows the grant in the checkpoint.
 - The target's leader epoch is the same as in the checkpoint, which means that the target log has not lost records in an
@@ -44,7 +44,7 @@ def is_last(word: Progress | None, record: LaneRecord | None) -> bool:
 
 
 def begin(lane: Lane, word: Progress, record: LaneRecord) -> Effects:
-    """Ask all questions at once if the lane can resume from the checkpoint. The caller must already have set the lane's
+    """Send all requests at once if the lane can resume from the checkpoint. The caller must already have set the lane's
     resume position to that of the checkpoint."""
     position = record.source_runs.offset_of(word.ordinal)
     if position is None or not word.protected or word.ordinal == 0:
@@ -58,7 +58,7 @@ def begin(lane: Lane, word: Progress, record: LaneRecord) -> Effects:
 
 
 def target_answered(lane: Lane, answer: EndAnswer | ProducersAnswer) -> Effects:
-    """Handle the target's answer to one of the questions of the fast handoff."""
+    """Handle the target's answer to one of the requests of the fast handoff."""
     handed = lane.takeover.fast_handoff
     if handed is None:
         return []
@@ -95,7 +95,7 @@ def fetched(lane: Lane, chunk: Chunk) -> Effects:
 
 
 def copy_if_answered(lane: Lane) -> Effects:
-    """Begin copying if the lane's own grant has taken effect and the target has answered all questions."""
+    """Begin copying if the lane's own grant has taken effect and the target has answered all requests."""
     handed = lane.takeover.fast_handoff
     if handed is None or lane.phase is not Phase.RESUMING or handed.end is None or handed.producers is None:
         return []

@@ -56,8 +56,8 @@ def record_halt(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
 
 
 def retry_record(lane: Lane, now: float, signal: Input) -> Effects:
-    """Retry the append of the facts about a halt if it failed. The ledger must contain these facts, and duplicates of
-    them do no harm."""
+    """If the append of the facts about a halt has failed, retry it. The ledger must contain these facts, and duplicates
+    of them do no harm."""
     match signal:
         case Bound() | AppendFailed() if not settles(lane, signal.tag):
             return []

@@ -209,8 +209,8 @@ def leapt(lane: Lane, batch: Batch, base_offset: int) -> Effects:
 def _first_acknowledgement(lane: Lane, batch: Batch, base_offset: int, *, is_recorded: bool) -> Effects:
     lane.pipelined, lane.trouble, lane.log.out_of_order = True, "", out_of_order.NEVER_REFUSED
     runs = lane.record.target_runs if lane.record is not None else Runs()
-    # Runs after this ordinal describe the log as it was before it went back: the new fact supersedes them. Facts that
-    # have not taken effect yet may change the runs.
+    # Runs after this ordinal describe the log as it was before it lost its last records. The new fact supersedes these
+    # runs. Facts that have not taken effect yet may change the runs.
     stale = runs.offset_of(batch.first) != base_offset or runs.after(batch.first) is not None or bool(lane.notes)
     effects: Effects = [SaveProgress()]
     if stale and not is_recorded:
@@ -230,7 +230,7 @@ def _answer_in_doubt(lane: Lane, now: float, batch: Batch, answer: ProduceAnswer
         if lane.phase is Phase.COPYING:
             lane.phase = Phase.SETTLING
         if outcome is Produced.DONE:
-            lane.log.must_read_log = True  # below the recorded end: the log went back, or the batch is a duplicate
+            lane.log.must_read_log = True  # below the recorded end: the log was truncated, or this is a duplicate
             if out_of_order.is_deleted_repeat(lane, answer.base_offset):
                 lane.failure = (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, batch)
             elif lane.resume_position.ordinal == 0 and 0 <= answer.base_offset < lane.resume_position.target_offset:

@@ -59,7 +59,7 @@ def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
         unreadable = fault
     lane.seen.reach(lane.position)
     # A verdict is recorded with the run that follows it, so that one fact covers the gap and the records after it. If
-    # the ledger declares runs after this point, and a filter decided them, they must not be superseded.
+    # the ledger already contains later runs that record decisions of a filter, these runs must not be superseded.
     is_decided = lane.has_policies and lane.declared >= 0
     open_ended = not lane.plan and not is_decided and lane.next_ordinal >= lane.late_writes.in_doubt_below
     if open_ended and lane.skipped and (_are_many(lane, runs) or _ends_in_marker(lane, chunk)):
@@ -73,9 +73,9 @@ def _are_many(lane: Lane, runs: list[Run]) -> bool:
 
 
 def _ends_in_marker(lane: Lane, chunk: Chunk) -> bool:
-    """Return whether the chunk ends with a transaction marker after which the source does not have anything yet. The
-    next record most likely follows the marker directly. If a run that begins there is recorded now, the record can be
-    sent without waiting for the ledger. If that record turns out to have a different offset, its own run supersedes
+    """Return whether the chunk ends with a transaction marker after which there is nothing to read from the source yet.
+    The next record most likely follows the marker directly. If a run that begins there is recorded now, the record can
+    be sent without waiting for the ledger. If that record turns out to have a different offset, its own run supersedes
     this one. Between two records, the result is true only once, even if there are several markers."""
     end = chunk.last_stable if lane.read_committed and chunk.last_stable >= 0 else chunk.high_watermark
     last = lane.skipped[-1]

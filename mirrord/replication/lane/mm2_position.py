@@ -105,9 +105,10 @@ class Tail:
         none.
 
         Each source record with the same content as the last record of the target is a candidate. The source records
-        before a candidate are compared with the target records before the last one. The candidate with the most
-        agreeing records is chosen. If several candidates tie, the one directly before MirrorMaker 2's stored position
-        is chosen. If none of them is there, the first one is chosen: a duplicate is better than a loss.
+        before a candidate are compared with the target records before the target's last record. The candidate with the
+        most agreeing records is chosen. If several candidates tie, the one directly before MirrorMaker 2's stored
+        position is chosen. If none of the tied candidates is there, the first of them is chosen: a duplicate is better
+        than a loss.
         """
         if not self._target:
             return -1

@@ -32,7 +32,7 @@ def return_to_recorded(lane: Lane) -> None:
 
 
 def plan_bound(lane: Lane, tag: int) -> None:
-    """Drop the state from before the target log lost records (`WentBack`), if this append has recorded the plan for
-    copying these records again. The state was kept in case the plan did not take effect."""
+    """Drop the state that was kept when the target log lost records (`WentBack`), if this append has recorded the plan
+    for copying these records again. The state was kept in case the plan did not take effect."""
     if lane.log.went_back is not None and lane.log.went_back.tag == tag:
         lane.log.went_back = None

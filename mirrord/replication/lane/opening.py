@@ -165,7 +165,7 @@ def producer_id_answered(lane: Lane, now: float, answer: ProducerIdAnswer) -> Ef
 
 
 def woken(lane: Lane) -> Effects:
-    """Retry the failed question or append."""
+    """Retry the failed request or append."""
     if lane.facts_tag >= 0 and lane.record is not None and lane.record.grant == lane.grant and lane.grant > 0:
         return [AskStart(ask(lane))]
     return _ask(lane)

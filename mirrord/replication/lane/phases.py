@@ -12,7 +12,7 @@ class Phase(Enum):
     WAITING = "waiting"
     """The lane waits until batches from a former holder or a dead connection can no longer be appended."""
     RESUMING = "resuming"
-    """The lane asks the target which of its records are in the log."""
+    """The lane asks the target which of the lane's records are in the target log."""
     REBUILDING = "rebuilding"
     """Target and source differ. The lane is halted while both logs are read to find out what the target holds."""
     COPYING = "copying"
@@ -47,7 +47,7 @@ simulator, against this table."""
 
 class Stage(Enum):
     """The current step of a resume: the lane is waiting for the answer to this step. The first three steps are the
-    questions of the resume sandwich."""
+    requests of the resume sandwich."""
 
     END = "end"
     PRODUCERS = "producers"

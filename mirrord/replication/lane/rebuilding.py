@@ -8,7 +8,7 @@ map: records may be missing or appear twice. The map is rebuilt in these steps:
 
 1. Before anything else, record the difference and the halt in the ledger.
 2. Wait until no batch that was sent earlier can still be appended.
-3. Ask the questions of the resume sandwich, and wait for the high watermark, as in every resume (`resuming`).
+3. Make the requests of the resume sandwich, and wait for the high watermark, as in every resume (`resuming`).
 4. Read both logs, starting at the first doubtful ordinal, to find the source offsets of the lane's own batches
    (`target.batch_relocation`).
 5. In one ledger entry, record the true map, the records that are in the target twice, and the new ordinals of the
@@ -108,7 +108,8 @@ def map_recorded(lane: Lane) -> None:
     lane.comparison.later_pending, lane.comparison.later_from = False, None
     lane.comparison.first_ack_pending = True
     lane.log.unread_from = None
-    # The lane may have to look up the last ordinals again (`_displaced_after`), whatever was refused before.
+    # The lane may have to look up the last ordinals again (`_displaced_after`), regardless of which batches were
+    # refused before.
     lane.log.out_of_order = NEVER_REFUSED
     lane.acked = lane.trusted = lane.resume_ordinal
     lane.expected = lane.log.end
@@ -200,7 +201,8 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
             f"the copy is compacted and no longer has {which}, and the new map would give them other source offsets",
         )
     lane.resume_ordinal = read.next_ordinal
-    # Ordinals that only a lookup took for appended are looked up again, so the lane reads the log after its last batch.
+    # Ordinals for which only a lookup indicates that they were appended are looked up again, so the lane reads the log
+    # after its last batch.
     lane.comparison.rebuilt_until = read.behind if looked_up else lane.log.end
     if not answer.compacts:
         lane.log.lost_below = None  # all records that were lost are copied again
@@ -217,9 +219,9 @@ def _displaced_after(lane: Lane, ordinal: int) -> Sequence[Displaced]:
 
 
 def _keep_offsets(lane: Lane, looked_up: Sequence[Displaced], read: target_scan.Reading, located: Located) -> bool:
-    """Return whether the rebuilt map assigns all of these ordinals to the same source offsets as the ledger. Otherwise,
-    a lookup with the rebuilt map would be about other records. The log must have a batch before these ordinals, because
-    it is read again from the end of that batch."""
+    """Return whether the rebuilt map assigns all of these ordinals to the same source offsets as the ledger does.
+    Otherwise, a lookup that uses the rebuilt map would look for other records. The log must have a batch before these
+    ordinals, because it is read again from the end of that batch."""
     record, distance = lane.record, located.next_offset - read.next_ordinal
     if record is None or read.behind == 0:
         return False

@@ -1,13 +1,14 @@
 """Determines where a lane resumes, based on the target's answers and on the contents of the target log itself.
 
-The lane asks the leader of the target partition four questions, in this order. The first three are the resume sandwich:
+The lane sends four requests to the leader of the target partition, in this order. The first three are the resume
+sandwich:
 
 1. End: the log end and the leader epoch. A deposed leader does not answer for an epoch in which it is not the leader.
 2. Producers: what the leader remembers about the lane's producer id, including records that have not been replicated
    yet.
 3. End again: the epoch must be the same, which shows that answer 2 came from this leader. All records that answer 2
    includes are below this end.
-4. Visible: the high watermark. The question is repeated until the high watermark reaches the end from answer 3, because
+4. Visible: the high watermark. The request is repeated until the high watermark reaches the end from answer 3, because
    records that have not been replicated yet could still be lost.
 
 If answer 2 has no entry, or an entry that cannot be relied on, the lane reads the batch headers of the log after the
@@ -53,7 +54,7 @@ def target_moved(lane: Lane, moved: TargetMoved) -> Effects:
 
 def enter(lane: Lane, now: float, wanted: Resume) -> Effects:
     """Begin a new round: drop all batches in memory, and ask for the end of the target log. From then on, answers to
-    questions from earlier rounds are ignored."""
+    requests from earlier rounds are ignored."""
     new_round(lane)
     lane.phase = Phase.RESUMING
     lane.resume_position = resume_position(lane)
@@ -97,7 +98,7 @@ def woken(lane: Lane, now: float) -> Effects:
 
 
 def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
-    """Handle the answers to questions 1 and 3 of the resume sandwich."""
+    """Handle the answers to requests 1 and 3 of the resume sandwich."""
     if answer.error != NONE:
         if answer.error == in_doubt.NO_ANSWER:
             in_doubt.unreachable(lane)
@@ -120,13 +121,13 @@ def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
 
 
 def same_leader(lane: Lane, answer: EndAnswer) -> bool:
-    """Return whether the leader epoch is still the one in the answer to question 1, so that the answer to question 2
-    came from this leader."""
+    """Return whether the leader epoch is still the one in the answer to request 1, so that the answer to request 2 came
+    from this leader."""
     return answer.leader_epoch == lane.log.end_epoch
 
 
 def producers_answered(lane: Lane, now: float, answer: ProducersAnswer) -> Effects:
-    """Handle the answer to question 2 of the resume sandwich."""
+    """Handle the answer to request 2 of the resume sandwich."""
     if answer.error != NONE and lane.mode == "sequence":
         return lane.retry()
     lane.log.entry = answer.entry if answer.error == NONE else None
@@ -134,14 +135,14 @@ def producers_answered(lane: Lane, now: float, answer: ProducersAnswer) -> Effec
 
 
 def _ask_again(lane: Lane, now: float) -> Effects:
-    """Ask question 3 of the resume sandwich."""
+    """Make request 3 of the resume sandwich."""
     lane.stage = Stage.END_AGAIN
     in_doubt.note_end_question(lane, now)
     return [AskEnd(ask(lane))]
 
 
 def visible_answered(lane: Lane, now: float, answer: VisibleAnswer) -> Effects:
-    """Handle the answer to question 4, the high watermark. Repeat the question until the high watermark covers the log
+    """Handle the answer to request 4, the high watermark. Repeat the request until the high watermark covers the log
     end."""
     if answer.error != NONE:
         return lane.retry()
@@ -165,7 +166,7 @@ def barrier_until(lane: Lane) -> float:
 
 
 def decide(lane: Lane) -> Effects:
-    """Now that the target has answered all questions, decide where to resume or what to read first."""
+    """Now that the target has answered all requests, decide where to resume or what to read first."""
     if lane.comparison.differs is not None:
         return rebuilding.locate(lane)
     lane.protected = lane.mode == "sequence" and remembers(lane)
@@ -184,9 +185,9 @@ def decide(lane: Lane) -> Effects:
     if lane.log.end < lane.resume_position.target_offset or went_back(lane):
         return look_back.begin(lane)
     if must_read(lane):
-        # Scan from the last record below the resume position. If that record is missing, the log went back and then
-        # grew again. If the lane has no record below the resume position and the log may have gone back, there may be
-        # batches of the lane itself before that position.
+        # Scan from the last record below the resume position. If that record is missing, the log was truncated and then
+        # grew again. If the lane has no record below the resume position and the log may have been truncated, there may
+        # be batches of the lane itself before that position.
         may_lie = is_another_leader(lane) or lane.log.must_read_log
         before = 1 if lane.resume_position.ordinal > 0 else look_back.LOOK_BACK_RECORDS if may_lie else 0
         start = max(lane.resume_position.target_offset - before, lane.log.log_start)
@@ -207,9 +208,9 @@ def must_read(lane: Lane) -> bool:
     """Return whether the log after the resume position must be read, because what the broker remembers is not
     sufficient."""
     appended = lane.log.end - lane.resume_position.target_offset
-    # The fact that the numbers of records are equal proves nothing if the log may have gone back and other clients may
-    # have written to it since then. More records may have been acknowledged than the resume position shows, and other
-    # clients may have written exactly as many records as the log lost.
+    # Equal numbers of records prove nothing if the log may have been truncated and other clients may have written to it
+    # since then. More records may have been acknowledged than the resume position shows, and other clients may have
+    # written exactly as many records as the log lost.
     acknowledged = known_until(lane) > 0
     if is_another_leader(lane) and (acknowledged or lane.log.end > lane.log.log_start or lane.log.entry is not None):
         return True

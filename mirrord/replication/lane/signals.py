@@ -1,8 +1,8 @@
 """The inputs that a lane receives, and the effects that it requests.
 
-Every question that a lane asks carries a number, and the answer carries the same number. Only the first answer to a
-question counts; any further answer is dropped. When a lane is in doubt about its state, it begins a new round. From
-then on, it ignores answers to earlier questions, and answers for batches that were sent in an earlier round.
+Every request that a lane makes carries a number (`question`), and the answer carries the same number. Only the first
+answer to a request counts; any further answer is dropped. When a lane is in doubt about its state, it begins a new
+round. From then on, it ignores answers to earlier requests, and answers for batches that were sent in an earlier round.
 """
 
 from collections.abc import Sequence
@@ -256,7 +256,7 @@ class Chunk(msgspec.Struct, frozen=True):
 
 class OriginsAnswer(msgspec.Struct, frozen=True):
     """All lanes that write to the source partition, according to the ledgers on the source cluster. Each ledger was
-    read up to its end, which was requested only after the question had been asked. If the ledgers cannot be read,
+    read up to its end, which was determined only after the lane had made the request. If the ledgers cannot be read,
     `trouble` says why."""
 
     question: int
@@ -410,8 +410,8 @@ class AskScan(msgspec.Struct, frozen=True):
     start: int
     end: int
     expected: int = 0
-    """For `resume`: the ordinal of the resume position. If the lane's batches begin with a later ordinal, records are
-    missing from the log."""
+    """If `purpose` is `resume`: the ordinal of the resume position. If the lane's batches begin with a later ordinal,
+    records are missing from the log."""
 
 
 class AskCheck(msgspec.Struct, frozen=True):
@@ -448,7 +448,7 @@ class AskRebuild(msgspec.Struct, frozen=True):
 
 class AskOrigins(msgspec.Struct, frozen=True):
     """Ask which lanes write to the source partition. The answer must include everything that the ledgers contained when
-    this question was asked."""
+    this request was made."""
 
     question: int
 

@@ -70,7 +70,7 @@ class SplitLimit(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True, eq=False)
 class Handed:
-    """The questions for taking the lane over from a handoff checkpoint, and the answers received so far."""
+    """The requests for taking the lane over from a handoff checkpoint, and the answers received so far."""
 
     grant: int
     """The former holder's grant."""
@@ -114,7 +114,7 @@ class LateWrites:
     former_holder_until: float = 0.0
     """Until this time, a former holder may still be writing, whether or not the broker remembers the producer."""
     unanswered: bool = False
-    """Set when the lane gives up waiting for an answer, or a question times out; cleared when the leader answers."""
+    """Set when the lane gives up waiting for an answer, or a request times out; cleared when the leader answers."""
     delayed: bool = False
     """Whether a slow answer has already extended the wait for batches that may still be appended."""
     end_asked_at: float = 0.0
@@ -136,7 +136,7 @@ class WentBack:
     recorded_position: ResumePosition
     acknowledged: tuple[tuple[int, int], ...]
     rewinds: int
-    """Number of `Rewound` notes in the ledger before the log went back."""
+    """Number of `Rewound` notes in the ledger before the target log lost its last records."""
     tag: int = -1
     """Tag of the append that records the plan, or -1 if it has not been appended yet."""
     rewound: Rewound | None = None
@@ -201,7 +201,7 @@ class TargetLog:
     """The last ordinals [start, end) if a lookup in this round is the only evidence that they were in the target log,
     otherwise None."""
     look_up_epoch: int = -1
-    """Leader epoch of the source record for the last of those ordinals, as read by the lookup, or -1."""
+    """Leader epoch of the source record for the last ordinal in `last_by_look_up`, as read by the lookup, or -1."""
     went_back: WentBack | None = None
     """Set when the target log has lost records, and kept until the ledger records which of them are copied again."""
     forgotten: Forgotten | None = None
@@ -244,25 +244,25 @@ class ComparisonState:
     """The lowest target offset of a record at or above `later_from`. It may be below the offset in `later_from` if the
     log lost its last records and they were appended again."""
     later_end_question: int = -1
-    """The open question about the end of the target log, which is asked before the later comparison. `later_end` is the
-    answer."""
+    """Number of the open request for the end of the target log, which the lane makes before the later comparison.
+    `later_end` is the answer."""
     later_end: int = -1
     later_question: int = -1
-    """The open question about the result of the later comparison."""
+    """Number of the open request for the later comparison."""
 
 
 @dataclass(slots=True)
 class OriginDoubt:
-    """A source batch that may be a copy, and the question about its origin (`source.origin_check`)."""
+    """A source batch that may be a copy, and the request for its origin (`source.origin_check`)."""
 
     doubt: Doubt | None = None
     """The batch of unknown origin, which must be looked up in the ledgers."""
     asked_about: Doubt | None = None
-    """The batch that the most recent question was about."""
+    """The batch that the most recent request was about."""
     line: str = ""
     """Why the lane is waiting, in one line for the operator; empty while the wait is short."""
     question: int = -1
-    """The open question about the batch, or the pause before this question is asked again."""
+    """Number of the open request for the origin of the batch, or of the pause before this request is repeated."""
 
 
 @dataclass(slots=True)
@@ -274,9 +274,9 @@ class SourceGap:
     offsets: tuple[int, int] | None = None
     """Offsets for which the source has no batch, kept while the reason is not known."""
     question: int = -1
-    """The open question about the gap, or the pause before this question is asked again."""
+    """Number of the open request about the gap, or of the pause before this request is repeated."""
     judged: Verdict | None = None
-    """The verdict on the most recent gap about which a question was asked."""
+    """The verdict on the most recent gap for which the lane requested the topic's cleanup.policy."""
 
 
 @dataclass(slots=True)
@@ -334,7 +334,7 @@ class Lane:
     limits: Limits = field(default_factory=Limits)
     mode: Mode = "sequence"
     """With "at-least-once", the lane does not rely on the target broker's producer state. It requests this state only
-    if the broker refuses what retention on the target may have deleted (`out_of_order.must_ask_producers`)."""
+    if the broker refuses a batch and may remember deleted records (`out_of_order.must_ask_producers`)."""
     on_loss: OnLoss = "continue"
     """What to do if the source has lost records before they were copied: report the loss and continue after the lost
     records, or halt."""
@@ -347,9 +347,9 @@ class Lane:
     """The transition that a handler requested; `step` carries it out once the handler has returned."""
     round: int = 0
     asked: int = 0
-    """Number of the latest question."""
+    """Number of the latest request."""
     questions: set[int] = field(default_factory=set[int])
-    """Questions in this round that have not been answered yet (`correlation`)."""
+    """Numbers of the requests in this round that have not been answered yet (`correlation`)."""
     replicator: str = ""
     grant: int = 0
     record: LaneRecord | None = None
@@ -375,7 +375,7 @@ class Lane:
     """Whether to ask for the log end again before the first produce request, because the broker would not refuse a
     duplicate batch."""
     confirming: bool = False
-    """Whether the question about the log end before the first produce request is open."""
+    """Whether the request for the log end that precedes the first produce request is open."""
     sent: bool = False
     """Whether the lane has sent at least one batch in this attempt to host it."""
     acknowledged: tuple[tuple[int, int], ...] = ()

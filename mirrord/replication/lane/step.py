@@ -214,9 +214,9 @@ def _between(lane: Lane, signal: ScanAnswer) -> Effects:
         lane.go(Resume(lane.limits.retry_s))
         return []
     if signal.own and signal.own[0].leader_epoch > lane.log.end_epoch:
-        # A later leader appended the batch, which means that the log went back and does not contain any record twice.
-        # If the lane is not copying, either a resume follows, or the resume position stays before the offsets that have
-        # not been read.
+        # A later leader appended the batch, which means that the log was truncated and does not contain any record
+        # twice. If the lane is not copying, either a resume follows, or the resume position stays before the offsets
+        # that have not been read.
         if lane.phase is Phase.COPYING:
             lane.go(Quiesce(until_safe=False))
         return []

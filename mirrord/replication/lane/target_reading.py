@@ -75,7 +75,7 @@ def _read(lane: Lane, now: float, found: Reading, log: Log) -> Effects:
     if found.doubled is not None:
         return target_scan.halt_on_repeat(lane, found.doubled)
     if lane.log.entry is not None and found.next_ordinal > next_by_entry(lane) and not went_back(lane):
-        return lane.retry()  # a former holder's batch was appended after the question to the broker
+        return lane.retry()  # a former holder's batch was appended after the broker was asked
     may_be_cleaned = lane.log.cleaned and not log.is_policy_unknown
     if lane.protected and found.next_ordinal < next_by_entry(lane) and not may_be_cleaned:
         line = (

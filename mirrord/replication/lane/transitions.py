@@ -11,9 +11,9 @@ class Resume(msgspec.Struct, frozen=True):
     """Drop all batches in memory, and determine from the target log where to continue."""
 
     delay_s: float = 0.0
-    """Pause before the first question, in seconds."""
+    """Pause before the first request, in seconds."""
     refresh: bool = False
-    """Whether to look up the leader of the target partition again before the first question."""
+    """Whether to look up the leader of the target partition again before the first request."""
 
 
 class Quiesce(msgspec.Struct, frozen=True):

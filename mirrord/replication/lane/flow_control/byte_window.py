@@ -5,8 +5,8 @@ A broker answers the requests on a connection one after another, so a request wa
 before it. Therefore, batches are held back when a limit is reached. While they are held back, a small batch can still
 overtake them (`mirrord.replication.lane.flow_control.request_packing`).
 
-The limit in bytes is the amount of data that the broker accepts in a period that is a tenth of a second longer than the
-time that its fastest answer took. Even a small request therefore waits for at most about that long.
+The limit in bytes is the amount of data that the broker accepts within the duration of its fastest answer plus a tenth
+of a second. Even a small request therefore waits for at most about that long.
 
 The limit in requests is twice the number of requests that the broker answers within the duration of its fastest answer.
 A request holds at most one batch of a partition, so a distant broker is kept busy only if many requests are in flight.

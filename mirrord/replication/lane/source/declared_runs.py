@@ -1,9 +1,9 @@
 """Determines what the ledger contains about the ordinal at which a lane resumes and about all later ordinals.
 
 The runs of these ordinals show which records are still to be copied again. Such records are not in source order. The
-lane is back in source order at the first ordinal whose source offset, like each later one, is higher than all offsets
-before it. The ordinals in the fact about a hole (`HoleFound`) do not show what is still to be copied again, because
-they become out of date when a later plan begins where an older one ends, or when a plan is shortened.
+lane is back in source order at the first ordinal from which every source offset is higher than all offsets before it.
+The ordinals in the fact about a hole (`HoleFound`) do not show what is still to be copied again, because they become
+out of date when a later plan begins where an older one ends, or when a plan is shortened.
 
 If a plan omits records on purpose because the target has newer records with the same keys, the runs do not show where
 the plan ends. Only the field `until` of a `HoleFound` with an empty range of ordinals shows this.
@@ -177,9 +177,8 @@ class _Parts:
 
 
 def _in_order_from(record: LaneRecord) -> int:
-    """Return the first ordinal whose source offset, like each later one, is higher than all offsets before it,
-    regardless of lost records. Return -1 if no run goes back to a lower source offset after the first ordinal of the
-    first hole."""
+    """Return the first ordinal from which every source offset is higher than all offsets before it, regardless of lost
+    records. Return -1 if no run goes back to a lower source offset after the first ordinal of the first hole."""
     runs, first_hole = record.source_runs, min(hole.first for hole in record.holes)
     turns = [turn for turn in runs.turns if turn > first_hole]
     if not turns:

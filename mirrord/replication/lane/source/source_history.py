@@ -30,8 +30,8 @@ class SourceHistory:
     """Whether the source has confirmed that it still has the copied records. If a fetch from the lane's position does
     not show this, the source is asked."""
     divergence_question: int = -1
-    """The open question of whether the source still has the copied records, or the pause before this question is asked
-    again."""
+    """Number of the open request that asks whether the source still has the copied records, or of the pause before this
+    request is repeated."""
     unconfirmed_chunk: Chunk | None = None
     """A chunk that was fetched while the epoch before the lane's position was unknown. The chunk is kept while the
     source is asked whether it still has the copied records."""

@@ -57,7 +57,7 @@ def _halt(lane: Lane, start: int, end: int) -> Effects:
 
 
 def divergence_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Effects:
-    """Handle the answer to the question of whether the source still has the copied records."""
+    """Handle the answer to `AskDivergence`, which shows whether the source still has the copied records."""
     if lane.phase is not Phase.COPYING:
         return []
     if lane.history.unconfirmed_chunk is not None:
@@ -76,7 +76,7 @@ def divergence_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Eff
 
 def ask_again(lane: Lane, now: float) -> Effects:
     """After a pause, ask again whether the source still has the records that are to be copied again. The source had
-    them when it was last asked. If it has lost them in the meantime, a fetch returns nothing, and only this question
+    them when it was last asked. If it has lost them in the meantime, a fetch returns nothing, and only this request
     reveals the loss."""
     if lane.phase is not Phase.COPYING:
         return []

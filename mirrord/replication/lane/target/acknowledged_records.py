@@ -2,8 +2,8 @@
 again.
 
 This happens if the source first deletes some of the lost records. The records that follow the deleted ones get lower
-ordinals. It is still known that the target had these records: if the target log loses more records, they must be looked
-up again, as they would be under their former ordinals.
+ordinals. It is still known that the target had these records: if the target log loses more records, these records must
+be looked up again, just as they would be under their former ordinals.
 """
 
 from bisect import bisect_right

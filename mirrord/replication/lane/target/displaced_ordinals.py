@@ -6,8 +6,8 @@ log cleaner that removed these records, so the log itself does not show when the
 this (`Displaced`), because a later election may remove the newer records. In that case, the displaced ordinals are
 looked up again.
 
-Ordinals that only a lookup takes for appended (`Missing.kind`) are recorded in the same way. It is not certain that the
-log ever had them, so their target offsets are not known either.
+Ordinals for which only a lookup indicates that they were appended (`Missing.kind`) are recorded in the same way. It is
+not certain that the log ever had them, so their target offsets are not known either.
 """
 
 from collections.abc import Iterator, Sequence
@@ -144,9 +144,9 @@ def below(lane: Lane, ordinal: int) -> tuple[Missing, ...]:
 
 
 def reached(lane: Lane, first: int, room: int) -> int:
-    """Return the ordinal after the last one that may have been in the target log if the log held the ordinals from
-    `first` onward at `room` offsets. Displaced ordinals are skipped if their offsets belong to other records.
-    Ordinals in holes are skipped, because they have no offsets."""
+    """Return the ordinal after the last one that the target log may have held, if it held the ordinals from `first`
+    onward at `room` offsets. Displaced ordinals are skipped if their offsets belong to other records, and ordinals in
+    holes are skipped because they have no offsets: neither of them takes up any of the `room` offsets."""
     until, record = first + room, lane.record
     if record is None:
         return until

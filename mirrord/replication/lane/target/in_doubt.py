@@ -8,7 +8,7 @@ source offset has been reused in a later leader epoch of the source, the new rec
 
 A lane knows the ordinals of its own batches, but the batches of a former holder may have any ordinals. To determine
 which batches are in doubt, the lane notes when it last asked for the end of the target log. A batch that could be
-appended only before this question was asked is reflected in the answer. A batch that could also be appended later is in
+appended only before this request was sent is reflected in the answer. A batch that could also be appended later is in
 doubt.
 """
 
@@ -20,7 +20,7 @@ from mirrord.replication.lane.state import Lane
 _DELETED: tuple[Reason, ...] = ("compacted", "expired", "unexplained")
 """The reasons for which the source lacks records that it had before."""
 NO_ANSWER = 13
-"""NETWORK_EXCEPTION: the error that `LaneHost` reports if the connection was lost before the question was answered."""
+"""NETWORK_EXCEPTION: the error that `LaneHost` reports if the connection was lost before the request was answered."""
 
 
 def leave_in_flight(lane: Lane, now: float, behind: int) -> None:
@@ -38,12 +38,12 @@ def unreachable(lane: Lane) -> None:
 
 
 def answered(lane: Lane, now: float) -> None:
-    """Note that the leader of the target partition has answered the question about the end of its log.
+    """Note that the leader of the target partition has answered the request for the end of its log.
 
     When a broker that was suspended or cut off from the network recovers, it reads the data that arrived in the
     meantime. This data may include the lane's batches. If this may have happened, the lane waits for one request
     timeout, measured from this answer. It may have happened if this is the first answer since a batch was left in
-    flight or a question remained unanswered, and also if the answer was slow. A slow answer counts only once, because a
+    flight or a request remained unanswered, and also if the answer was slow. A slow answer counts only once, because a
     broker that is always slow must not delay the lane forever.
     """
     slow = (
@@ -97,9 +97,9 @@ def note_deleted(lane: Lane, ordinal: int, verdicts: Sequence[Verdict]) -> None:
     """Note that the run that begins at `ordinal` follows source offsets with these verdicts.
 
     Suppose that it is the first run in this round, and that the source has deleted records before it. A former holder
-    that read these records may have sent them under this ordinal, and may have left the lane cleanly. Its batch can
-    then only be appended if it was delayed for longer than the barrier. The lane compares the first acknowledged batch
-    with the source, as after a takeover that was not clean.
+    that read these records may have sent them under this ordinal, and may have left the lane cleanly. That holder's
+    batch can then be appended only if the batch was delayed for longer than the barrier. The lane compares the first
+    acknowledged batch with the source, as after a takeover that was not clean.
     """
     is_first = ordinal == lane.acked == lane.resumed_at.ordinal
     if is_first and not lane.takeover.opened_here and any(each.reason in _DELETED for each in verdicts):

@@ -26,7 +26,7 @@ def begin(lane: Lane, now: float) -> Effects:
 
 
 def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
-    """Handle the answer to the question about the end of the target log. Nothing from the former holder can be appended
+    """Handle the answer to the request for the end of the target log. Nothing from the former holder can be appended
     after this end."""
     if answer.error == in_doubt.NO_ANSWER:
         in_doubt.unreachable(lane)

@@ -4,7 +4,7 @@ log lost them.
 The lane asks the leader where the leader epoch of the resume position ends in its log (KIP-101). If the epoch ends at
 or after the resume position, the log has lost nothing below this position, and the cleaner removed all records that are
 missing there. If the epoch ends earlier, the log has lost the lane's records that were stored at or after the end of
-the epoch. If the leader does not know this epoch, an earlier epoch may settle the question (`epoch_ends`). All other
+the epoch. If the leader does not know this epoch, an earlier epoch may be used instead (`epoch_ends`). All other
 missing records are looked up by their keys (`mirrord.replication.lane.target.superseded_records`).
 """
 
@@ -67,7 +67,8 @@ def _note_appended_later(lane: Lane, own: Sequence[OwnBatch]) -> None:
 
 def must_ask(lane: Lane) -> bool:
     """Return whether the lane must ask for the offset up to which the target log has remained unchanged since the
-    resume position was recorded. It must if the log cleaner may have removed records and the lane has not asked yet."""
+    resume position was recorded. This is the case if the log cleaner may have removed records and the lane has not
+    asked for that offset yet."""
     return (
         lane.log.cleaned
         and lane.log.shared == NOT_ASKED
@@ -409,8 +410,8 @@ def planned_until(lane: Lane) -> int:
     """Return the ordinal after the last acknowledged one. If records of an earlier loss are still to be copied again,
     return the ordinal after the last of these records instead.
 
-    These records are included because newer records with their keys may have been written since the loss. They must be
-    looked up in the same way as the records that have just been lost.
+    These records are included because newer records with the same keys may have been written since the loss. They must
+    be looked up in the same way as the records that have just been lost.
     """
     known, record = known_until(lane), lane.record
     if record is None or not _copies_lost_records(record, known):

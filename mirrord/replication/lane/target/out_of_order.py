@@ -3,9 +3,9 @@ read before they were sent. A batch that the broker recognizes as a repeat of a 
 
 Such a refusal shows that the broker remembers the lane's producer, and that the batch does not follow the producer's
 last one. The cleaner keeps the last batch of a producer that the broker remembers. A former holder may have sent this
-batch after the log was read, and the next reading shows it. Otherwise, a lookup may have found the ordinals before the
-refused batch superseded, and therefore taken them for records that had been appended and then removed. Their records
-were never appended, or were lost.
+batch after the log was read, and the next reading shows it. Otherwise, a lookup may have found the records of the
+ordinals before the refused batch superseded. The lane then assumed that these records had been appended and later
+removed, whereas in fact they were never appended, or were lost.
 
 Acknowledged ordinals are not in doubt, because the log has not changed since the lane resumed under the same leader.
 What the broker remembers may be older than the log: a replica that copies a log from which the cleaner has removed the
@@ -65,12 +65,12 @@ def is_deleted_repeat(lane: Lane, base_offset: int) -> bool:
 
 
 def is_position_refused(lane: Lane) -> bool:
-    """Return whether the ordinals directly below the resume position are in doubt: only a lookup took them for
-    appended, and the broker refuses the ordinal of the resume position. While facts about the target log have not taken
-    effect yet, the ledger may not show these ordinals, so the result does not depend on it.
+    """Return whether the ordinals directly below the resume position are in doubt: only a lookup indicates that they
+    were appended, and the broker refuses the ordinal of the resume position. While facts about the target log have not
+    taken effect yet, the ledger may not show these ordinals. The result therefore does not depend on the ledger.
 
-    A single refusal does not show this: a former holder may have sent a batch after the log was read. If the broker
-    says that it remembers the record below the resume position, the refusal has another cause.
+    A single refusal is not sufficient: a former holder may have sent a batch after the log was read. If the broker says
+    that it remembers the record below the resume position, the refusal has another cause.
     """
     ordinal, _, times = lane.log.out_of_order
     if not is_refused(lane) or times < 2 or ordinal != lane.resume_position.ordinal:
@@ -79,9 +79,9 @@ def is_position_refused(lane: Lane) -> bool:
 
 
 def first_in_doubt(lane: Lane) -> int:
-    """Return the first of the ordinals directly below the resume position that, according to the ledger, only a lookup
-    took for appended. Displaced ordinals among them are included, because the log does not have their records either.
-    If there are no such ordinals, return the ordinal of the resume position."""
+    """Return the first of the ordinals directly below the resume position for which, according to the ledger, only a
+    lookup indicates that they were appended. Displaced ordinals among them are included, because the log does not have
+    their records either. If there are no such ordinals, return the ordinal of the resume position."""
     return before_displaced(lane, lane.resume_position.ordinal)
 
 

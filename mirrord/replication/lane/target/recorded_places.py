@@ -1,4 +1,4 @@
-"""Adds to lost ordinals where the ledger has their records in the target log.
+"""Adds recorded target offsets to lost ordinals: where their records were in the target log, according to the ledger.
 
 The records of a range of lost ordinals may have been at separate places in the log, with other clients' records between
 them. Such a record may be newer than the first lost records and older than the last ones.
@@ -13,7 +13,8 @@ from mirrord.replication.lane.target.scan_result import Missing
 
 
 def added(lane: Lane, missing: Missing) -> Missing:
-    """Return `missing` with the runs in which the ledger has the lost records, if this shows which records are older.
+    """Return `missing` with the ledger's target runs of the lost records, if these runs show which other records are
+    older.
 
     This requires the leader epoch in which the records were last in the log: a record of a later epoch may be newer
     even if it is before their recorded places. It also requires that all facts about the target log have taken effect,

@@ -8,15 +8,15 @@ not appended again. A missing record whose key does not occur later was not remo
 again.
 
 There are two exceptions. First, once `delete.retention.ms` has passed since a tombstone was appended, the cleaner
-removes the tombstone even if no record with its key follows. The tombstone may be appended again, because it makes no
-difference: the key has no value either way. Second, records that follow all of the lane's own batches may never have
+removes the tombstone even if no record with the same key follows. The tombstone may be appended again, because it makes
+no difference: the key has no value either way. Second, records that follow all of the lane's own batches may never have
 been appended. For these records, the one with the later timestamp counts as the newer one.
 
 A newer record with the same key is not always in the log. It may have been a tombstone that the cleaner removed. Or the
 cleaner may have removed copied records that the newer record superseded, and then an election may have removed the
-newer record itself. A missing record is therefore also superseded if a copied record with its key has a higher source
-offset, whether or not the log still has that record. Otherwise, the key would return to an older value from the source,
-or a deleted key would have a value again.
+newer record itself. A missing record is therefore also superseded if a copied record with the same key has a higher
+source offset, whether or not the log still has that record. Otherwise, the key would return to an older value from the
+source, or a deleted key would have a value again.
 """
 
 from bisect import bisect_right, insort
@@ -58,14 +58,14 @@ class AskSuperseded(msgspec.Struct, frozen=True):
     """Ordinals (first, last) of records that were appended, even if the cleaner has removed them since. They supersede
     missing records with the same keys and lower source offsets, so they too are read from the source."""
     keeps_all: bool = False
-    """Whether lost records are copied again even if newer records with their keys exist. This is the case if the topic
-    is no longer compacted, and the records are missing because the target log has lost its end, not because of the
-    cleaner."""
+    """Whether lost records are copied again even if newer records with the same keys exist. This is the case if the
+    topic is no longer compacted, and the records are missing because the target log has lost its end, not because of
+    the cleaner."""
     epochs: tuple[tuple[int, int], ...] | None = None
     """Pairs (ordinal, leader epoch of the source) in ascending order: the epochs of the missing records when they were
     copied. None if these are the epochs in the ledger."""
     in_doubt: bool = False
-    """Whether it depends on the topic's policy, which is not known, whether superseded records are copied again. If the
+    """Set if the topic's cleanup.policy is not known but decides whether superseded records are copied again: if the
     topic is not compacted, they have to be."""
 
 
@@ -117,7 +117,7 @@ class Expected(NamedTuple):
     time_ms: int
     """The timestamp with which the record is written to the target."""
     newer_from: int
-    """A record with the same key at or above this target offset is newer."""
+    """A record with the same key at or above this target offset is newer than this record."""
 
 
 class SupersededJudge:
@@ -203,8 +203,8 @@ class SupersededJudge:
             self.see_appended(key, newest)
 
     def see_appended(self, key: Hashable, offset: int) -> None:
-        """Process a copied record of the source: missing records with its key and lower source offsets are superseded.
-        `offset` is the source offset of the copied record."""
+        """Process a copied record of the source: missing records with the same key and lower source offsets are
+        superseded. `offset` is the source offset of the copied record."""
         wanted = self._wanted.get(key)
         if wanted is None:
             return
@@ -260,8 +260,8 @@ class SupersededJudge:
         )
 
     def _depends_on_policy(self) -> bool:
-        """Return whether superseded records have to be copied again if the topic is not compacted. Those for which the
-        log has empty offsets need not be: a cleaner removed them."""
+        """Return whether superseded records have to be copied again if the topic is not compacted. Records for which
+        the log has empty offsets do not have to be copied again, because a cleaner removed them."""
         if not self._asked.in_doubt:
             return False
         lost = (each for each in self._asked.missing if not each.has_room)

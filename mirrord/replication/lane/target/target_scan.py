@@ -53,9 +53,9 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
 
 
 def never_appended(lane: Lane, behind: int, target_offset: int) -> tuple[Interval, ...]:
-    """Return the ordinals (first, last) from the resume position up to `behind` of which some were never appended,
-    while retention has deleted the others from the target. Return an empty tuple if retention may have deleted all
-    ordinals.
+    """Return ranges (first, last) of ordinals from the resume position up to `behind`. Some of these ordinals were
+    never appended, and retention on the target has deleted the records of the others. Return an empty tuple if
+    retention may have deleted the records of all ordinals.
 
     Each record takes one target offset. If there are more ordinals than deleted offsets, the log has had a hole. The
     deleted offsets are those from the resume position up to `target_offset`. The ledger's target runs divide these
@@ -75,11 +75,11 @@ def never_appended(lane: Lane, behind: int, target_offset: int) -> tuple[Interva
 
 def all_deleted(lane: Lane, behind: int, answer: ScanAnswer) -> Reading:
     """Return the result of reading a log from which retention on the target has deleted all of the lane's records, up
-    to the ordinal before `behind`. A target run shows that no ordinal is missing before the next record, which other
-    clients' records may precede.
+    to the ordinal before `behind`. A target run at the end of the log shows that no ordinal is missing before the
+    lane's next record, even if other clients' records precede that record.
 
-    In at-least-once mode, the lane has assigned these ordinals before it asked what the broker remembers. The broker
-    may remember other records under them, so they are copied again.
+    In at-least-once mode, the lane has assigned these ordinals before it requested the broker's producer state. The
+    broker may remember other records under them, so they are copied again.
     """
     runs = lane.record.target_runs.copy() if lane.record is not None else Runs()
     facts = placed(lane, runs, behind, answer.end)
@@ -91,8 +91,8 @@ def all_deleted(lane: Lane, behind: int, answer: ScanAnswer) -> Reading:
 
 def end_of_deleted(lane: Lane, own: Sequence[OwnBatch], first: int) -> list[OwnBatch]:
     """Return an empty batch at the end of the log if retention on the target has deleted all of the lane's records from
-    the ordinal `first` onward. It stands for the end of what the broker remembers. Nothing shows which records had the
-    ordinals before it, so these ordinals must not be assigned to other records."""
+    the ordinal `first` onward. This batch represents the end of the broker's producer state. Nothing shows which
+    records had the ordinals before it, so these ordinals must not be assigned to other records."""
     behind = next_by_entry(lane)
     is_deleted = not own and lane.log.log_start > 0 and behind > first
     return [OwnBatch(lane.log.end, 0, behind % SEQUENCES, 0)] if is_deleted else []
@@ -179,8 +179,8 @@ def after_position(lane: Lane, own: Sequence[OwnBatch]) -> tuple[Sequence[OwnBat
 def first_offset_of(lane: Lane, position: ResumePosition) -> int:
     """Return the lowest target offset at which the lane's records above the given resume position may be stored.
 
-    This offset may be lower than the target offset of the position, because the log may have lost its end and the
-    records may have been appended again.
+    This offset may be lower than the target offset of the position, because the log may have lost its last records, and
+    these records may have been appended again.
     """
     known = lane.record.target_runs.offset_of(position.ordinal) if lane.record is not None else None
     found = (
@@ -357,8 +357,8 @@ def repeat_behind_position(lane: Lane, own: Sequence[OwnBatch]) -> tuple[int, in
     position, in the form of `Reading.doubled`. Return None if there are none.
 
     Retention on the target may have deleted the records themselves, so that a comparison of ordinals does not show the
-    repeat. As long as the same leader leads, its log cannot have lost them: they were appended before, and then again.
-    This does not apply to ordinals that only a lookup took for appended.
+    repeat. As long as the leader has not changed, its log cannot have lost these records, so they were appended once
+    before and then again. This does not apply to ordinals for which only a lookup indicates that they were appended.
     """
     position, behind = lane.resume_position, before_displaced(lane, lane.resume_position.ordinal)
     if position.leader_epoch < 0 or position.leader_epoch != lane.log.end_epoch:
