@@ -174,6 +174,7 @@ class Story:
         at_end = lane.phase is Phase.COPYING and not lane.ready and not lane.in_flight
         at_end = at_end and lane.log.end_epoch == world.target.epoch
         at_end = at_end and not any(world.answerable(item) for item in live[-1].inbox)
+        at_end = at_end and not slow_brokers.times(world, live[-1])
         return (
             at_end and lane.position >= world.source.end and not lane.comparison.later_pending and not lane.confirming
         )

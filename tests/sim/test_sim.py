@@ -171,6 +171,7 @@ ONCE_FAILED = (
     (559734651066, "policies + compacted copy, beside others, old records"),
     (717603523723, "handed over, unclean + target retention"),
     (517161976995, "target retention + sought, unclean"),
+    (557184988017, "suspended brokers"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
