@@ -314,6 +314,7 @@ class Host:
         arriving = world.rng.randrange(len(mine) + 1)
         for request in mine[arriving:] if not _is_received(world, mine) else ():
             world.forsake(request)
+        held_s = max(0.0, world.slow.muted.get((self.name, self.connection), 0.0) - world.now)
         self.connection += 1
         self.unsent.clear()
         if world.rng.random() < 0.5:
@@ -321,7 +322,7 @@ class Host:
         self.answers.clear()
         lost, self.sent = list(self.sent), deque()
         for request in lost:
-            self.take(ProduceAnswer(request.round, request.batch, NETWORK, -1))
+            self.take(ProduceAnswer(request.round, request.batch, NETWORK, -1, held_s))
 
 
 def _is_received(world: "World", requests: list[Request]) -> bool:

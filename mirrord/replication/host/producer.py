@@ -300,7 +300,8 @@ class TargetOutlet:
                 self._target.view.produces.failed(error)
                 if accepted is not None:
                     sender.tell(taken.pop(sender))
-                sender.tell(ProduceAnswer(number, batch, error, base_offset))
+                held_s = self.throttle.left_s if error == UNKNOWN else 0.0
+                sender.tell(ProduceAnswer(number, batch, error, base_offset, held_s))
             elif accepted is not None and accepted.round == number:
                 accepted.batches.append(batch)
                 accepted.base_offsets.append(base_offset)

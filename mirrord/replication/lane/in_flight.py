@@ -113,6 +113,8 @@ def batch_answered(lane: Lane, now: float, answer: ProduceAnswer) -> Effects:
     expired: its answer arrives before those to earlier batches. This answer is a failure, and the lane still waits for
     the answers to all earlier batches.
     """
+    if answer.held_s:
+        in_doubt.hold(lane, now, answer.held_s)
     if answer.round != lane.round or not lane.in_flight:
         return []
     batch = answer.batch

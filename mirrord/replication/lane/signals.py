@@ -272,6 +272,9 @@ class ProduceAnswer(msgspec.Struct, frozen=True):
     batch: Batch
     error: int
     base_offset: int
+    held_s: float = 0.0
+    """If the connection ended: for how many more seconds the broker reads nothing from it because a quota was exceeded
+    (KIP-219). What it has received may be appended after that time."""
 
 
 class ProduceAccepted(msgspec.Struct, frozen=True):

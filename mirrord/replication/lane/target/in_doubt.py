@@ -31,6 +31,12 @@ def leave_in_flight(lane: Lane, now: float, behind: int) -> None:
     lane.late_writes.unanswered, lane.late_writes.delayed = True, False
 
 
+def hold(lane: Lane, now: float, held_s: float) -> None:
+    """Note that the broker reads the rest of a lost connection only after `held_s` seconds, because it throttles the
+    connection. Batches in this rest may still be appended then."""
+    lane.late_writes.until = max(lane.late_writes.until, now + held_s + lane.limits.request_timeout_s)
+
+
 def unreachable(lane: Lane) -> None:
     """Note that the leader has not answered within a request timeout."""
     if _is_pending(lane):

@@ -29,6 +29,7 @@ class Sender:
         self.outlet_round = -1
         self.connections = 0
         self.answers: list[tuple[int, int, int]] = []
+        self.held_s = 0.0
         self.steps = 0
         """How often it heard of successes."""
         self.tell: Callable[[Input], None] = self.take
@@ -44,6 +45,7 @@ class Sender:
             return
         assert isinstance(signal, ProduceAnswer)
         self.answers.append((signal.batch.first, signal.error, signal.base_offset))
+        self.held_s = signal.held_s
 
     def batches(self, *ordinals: int, number: int = 1) -> Produce:
         self.lane.round = number
@@ -235,6 +237,15 @@ async def test_how_long_a_quota_holds_us_back_is_known(rig: Rig) -> None:
     assert sender.answers == [(0, 0, 10)]
     assert 0 < sender.outlet.throttle.left_s <= 3_600
     assert rig.view.produces.status().throttled_s == 3_600
+
+
+async def test_a_throttled_connection_that_is_lost_is_read_later(rig: Rig) -> None:
+    sender = Sender(0)
+    await rig.produce(sender, sender.batches(0, 1))
+    rig.pipe.answer(produced(TOPIC, (0, 0, 10), throttle_ms=3_600_000))
+    rig.pipe.lose()
+    assert sender.answers == [(0, 0, 10), (1, UNKNOWN, -1)]
+    assert 0 < sender.held_s <= 3_600
 
 
 async def test_a_partition_that_the_answer_leaves_out_is_in_doubt(rig: Rig) -> None:

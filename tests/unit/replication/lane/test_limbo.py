@@ -290,3 +290,12 @@ def test_the_first_batch_after_deleted_records_is_compared(
     lane.acked, lane.resumed_at, lane.takeover.opened_here = 6, ResumePosition(resumed_at, 6, 1), False
     in_doubt.note_deleted(lane, 6, [Verdict(6, 9, reason)])
     assert in_doubt.assign(lane, 6) == is_compared
+
+
+@pytest.mark.parametrize("is_former_round", [False, True])
+def test_the_rest_of_a_throttled_connection_is_awaited(*, is_former_round: bool) -> None:
+    lane, _, fetch = idle()
+    (produce,) = [each for each in step(lane, 1.0, chunk(fetch, data((6, 1, 3, 0)))) if isinstance(each, Produce)]
+    number = produce.round - is_former_round
+    step(lane, 1.0, ProduceAnswer(number, produce.batches[0], in_doubt.NO_ANSWER, -1, 20.0))
+    assert lane.late_writes.until == 21.0 + lane.limits.request_timeout_s
