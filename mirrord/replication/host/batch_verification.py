@@ -3,6 +3,7 @@
 import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -29,6 +30,8 @@ from mirrord.replication.lane.target.target_scan import but_not_void
 
 Pairs = list[tuple[int, int]]
 """Pairs of (ordinal, source offset)."""
+Begin = Callable[[], Awaitable[int]]
+"""Returns the log start offset of a partition."""
 
 LOST = BatchFinding("unverifiable", "the source has lost some of the records and uses their offsets again")
 DELETED = BatchFinding("unverifiable", "the target has deleted some of the records")
@@ -61,21 +64,27 @@ class BatchVerification:
         self._wanted = wanted
         self._changing = changing
         self._source_end, self._source_begin = sys.maxsize, 0
+        self._ask_source_begin: Begin | None = None
         self._compared_from = wanted.last + 1
         last = max((offset + length for _, offset, length in source_runs.between(wanted.first, wanted.last)), default=0)
         self._originals = _Originals(source, source_partition, last)
 
     async def run(
-        self, source: tuple[int, int] = (sys.maxsize, 0), target_begin: Callable[[], Awaitable[int]] | None = None
+        self,
+        source: tuple[int, int] = (sys.maxsize, 0),
+        target_begin: Begin | None = None,
+        source_begin: Begin | None = None,
     ) -> BatchFinding:
         """Compare the batches, and return the outcome of the comparison.
 
         `source` is the high watermark and the log start offset of the source. A record counts as removed from the
-        source (`BatchFinding.gone`) only if its offset is below that high watermark. `target_begin` returns the log
-        start offset of the target. If the target has deleted some of the records, those that it still has are compared.
-        Raises ReadFailed if the source or the target cannot be read at the moment.
+        source (`BatchFinding.gone`) only if its offset is below that high watermark. `target_begin` and `source_begin`
+        return the log start offsets of the target and the source. If one of the logs has deleted some of the records in
+        the meantime, those that it still has are compared. Raises ReadFailed if the source or the target cannot be read
+        at the moment.
         """
         self._source_end, self._source_begin = source
+        self._ask_source_begin = source_begin
         self._originals.limit(self._source_begin, self._source_end)
         findings: list[BatchFinding] = []
         start, deleted_until = self._wanted.start, -1
@@ -117,14 +126,8 @@ class BatchVerification:
         pieces = [piece for each in live for piece in self._runs.between(*each)]
         if not pieces:
             return EQUAL
-        try:
-            originals = await self._originals.covering(
-                min(offset for _, offset, _ in pieces), max(offset + length for _, offset, length in pieces) - 1
-            )
-        except ReadFailed as failed:
-            if failed.error != _OUT_OF_RANGE:
-                raise
-            await self._originals.close()
+        originals = await self._originals_of(pieces)
+        if originals is None:
             gone = ranges(ordinal for ordinal, offset in _pairs(pieces) if offset < self._source_begin)
             return BatchFinding("unverifiable", "the source no longer has some of the records", gone)
         if len(pieces) == len(originals) == 1 and pieces[0][2] == copy.count:
@@ -144,6 +147,23 @@ class BatchVerification:
         if finding.outcome == "equal" or not (lost or reused):
             return finding
         return together([LOST, self._compare_records(batch, first, originals, left, reused)])
+
+    async def _originals_of(self, pieces: Sequence[tuple[int, int, int]]) -> list[ReadBatch] | None:
+        """Return the source batches with the records of these pieces, or None if the source no longer has some of these
+        offsets for a reason other than its retention. If retention has just deleted some of them, return the rest."""
+        first, last = min(offset for _, offset, _ in pieces), max(offset + length for _, offset, length in pieces) - 1
+        while True:
+            try:
+                return await self._originals.covering(first, last)
+            except ReadFailed as failed:
+                if failed.error != _OUT_OF_RANGE:
+                    raise
+            await self._originals.close()
+            begin = await self._ask_source_begin() if self._ask_source_begin is not None else -1
+            if begin <= self._source_begin:
+                return None
+            self._source_begin = begin
+            self._originals.limit(begin, self._source_end)
 
     def _compare_records(
         self,
@@ -194,14 +214,15 @@ async def check(
     Raises ReadFailed if the source or the target cannot be read at the moment.
     """
 
-    async def target_begin() -> int:
-        _, begin = await bounds(asks[1], target[1])
+    async def begin_of(asks: Asks, partition: PartitionId) -> int:
+        _, begin = await bounds(asks, partition)
         return begin
 
     readable = await bounds(asks[0], source[1])
     in_front = await _in_front_of(*source, wanted.position, readable)
     comparison = BatchVerification(source[0], target[0], source[1], target[1], record, wanted, changing)
-    found = await comparison.run(readable, target_begin)
+    begins = partial(begin_of, asks[1], target[1]), partial(begin_of, asks[0], source[1])
+    found = await comparison.run(readable, *begins)
     result = (wanted.first, wanted.last, found.outcome, found.note, *in_front)
     return CheckAnswer(wanted.question, 0, *result, found.gone, found.equal_until, found.replaced, found.deleted_until)
 

@@ -222,7 +222,8 @@ def _first_acknowledgement(lane: Lane, batch: Batch, base_offset: int, *, is_rec
         last = batch.first + batch.count - 1
         stretch = (batch.first, last, base_offset, base_offset + batch.count)
         epochs = source_epochs.known_epochs(lane, batch.first)
-        effects.append(AskCheck(ask(lane), lane.producer_id, *stretch, epochs=epochs))
+        lane.comparison.first_ack_check = AskCheck(ask(lane), lane.producer_id, *stretch, epochs=epochs)
+        effects.append(lane.comparison.first_ack_check)
     return effects
 
 

@@ -140,6 +140,9 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
     is_later = answer.question == lane.comparison.later_question
     if answer.error != NONE:
         return [Wake(ask(lane), now + lane.limits.retry_s)] if is_later else lane.retry() if waiting else []
+    open_check = lane.comparison.first_ack_check
+    if open_check is not None and answer.first <= open_check.first <= open_check.last <= answer.last:
+        lane.comparison.first_ack_check = None
     if is_later:
         lane.comparison.later_pending, lane.comparison.later_from = False, None
     if waiting and answer.outcome != "different" and difference.must_read_log(lane, answer):
@@ -283,6 +286,20 @@ def copy(lane: Lane) -> Effects:
     effects += intake.leave_out(lane)
     effects += seek.carry_out(lane)
     effects += intake.want_more(lane)
+    effects += _compare_again(lane, ordinal)
     if lane.comparison.later_pending:
         effects.append(Wake(ask(lane), lane.late_writes.former_holder_until))
     return effects
+
+
+def _compare_again(lane: Lane, ordinal: int) -> Effects:
+    """Repeat the comparison of the first acknowledged batch if this round has interrupted it. If the lane continues at
+    an ordinal of this batch, because the target has lost the batch, the batch that is appended again is compared."""
+    check = lane.comparison.first_ack_check
+    if check is None:
+        return []
+    if ordinal <= check.last:
+        lane.comparison.first_ack_pending, lane.comparison.first_ack_check = True, None
+        return []
+    lane.comparison.first_ack_check = replace(check, question=ask(lane))
+    return [lane.comparison.first_ack_check]

@@ -18,6 +18,7 @@ from mirrord.replication.lane.limits import NEVER, Limits, Reach
 from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.second_path import NOT_YET, Decided, Rebuilder
 from mirrord.replication.lane.signals import (
+    AskCheck,
     Batch,
     Chunk,
     Effects,
@@ -60,8 +61,7 @@ class Parking(msgspec.Struct, frozen=True):
 
 
 class SplitLimit(msgspec.Struct, frozen=True):
-    """A limit of `most` records per batch for source offsets [start, end), set because the target refused a larger
-    batch of these records."""
+    """A limit of `most` records per batch for source offsets [start, end): the target has refused a larger batch."""
 
     start: int
     end: int
@@ -89,8 +89,7 @@ class TakeOver:
 
     left_cleanly: bool = False
     opened_here: bool = False
-    """Whether this is the very first attempt to host the lane. If so, no other attempt has used the lane's producer
-    id."""
+    """Whether this is the very first attempt to host the lane, so that no other has used the lane's producer id."""
     barrier_s: float = 0.0
     times: tuple[int, int] = (0, 0)
     """The lease time and the request timeout that `LaneTaken` records for the next holder."""
@@ -235,6 +234,8 @@ class ComparisonState:
     rebuild_in_doubt: bool = False
     """Whether the rebuilt offset map has been appended to the ledger but the outcome of the append is unknown."""
     first_ack_pending: bool = False
+    first_ack_check: AskCheck | None = None
+    """The open comparison of the first acknowledged batch. A new round repeats it."""
     later_pending: bool = False
     """Whether records written since the takeover must be compared again once the former holder can no longer write."""
     later_from: ResumePosition | None = None
@@ -244,8 +245,7 @@ class ComparisonState:
     """The lowest target offset of a record at or above `later_from`. It may be below the offset in `later_from` if the
     log lost its last records and they were appended again."""
     later_end_question: int = -1
-    """Number of the open request for the end of the target log, which the lane makes before the later comparison.
-    `later_end` is the answer."""
+    """Number of the open request for the end of the target log before the later comparison (`later_end`)."""
     later_end: int = -1
     later_question: int = -1
     """Number of the open request for the later comparison."""

@@ -60,7 +60,8 @@ def never_appended(lane: Lane, behind: int, target_offset: int) -> tuple[Interva
     Each record takes one target offset. If there are more ordinals than deleted offsets, the log has had a hole. The
     deleted offsets are those from the resume position up to `target_offset`. The ledger's target runs divide these
     ordinals and offsets into parts. Nothing shows any longer which ordinals a part with a hole contained, so all of
-    them have to be copied again.
+    them have to be copied again. A run may have an offset above the deleted ones although the log does not have the
+    lane's records there: the log has lost them.
     """
     first, start = lane.resume_position.ordinal, lane.resume_position.target_offset
     record = lane.record
@@ -68,7 +69,7 @@ def never_appended(lane: Lane, behind: int, target_offset: int) -> tuple[Interva
     again: list[Interval] = []
     for run, following in pairwise([Run(first, start), *runs, Run(behind, target_offset)]):
         pieces = but_not_void(record.holes if record is not None else (), run.ordinal, following.ordinal - 1)
-        if sum(last - each + 1 for each, last in pieces) > following.offset - run.offset:
+        if sum(last - each + 1 for each, last in pieces) > min(following.offset, target_offset) - run.offset:
             again += pieces
     return tuple(again)
 

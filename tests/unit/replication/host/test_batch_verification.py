@@ -89,6 +89,21 @@ async def test_all_copied_records_may_have_been_deleted() -> None:
     assert finding == BatchFinding("unverifiable", finding.note, ((0, 5),))
 
 
+async def test_records_that_the_source_deletes_during_a_comparison_are_gone() -> None:
+    """LOSS. The comparison did not report that the records were gone, so it ended the doubt about their ordinals."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 10),), (), ((0, 4),)), TargetRun(LANE, 1, 0, 0, 1))
+    target = FakeLog([written(0, "abcde", producer=(PRODUCER, 0))], 5, 5)
+
+    async def begin() -> int:
+        return 12
+
+    sides = as_any(FakeLog([written(12, "cde")], 15, 15, begin=12)), as_any(target), PARTITION, PARTITION
+    comparison = BatchVerification(*sides, play.record, AskCheck(1, PRODUCER, 0, 4, 0, 5, 15, ((0, 4),)))
+    finding = await comparison.run((15, 10), source_begin=begin)
+    assert finding == BatchFinding("unverifiable", finding.note, ((0, 2),), 5)
+
+
 async def after_retention(
     source: str, log_start: int, known: Callable[[], Awaitable[int]] | None = None, *, first: int = 0
 ) -> BatchFinding:

@@ -101,6 +101,14 @@ def test_recorded_places_show_where_records_do_not_fit(own: tuple[OwnBatch, ...]
     assert [(hole.first, hole.last) for hole in play.record.holes] == [(12, 20)]
 
 
+def test_offsets_above_the_log_start_have_not_been_deleted() -> None:
+    """LOSS. Ordinal 15 was at offset 30, but the log has lost it: offsets 12 to 39 hold records of other clients.
+    Ordinals 10 to 14 do not fit into the deleted offsets 10 and 11, although they fit into offsets 10 to 29."""
+    play, effects = resumed(20, 12, 41, OwnBatch(40, 1, 20, 0, 1), others=((12, 40),), placed=((15, 30),))
+    play.bind_all(checked(play, effects, 10, 20))
+    assert [(hole.first, hole.last) for hole in play.record.holes] == [(10, 19)]
+
+
 def test_records_that_were_never_appended_are_copied_again_if_none_is_left() -> None:
     """LOSS. As before, but retention has deleted all records of the lane."""
     play, effects = resumed(20, 16, 16)
