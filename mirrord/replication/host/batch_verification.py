@@ -30,7 +30,7 @@ from mirrord.replication.lane.target.target_scan import but_not_void
 
 Pairs = list[tuple[int, int]]
 """Pairs of (ordinal, source offset)."""
-Begin = Callable[[], Awaitable[int]]
+ReadLogStart = Callable[[], Awaitable[int]]
 """Returns the log start offset of a partition."""
 
 LOST = BatchFinding("unverifiable", "the source has lost some of the records and uses their offsets again")
@@ -64,7 +64,7 @@ class BatchVerification:
         self._wanted = wanted
         self._changing = changing
         self._source_end, self._source_begin = sys.maxsize, 0
-        self._ask_source_begin: Begin | None = None
+        self._ask_source_begin: ReadLogStart | None = None
         self._compared_from = wanted.last + 1
         last = max((offset + length for _, offset, length in source_runs.between(wanted.first, wanted.last)), default=0)
         self._originals = _Originals(source, source_partition, last)
@@ -72,8 +72,8 @@ class BatchVerification:
     async def run(
         self,
         source: tuple[int, int] = (sys.maxsize, 0),
-        target_begin: Begin | None = None,
-        source_begin: Begin | None = None,
+        target_begin: ReadLogStart | None = None,
+        source_begin: ReadLogStart | None = None,
     ) -> BatchFinding:
         """Compare the batches, and return the outcome of the comparison.
 

@@ -213,14 +213,14 @@ def locate(
 
 def _epochs(originals: Sequence[SourceBatch]) -> tuple[tuple[int, int], ...]:
     """Return each leader epoch together with the source offset at which it begins. A removed record is assigned the
-    epoch of the batch that follows it."""
+    epoch of the batch that follows it. If no batch follows, the epoch is unknown (-1)."""
     found: list[tuple[int, int]] = []
     start = 0
     for each in originals:
         if each.epoch != (found[-1][1] if found else -1):
             found.append((start, each.epoch))
         start = each.end
-    return tuple(found)
+    return (*found, (start, -1)) if found and found[-1][1] >= 0 else tuple(found)
 
 
 def _anchored(source: _Source, batch: TargetBatch) -> list[int | None]:

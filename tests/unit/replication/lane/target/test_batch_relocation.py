@@ -102,7 +102,7 @@ def test_the_epochs_of_the_source_are_recorded() -> None:
         SourceBatch(5, 6, {5: "c"}, epoch=5),
     ]
     located = locate([TargetBatch(0, "ab"), TargetBatch(2, "c")], batches, [], -1, Range(0, 6))
-    assert located.epochs == ((0, 3), (2, 5))
+    assert located.epochs == ((0, 3), (2, 5), (6, -1))  # no batch shows the epoch of what may have been removed there
 
 
 def test_the_same_record_twice_in_the_source_is_placed_by_its_neighbours() -> None:
