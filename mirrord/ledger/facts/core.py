@@ -635,7 +635,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
-    """The progress of a lane. It is written to the state topic at most once a second, and once more when the lane
+    """The progress of a lane. It is written to the state topic at most once a second, and again when the lane
     becomes idle.
 
     Three fields contain the resume position. `ordinal` is the next ordinal to write, `target_offset` is the target

@@ -52,7 +52,7 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
 
     Some ordinals may have been reassigned after a batch with different records was sent under them. The target then
     holds either the records in that batch or the records in the offset map. If the source has deleted the records in
-    the map, the comparison cannot tell which of the two the target holds. In this case, the result is False, and the
+    the map, the comparison cannot show which of the two the target holds. In this case, the result is False, and the
     offset map is rebuilt from both logs: the source may still have the records in that batch. The result is also False
     if the lane resumes and retention on the target has deleted the records that it held under these ordinals. A
     compacted target is an exception: the map could not be rebuilt from its log, and the lane would stay halted.

@@ -23,7 +23,7 @@ def drop(lane: Lane) -> None:
 
 
 def halt(lane: Lane, reason: str, line: str, start: int, end: int) -> Effects:
-    """Halt this lane; other lanes are not affected. `line` tells the operator the reason. The partition's name is
+    """Halt this lane; other lanes are not affected. `line` gives the reason to the operator. The partition's name is
     prepended to the line.
 
     The halt concerns the source offsets from `start` to `end` (exclusive).

@@ -189,7 +189,7 @@ class TargetLog:
     """Ordinals (first, last) of acknowledged records that the target log has lost."""
     copied_again: tuple[tuple[int, int], ...] | None = None
     """The lost ordinals whose records are copied again, or None if the records of all lost ordinals are. For each
-    ordinal that is left out, the target has a newer record with the same key."""
+    omitted ordinal, the target has a newer record with the same key."""
     copied_again_until: int = 0
     looked_up_to: int = -1
     """End of the target log at the time when the records that are still to be copied again were looked up for a plan.
@@ -215,7 +215,7 @@ class TargetLog:
     """Ordinals [first, end) of batches that were appended before an earlier read of the log, although that read did not
     show them (`evidence.note_earlier`)."""
     look_back: int = 0
-    """How many offsets below the end of the target log the lane searches for the last of its own batches."""
+    """How many offsets below the end of the target log the lane searches for the last batch that it wrote."""
     out_of_order: tuple[int, int, int] = (-1, -1, 0)
     """The last batch that the target refused as out of order: its ordinal, the leader epoch, and how many times in
     succession (`target.out_of_order`). (-1, -1, 0) if a batch has been accepted since."""

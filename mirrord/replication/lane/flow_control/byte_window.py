@@ -1,5 +1,5 @@
-"""Limits the data in flight to one broker: there should be enough to keep the broker busy, but not so much that other
-batches have to wait.
+"""Limits the data in flight to one broker: enough to keep the broker busy, without making other batches wait
+unnecessarily.
 
 A broker answers the requests on a connection one after another, so a request waits for all requests that were sent
 before it. Therefore, batches are held back when a limit is reached. While they are held back, a small batch can still

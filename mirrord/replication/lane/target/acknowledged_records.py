@@ -41,7 +41,7 @@ class Forgotten(msgspec.Struct, frozen=True):
     """Number of `Rewound` notes in the ledger before the reassignment."""
     records: tuple[AcknowledgedPart, ...] = ()
     """The acknowledged records of the reassigned ordinals, in the order of their source offsets, without overlaps.
-    Records whose source epoch is not known are left out."""
+    Records whose source epoch is not known are omitted."""
 
 
 class AcknowledgedOrdinals(NamedTuple):

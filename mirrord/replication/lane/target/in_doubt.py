@@ -6,7 +6,7 @@ the broker treats it as a duplicate: it acknowledges the batch but does not appe
 would be missing. Therefore, no other record may be sent under an ordinal that may belong to a batch in flight. If a
 source offset has been reused in a later leader epoch of the source, the new record counts as a different record.
 
-A lane knows the ordinals of its own batches, but the batches of a former holder may have any ordinals. To determine
+A lane knows which ordinals its batches have, but the batches of a former holder may have any ordinals. To determine
 which batches are in doubt, the lane notes when it last asked for the end of the target log. A batch that could be
 appended only before this request was sent is reflected in the answer. A batch that could also be appended later is in
 doubt.

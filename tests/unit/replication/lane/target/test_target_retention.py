@@ -128,36 +128,32 @@ def test_a_log_that_begins_at_0_has_deleted_nothing() -> None:
     assert "remembers ordinal 16" in one(effects, Halted).line
 
 
-def test_late_bytes_of_deleted_records_do_not_show_a_loss() -> None:
-    """DOUBLED. The broker had forgotten the producer and has appended ordinal 7 once more. Nothing else is left of the
-    lane's records. The leader is still the one that had ordinals 0 to 9 when the resume position was saved."""
+def repeated(leader_epoch: int) -> Effects:
+    """The broker had forgotten the producer and has appended ordinal 7 a second time. Nothing else is left of the
+    lane's records. The leader of epoch 1 had ordinals 0 to 9 when the resume position was saved."""
     play = opened(*BEGUN)
     retake(play, 10, 10, 10, epoch=1)
-    play.tell(EndAnswer(play.lane.asked, 0, 1, 11))
-    play.tell(ProducersAnswer(play.lane.asked, 0, ProducerEntry(7, 1000)))
-    play.tell(EndAnswer(play.lane.asked, 0, 1, 11))
-    scan = one(play.tell(VisibleAnswer(play.lane.asked, 0, 11, 10)), AskScan)
-    own = (OwnBatch(10, 1, 7, 0, 1),)
-    effects = play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, own, (), False))
-    assert "target offset 10 holds the records of source offsets [7, 8) a second time" in one(effects, Halted).line
+    scan = one(sandwich(play, 7, 11, 10, leader_epoch=leader_epoch), AskScan)
+    own = (OwnBatch(10, 1, 7, 0, leader_epoch),)
+    return play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, own, (), False))
+
+
+def test_late_bytes_of_deleted_records_do_not_show_a_loss() -> None:
+    """DOUBLED."""
+    line = one(repeated(leader_epoch=1), Halted).line
+    assert "target offset 10 holds the records of source offsets [7, 8) a second time" in line
 
 
 def test_another_leader_may_have_lost_what_a_resume_position_shows() -> None:
-    play = opened(*BEGUN)
-    retake(play, 10, 10, 10, epoch=1)
-    play.tell(EndAnswer(play.lane.asked, 0, 2, 11))
-    play.tell(ProducersAnswer(play.lane.asked, 0, ProducerEntry(7, 1000)))
-    play.tell(EndAnswer(play.lane.asked, 0, 2, 11))
-    scan = one(play.tell(VisibleAnswer(play.lane.asked, 0, 11, 10)), AskScan)
-    own = (OwnBatch(10, 1, 7, 0, 2),)
-    effects = play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, own, (), False))
-    assert not [each for each in effects if isinstance(each, Halted)]
+    assert not [each for each in repeated(leader_epoch=2) if isinstance(each, Halted)]
 
 
-def sandwich(play: Faulty, last_sequence: int, end: int, log_start: int, age_ms: int = 1000) -> Effects:
-    play.tell(EndAnswer(play.lane.asked, 0, 1, end))
+def sandwich(
+    play: Faulty, last_sequence: int, end: int, log_start: int, age_ms: int = 1000, leader_epoch: int = 1
+) -> Effects:
+    play.tell(EndAnswer(play.lane.asked, 0, leader_epoch, end))
     play.tell(ProducersAnswer(play.lane.asked, 0, ProducerEntry(last_sequence, age_ms)))
-    play.tell(EndAnswer(play.lane.asked, 0, 1, end))
+    play.tell(EndAnswer(play.lane.asked, 0, leader_epoch, end))
     return play.tell(VisibleAnswer(play.lane.asked, 0, end, log_start))
 
 
