@@ -261,10 +261,10 @@ class Known:
             self.overlooked.setdefault(host.name, set()).update(cleaned_from(leader) - asked)
         former, holes = target.unknown.now, host.world.truth.lanes[LANE].holes
         planned = {
-            copy
+            (stored.id, number)
             for stored in leader.deleted
-            if any(hole.first <= stored.sequence <= hole.last for hole in holes)
-            for copy in stored.copies()
+            for ordinal, number in enumerate(stored.numbers, stored.sequence)
+            if number and any(hole.first <= ordinal <= hole.last for hole in holes)
         }
         self.deleted[host.name] = _unseen(host, begun, leader) | (former & planned)
         target.unknown.resumed(host.lane.grant, self.deleted[host.name])

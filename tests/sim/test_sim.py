@@ -172,6 +172,7 @@ ONCE_FAILED = (
     (717603523723, "handed over, unclean + target retention"),
     (517161976995, "target retention + sought, unclean"),
     (557184988017, "suspended brokers"),
+    (208044318311, "compacted copy, beside others + target retention"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
@@ -206,6 +207,7 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (1073559391237, "late + retention", "at-least-once", False),
     (706532660282, "all that a source does", "at-least-once", True),
     (887515257661, "compacted copy, beside others + target retention", "at-least-once", False),
+    (591664302473, "compacted copy, beside others + target retention", "at-least-once", False),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""
 

@@ -105,7 +105,7 @@ def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
         return lane.retry()
     if lane.stage is Stage.END:
         in_doubt.answered(lane, now)
-        lane.log.end_epoch = answer.leader_epoch
+        lane.log.end_epoch, lane.log.end_before_entry = answer.leader_epoch, answer.end
         if lane.mode == "at-least-once" and not out_of_order.must_ask_producers(lane):
             lane.log.entry = None
             return _ask_again(lane, now)
@@ -151,6 +151,8 @@ def visible_answered(lane: Lane, now: float, answer: VisibleAnswer) -> Effects:
         lane.trouble = f"target offsets {behind} are on fewer replicas than required: the lane is waiting for these"
         return [Wake(ask(lane), now + lane.limits.poll_s)]
     lane.log.log_start = answer.log_start
+    if lane.log.entry is not None and answer.log_start > lane.log.end_before_entry:
+        return lane.retry()  # retention may have deleted batches that were appended after the broker was asked
     return decide(lane)
 
 

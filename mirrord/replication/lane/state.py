@@ -161,6 +161,8 @@ class TargetLog:
 
     end_epoch: int = -1
     end: int = -1
+    end_before_entry: int = -1
+    """End of the log before the broker was asked for `entry`."""
     entry: ProducerEntry | None = None
     log_start: int = 0
     unread_from: ResumePosition | None = None

@@ -16,7 +16,7 @@ producer, and the earlier ordinals must not be appended again. In this case, the
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.signals import Batch, Effects
-from mirrord.replication.lane.state import Lane
+from mirrord.replication.lane.state import Lane, SplitLimit
 from mirrord.replication.lane.target.evidence import went_back
 from mirrord.replication.lane.target.target_scan import before_displaced
 
@@ -34,6 +34,11 @@ def refused(lane: Lane, error: int, batch: Batch) -> Effects:
     ordinal, epoch, times = lane.log.out_of_order
     times = times + 1 if (ordinal, epoch) == (batch.first, lane.log.end_epoch) else 1
     lane.log.out_of_order = (batch.first, lane.log.end_epoch, times)
+    if times > 1 and error == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and batch.count > 1:
+        # The broker remembers up to five batches, and treats only a batch with the same first and last sequence as a
+        # repeat (`findDuplicateBatch` in org.apache.kafka.storage.internals.log.ProducerStateEntry). One of these
+        # batches may be from before the log lost records. The broker's last sequence shows that this ordinal is next.
+        lane.refusal.split = SplitLimit(batch.offset, batch.next_offset, batch.count // 2)
     if times < MOST_REFUSALS:
         return []
     line = (

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.ledger.facts.core import Progress, Rewound, VerdictGiven
 from mirrord.model.intervals import Interval
 from mirrord.replication.lane.lane_report import progress_record
@@ -10,6 +11,7 @@ from mirrord.replication.lane.signals import (
     Append,
     AskCheck,
     AskEnd,
+    Batch,
     CheckAnswer,
     Effects,
     EndAnswer,
@@ -21,6 +23,8 @@ from mirrord.replication.lane.signals import (
     Wake,
     Woken,
 )
+from mirrord.replication.lane.state import SplitLimit
+from mirrord.replication.lane.target import out_of_order
 from mirrord.replication.lane.target.out_of_order import MOST_REFUSALS
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
 from tests.unit.replication.lane.target.test_target_retention import sandwich
@@ -282,6 +286,16 @@ def test_a_broker_remembers_a_batch_that_retention_has_deleted(play: Faulty) -> 
     assert [(each.kind, each.first, each.last) for each in again.missing] == [("lost", 5, 7)]
     resumed(play, play.tell(SupersededAnswer(again.question, 0, ((5, 7),))))
     assert (play.lane.next_ordinal, play.lane.position) == (5, 5)
+
+
+def test_a_batch_that_the_broker_takes_for_a_deleted_one_again_is_split(play: Faulty) -> None:
+    """HALT. The broker remembers a batch with the same sequences from before the log lost records, although its last
+    sequence shows that this batch is the next one."""
+    batch = Batch(8, 3, 40, 43, bytearray(), 0, 0, 1, None)
+    assert out_of_order.refused(play.lane, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, batch) == []
+    assert play.lane.refusal.split is None, "the first answer may be about a batch that a former holder sent meanwhile"
+    assert out_of_order.refused(play.lane, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, batch) == []
+    assert play.lane.refusal.split == SplitLimit(40, 43, 1)
 
 
 def test_a_lane_halts_if_the_log_does_not_show_why_the_target_refuses_its_next_batch(play: Faulty) -> None:

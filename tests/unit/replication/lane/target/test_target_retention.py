@@ -157,6 +157,24 @@ def sandwich(
     return play.tell(VisibleAnswer(play.lane.asked, 0, end, log_start))
 
 
+def test_a_batch_is_appended_and_deleted_after_the_broker_was_asked_for_the_producer() -> None:
+    """DOUBLE. The lane took ordinals 0 to 6 for the last ones in the log, which already had 7 to 9. The ledger then
+    said that ordinal 7 is at offset 10, and the next holder copied ordinals 7 to 9 again."""
+    play = opened(*BEGUN)
+    play.take(None)
+    play.tell(EndAnswer(play.lane.asked, 0, 1, 7))
+    play.tell(ProducersAnswer(play.lane.asked, 0, ProducerEntry(6, 1000)))
+    play.tell(EndAnswer(play.lane.asked, 0, 1, 10))
+    effects = play.tell(VisibleAnswer(play.lane.asked, 0, 10, 10))
+    wake = one(effects, Wake)
+    play.now = wake.at
+    play.tell(Woken(wake.question))
+    scan = one(sandwich(play, 9, 10, 10), AskScan)
+    effects = play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, (), (), False))
+    play.bind_all(effects)
+    assert play.record.target_runs.offset_of(10) == 10
+
+
 def test_ordinals_of_deleted_records_that_nothing_identifies_are_not_used_again() -> None:
     """LOSS. Ordinals 10 to 16 were given to other records after a former holder may have sent them. Retention has
     deleted whichever the target had, so all of them follow, and the rebuilt map does not say that it had them."""
