@@ -108,6 +108,10 @@ def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
     compared."""
     lane.resume_ordinal = ordinal
     if must_check(lane):
+        if lane.intents:
+            # An intent of an earlier round may assign these ordinals to other records. A comparison with the former
+            # assignment would end the doubt about the new one.
+            return lane.retry()
         lane.stage = Stage.CHECK
         first = min(lane.trusted, ordinal)
         begun = ResumePosition(

@@ -18,6 +18,7 @@ from mirrord.replication.lane.signals import (
     OwnBatch,
     RebuildAnswer,
     TargetMoved,
+    Woken,
 )
 from mirrord.replication.lane.target.relocation_result import Located
 from tests.unit.replication.lane.test_lost_again import told
@@ -104,3 +105,18 @@ def test_records_that_were_acknowledged_to_the_lane_itself_were_copied() -> None
     play, check = assigned_again()
     play.lane.phase = Phase.COPYING
     assert settles(play.lane, checked(check, 17, (0, 2)))
+
+
+def test_ordinals_are_compared_only_after_their_assignment_has_taken_effect() -> None:
+    """LOST. The comparison was about the former assignment, and the ledger then said that it had ended the doubt about
+    the new one."""
+    play = opened(SourceRun(LANE, 1, (Run(0, 9),), (), ((0, 0),)))
+    play.take(None, cleanly=False)
+    fetch = one(play.ask_target(0), FetchFrom)
+    assigned = play.tell(Chunk(fetch.question, OUT_OF_RANGE, 17, 17, 17, (), bytearray(), 0, 0))
+    play.tell(TargetMoved(2))
+    effects = play.read(play.ask_target(2, epoch=2), LATE)
+    assert not [each for each in effects if isinstance(each, AskCheck)]
+    play.bind_all([*assigned, *effects])
+    play.tell(Woken(play.lane.asked))
+    assert one(play.read(play.ask_target(2, epoch=2), LATE), AskCheck).epochs == ((0, -1),)
