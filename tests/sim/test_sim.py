@@ -210,11 +210,18 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (591664302473, "compacted copy, beside others + target retention", "at-least-once", False),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""
+TRAPPED: tuple[tuple[int, str, Mode, bool], ...] = (
+    (1060871302012, "late + retention", "sequence", True),
+    (423576624646, "late + retention", "sequence", True),
+    (317266166522, "late + retention", "sequence", False),
+    (630269081356, "late + retention", "at-least-once", False),
+)
+"""The same with faults at the moments at which a rule matters (`tests.sim.traps`)."""
 
 
-def play(seed: int, theme: str = "", mode: Mode = "sequence") -> Story:
+def play(seed: int, theme: str = "", mode: Mode = "sequence", *, traps: bool = False) -> Story:
     """Play a seed, and name it if it fails."""
-    story = Story(seed, replace(shape_named(theme), mode=mode) if theme else None)
+    story = Story(seed, replace(shape_named(theme), mode=mode, traps=traps) if theme else None)
     try:
         story.run(STEPS)
     except Exception as fault:
@@ -236,6 +243,12 @@ def test_stories_that_once_went_wrong(seed: int, theme: str) -> None:
 def test_stories_of_another_mode_that_once_went_wrong(seed: int, theme: str, mode: Mode, *, is_scarce: bool) -> None:
     with scarce(fewest=2, most=8, block=3) if is_scarce else nullcontext():
         play(seed, theme, mode)
+
+
+@pytest.mark.parametrize(("seed", "theme", "mode", "is_scarce"), TRAPPED)
+def test_stories_with_traps_that_once_went_wrong(seed: int, theme: str, mode: Mode, *, is_scarce: bool) -> None:
+    with scarce(fewest=2, most=8, block=3) if is_scarce else nullcontext():
+        play(seed, theme, mode, traps=True)
 
 
 @pytest.mark.parametrize("part", range(PARTS))

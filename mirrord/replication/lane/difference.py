@@ -14,6 +14,7 @@ from mirrord.replication.lane import notes
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import CheckAnswer, Effects, Halted
+from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt, missing_ordinals, target_scan
 from mirrord.replication.lane.transitions import Quiesce, Resume
@@ -58,8 +59,9 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
     compacted target is an exception: the map could not be rebuilt from its log, and the lane would stay halted.
 
     If the source has lost the records in the map in an election, or never had them, the target usually holds the
-    records in the map: the lane copied them before the election. The exception is a batch that was appended before the
-    ordinals were reassigned (`evidence.note_earlier`).
+    records in the map: the lane copied them before the election. There are two exceptions: a batch that was appended
+    before the ordinals were reassigned (`evidence.note_earlier`), and records in the map that were never read
+    (`_is_unread`).
     """
     record = lane.record
     # If there are policies, which may change records, the lane waits before it writes (`resuming.decide`).
@@ -71,6 +73,8 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
     if _is_deleted_in_doubt(lane, answer) and not lane.log.cleaned:
         return False
     if any(end > first for _, end in (*answer.gone, *_replaced_earlier(lane, answer))):
+        return False
+    if any(end > first and _is_unread(lane, answer, max(start, first)) for start, end in answer.replaced):
         return False
     if not answer.first <= first <= answer.last:
         return True
@@ -100,6 +104,24 @@ def _replaced_earlier(lane: Lane, answer: CheckAnswer) -> Iterator[tuple[int, in
         for first, behind in lane.log.earlier:
             if start < behind and first < end:
                 yield max(start, first), min(end, behind)
+
+
+def _is_unread(lane: Lane, answer: CheckAnswer, ordinal: int) -> bool:
+    """Return whether the source records to which the map assigns this ordinal and the following ones do not exist yet.
+    The target then holds a batch that was sent before the ordinals were reassigned.
+
+    If a lane skips deleted source records and continues at the end of the source log, it has not read a record there,
+    and the ledger says that the source epoch is not known. The ledger records the epoch before the first of these
+    ordinals is sent. However, if the source log ends below the offset at which the lane continued, the source has lost
+    records.
+    """
+    record = lane.record
+    run = record.source_runs.run_at(ordinal) if record is not None else None
+    if record is None or run is None or lane.phase is not Phase.RESUMING:
+        return False
+    is_leap = not source_epochs.follows(record, run.ordinal)
+    is_known = source_epochs.recorded_at(record.epochs, ordinal) != source_epochs.UNKNOWN
+    return is_leap and not is_known and answer.source_end >= run.offset
 
 
 def filled(lane: Lane, now: float, found: target_scan.Reading) -> Effects:

@@ -108,6 +108,10 @@ def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
     compared."""
     lane.resume_ordinal = ordinal
     if must_check(lane):
+        if lane.intents:
+            # An intent of an earlier round may assign these ordinals to other records. A comparison with the former
+            # assignment would end the doubt about the new one.
+            return lane.retry()
         lane.stage = Stage.CHECK
         first = min(lane.trusted, ordinal)
         begun = ResumePosition(
@@ -150,9 +154,14 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
         return lane.retry()
     if answer.outcome == "different" or not difference.settles(lane, answer):
         return difference.differ(lane, now, answer)
-    is_outdated = waiting and missing_ordinals.is_look_up_outdated(lane, answer.source_end)
-    if is_outdated and _ends_short(lane, answer, _continues_at(lane)):
-        return lane.retry()
+    position = _continues_at(lane)
+    if waiting and _ends_short(lane, answer, position):
+        if missing_ordinals.is_look_up_outdated(lane, answer.source_end):
+            return lane.retry()
+        # The ledger does not record this comparison, because ordinals in doubt remain in doubt. The comparison is
+        # repeated when the lane resumes.
+        line = f"the source log ends at offset {answer.source_end}, below the position {position}"
+        return halt(lane, "truncated", line, answer.source_end, position)
     ends = (
         lane.comparison.later_pending,
         is_later and lane.late_writes.end_read_at >= lane.late_writes.until,
@@ -160,10 +169,6 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
     fact = TakeoverChecked(lane.id, lane.grant, answer.first, answer.last, answer.outcome, answer.note, *ends)
     effects = note(lane, (fact,))
     if waiting:
-        position = _continues_at(lane)
-        if _ends_short(lane, answer, position):
-            line = f"the source log ends at offset {answer.source_end}, below the position {position}"
-            return effects + halt(lane, "truncated", line, answer.source_end, position)
         lane.trusted = lane.resume_ordinal
         lane.history.found_epoch = (position, answer.source_epoch)
         # The offsets between the last compared record and the position may be from a different history of the source

@@ -1,0 +1,122 @@
+"""A batch of a former holder arrives after the source has deleted its records, and after the lane has assigned its
+ordinals to source offsets at the end of the source log."""
+
+import pytest
+from msgspec.structs import replace
+
+from mirrord.ledger.facts.core import SourceRun
+from mirrord.model.runs import Run
+from mirrord.replication.lane.difference import settles
+from mirrord.replication.lane.phases import Phase
+from mirrord.replication.lane.signals import (
+    AskCheck,
+    AskEnd,
+    AskRebuild,
+    CheckAnswer,
+    Chunk,
+    FetchFrom,
+    OwnBatch,
+    RebuildAnswer,
+    TargetMoved,
+    Woken,
+)
+from mirrord.replication.lane.target.relocation_result import Located
+from tests.unit.replication.lane.test_lost_again import told
+from tests.unit.replication.lane.test_rebuilding import LANE
+from tests.unit.replication.lane.test_second_faults import Faulty, one, opened
+
+OUT_OF_RANGE = 1
+LATE = (OwnBatch(0, 2, 0, 0, 1),)
+"""Ordinals 0 and 1, which the former holder sent from offsets 9 and 10."""
+
+
+def assigned_again() -> tuple[Faulty, AskCheck]:
+    """The source has deleted offsets 9 to 16, its log ends at offset 17, and ordinal 0 is assigned to this offset. Then
+    the late batch is found in the target log."""
+    play = opened(SourceRun(LANE, 1, (Run(0, 9),), (), ((0, 0),)))
+    play.take(None, cleanly=False)
+    (fetch,) = [each for each in play.ask_target(0) if isinstance(each, FetchFrom)]
+    told(play, play.tell(Chunk(fetch.question, OUT_OF_RANGE, 17, 17, 17, (), bytearray(), 0, 0)))
+    assert (play.record.source_runs.offset_of(0), play.record.regiven) == (17, 0)
+    assert play.record.verdicts.counts == {"expired": 8}
+    play.tell(TargetMoved(2))
+    effects = play.read(play.ask_target(2, epoch=2), LATE)
+    play.bind_all(effects)
+    return play, one(effects, AskCheck)
+
+
+def checked(check: AskCheck, source_end: int, *replaced: tuple[int, int]) -> CheckAnswer:
+    """The source log ends here, and does not have the records of these ordinals."""
+    answer = CheckAnswer(check.question, 0, check.first, check.last, "unverifiable")
+    return replace(answer, source_end=source_end, replaced=replaced)
+
+
+def test_ordinals_at_the_end_of_the_source_log_are_searched_for_in_both_logs() -> None:
+    """HALTED ("the source log ends at offset 17, below the position 19"). No holder can have copied offsets 17 and
+    18."""
+    play, check = assigned_again()
+    play.bind_all(play.tell(checked(check, 17, (0, 2))))
+    asked = one(play.read(play.ask_target(2, epoch=2), LATE), AskRebuild)
+    located = Located((), (), (), 17, open=((0, 2),), source_start=17)
+    effects = play.bind_all(play.tell(RebuildAnswer(asked.question, 0, LATE, located)))
+    assert one(effects, AskEnd)
+    effects = play.read(play.ask_target(2, epoch=2), LATE)
+    assert (play.lane.phase, play.record.halted) == (Phase.COPYING, None)
+    assert (one(effects, FetchFrom).position, play.lane.next_ordinal) == (17, 2)
+    assert (0, 1) in [(hole.first, hole.last) for hole in play.record.holes]
+    assert play.record.verdicts.counts == {"expired": 8}
+
+
+def test_a_source_log_that_ends_below_the_offset_after_the_deleted_ones_has_lost_records() -> None:
+    """LOST. The ledger said that the comparison had ended all doubt. After the source had grown and had deleted offsets
+    17 and 18, the next holder assumed that they had been copied."""
+    play, check = assigned_again()
+    play.bind_all(play.tell(checked(check, 16, (0, 2))))
+    halted = play.record.halted
+    assert halted is not None
+    assert halted.line == "orders-0: the source log ends at offset 16, below the position 19"
+    play.take(None, cleanly=False)
+    assert play.record.regiven == 0
+    check = one(play.read(play.ask_target(2, epoch=2), LATE), AskCheck)
+    play.bind_all(play.tell(replace(checked(check, -1), gone=((0, 2),))))
+    assert one(play.read(play.ask_target(2, epoch=2), LATE), AskRebuild)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "run", "source_end", "is_open"),
+    [
+        (((0, -1),), Run(0, 17), 17, True),
+        (((0, -1),), Run(0, 17), 18, True),
+        (((0, -1),), Run(0, 17), 16, False),
+        (((0, 0),), Run(0, 17), 17, False),
+        ((), Run(0, 17), 17, False),
+        (((0, -1), (1, 0)), Run(1, 18), 17, False),
+    ],
+)
+def test_records_whose_epoch_is_recorded_may_have_been_copied(
+    epochs: tuple[tuple[int, int], ...], run: Run, source_end: int, *, is_open: bool
+) -> None:
+    play, check = assigned_again()
+    play.fold(SourceRun(LANE, 2, (run,), (), epochs))
+    assert settles(play.lane, checked(check, source_end, (run.ordinal, 2))) is not is_open
+
+
+def test_records_that_were_acknowledged_to_the_lane_itself_were_copied() -> None:
+    play, check = assigned_again()
+    play.lane.phase = Phase.COPYING
+    assert settles(play.lane, checked(check, 17, (0, 2)))
+
+
+def test_ordinals_are_compared_only_after_their_assignment_has_taken_effect() -> None:
+    """LOST. The comparison was about the former assignment, and the ledger then said that it had ended the doubt about
+    the new one."""
+    play = opened(SourceRun(LANE, 1, (Run(0, 9),), (), ((0, 0),)))
+    play.take(None, cleanly=False)
+    fetch = one(play.ask_target(0), FetchFrom)
+    assigned = play.tell(Chunk(fetch.question, OUT_OF_RANGE, 17, 17, 17, (), bytearray(), 0, 0))
+    play.tell(TargetMoved(2))
+    effects = play.read(play.ask_target(2, epoch=2), LATE)
+    assert not [each for each in effects if isinstance(each, AskCheck)]
+    play.bind_all([*assigned, *effects])
+    play.tell(Woken(play.lane.asked))
+    assert one(play.read(play.ask_target(2, epoch=2), LATE), AskCheck).epochs == ((0, -1),)
