@@ -108,7 +108,7 @@ def last_below(record: LaneRecord, first: int) -> int:
 def is_open(record: LaneRecord, ordinal: int) -> bool:
     """Return whether more than one record may have been sent under this ordinal. If so, and if the source no longer has
     the record, it is unknown which record has the ordinal."""
-    regiven = 0 <= record.regiven <= ordinal
+    regiven = 0 <= record.regiven <= ordinal and not 0 <= record.regiven_until <= ordinal
     return regiven or any(hole.first <= ordinal <= hole.last for hole in record.holes)
 
 
