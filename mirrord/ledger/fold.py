@@ -68,7 +68,7 @@ from mirrord.ledger.facts.jobs import JobFact
 from mirrord.ledger.facts.orders import OrderFact
 from mirrord.ledger.facts.quarantine import Quarantined, QuarantineOrder
 from mirrord.ledger.facts.seeks import LaneSought, SeekDone
-from mirrord.ledger.hole_plans import after_rebuild, carried_on, ended_at, kept_below
+from mirrord.ledger.hole_plans import after_rebuild, after_runs
 from mirrord.ledger.job_state import after
 from mirrord.ledger.proven_ranges import clip_proof, doubt, take_audit_fact
 from mirrord.ledger.quarantine import decide, go_on, park
@@ -417,8 +417,7 @@ def _change_lane(
             lane.verdicts.add(fact.verdicts)
         case HoleFound():
             doubt(lane, fact.first)
-            plan = (fact.first, fact.again, fact.again if fact.is_open else fact.until)
-            lane.holes = (*(carried_on(hole, *plan) for hole in lane.holes), fact)
+            lane.hole_list.add(fact)
         case LaneHalted():
             lane.halted = fact
         case LaneResumed():
@@ -461,14 +460,16 @@ def _leave_out(lane: LaneState, fact: Quarantined | SeekDone) -> None:
 def _add_runs(lane: LaneState, fact: SourceRun) -> None:
     verdicts = list(fact.verdicts)
     lowest = min((run.ordinal for run in fact.runs), default=0)
-    void = [piece for hole in lane.holes if fact.runs for piece in void_pieces(lane.source_runs, hole)]
+    last = max((run.ordinal for run in fact.runs), default=0)
+    is_lost = any(each.reason == "truncated" for each in verdicts)
+    # Most runs change no hole. A lane may have many holes and then record many runs.
+    holes = lane.holes if fact.runs and lane.hole_list.is_changed(lowest, last, is_lost=is_lost) else ()
+    void = [piece for hole in holes for piece in void_pieces(lane.source_runs, hole)]
     lane.verdicts.explained(void_no_longer(void, lowest)[0])
     for run in fact.runs:
         lane.source_runs.add(run.ordinal, run.offset)
     if again := invalidated_decisions(lane.source_runs, fact.runs, lane.verdicts.decided):
         lane.verdicts.invalidate_decided(again)
-    # Ordinals that are assigned again no longer belong to a hole: the target log was truncated to a position below the
-    # hole and is growing again.
     if fact.runs:
         if fact.regiven:
             lane.regiven = min(lowest, lane.regiven if lane.regiven >= 0 else lowest)
@@ -476,7 +477,6 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
         if fact.rewound is not None:
             lane.rewinds = (*lane.rewinds, (fact.grant, fact.rewound))
         doubt(lane, lowest)
-        lane.holes = tuple(kept_below(hole, lowest) for hole in lane.holes if hole.first < lowest)
         lane.displaced = displaced.kept_below(lane.displaced, lowest)
         lane.truncations = tuple((min(ordinal, lowest), offset) for ordinal, offset in lane.truncations)
         # If a truncation is recorded again before anything was copied after it, it is the same truncation.
@@ -484,9 +484,8 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
         verdicts = [each for each in verdicts if each.reason != "truncated" or (lowest, each.start) not in known]
         lost = [verdict.start for verdict in verdicts if verdict.reason == "truncated"]
         lane.truncations += tuple((lowest, start) for start in lost)
-        # Records that were still to be copied again are copied again only up to the last of these runs.
-        last = max(run.ordinal for run in fact.runs)
-        lane.holes = tuple(ended_at(hole, last) if lost or hole.first > hole.last else hole for hole in lane.holes)
+        if holes:
+            lane.holes = after_runs(holes, lowest, last, is_lost=bool(lost))
         if lost:
             lane.seeks = cut(lane.seeks, min(lost))
         clip_proof(lane)

@@ -31,6 +31,18 @@ def after_rebuild(holes: Sequence[HoleFound], fact: MapRebuilt) -> tuple[HoleFou
     return (*(carried_on(hole, fact.first, fact.first, fact.until) for hole in kept), mended)
 
 
+def after_runs(holes: Sequence[HoleFound], lowest: int, last: int, *, is_lost: bool) -> tuple[HoleFound, ...]:
+    """Return the holes of a lane after runs have been recorded for the ordinals from `lowest` to `last`. `is_lost` says
+    whether the source has lost records that were copied.
+
+    Ordinals that are assigned again no longer belong to a hole: the target log was truncated to a position below the
+    hole and is growing again. Records that were still to be copied again are copied again only up to the last of the
+    runs.
+    """
+    kept = (kept_below(hole, lowest) for hole in holes if hole.first < lowest)
+    return tuple(ended_at(hole, last) if is_lost or hole.first > hole.last else hole for hole in kept)
+
+
 def kept_below(hole: HoleFound, ordinal: int) -> HoleFound:
     """Return the updated form of a hole after the ordinals at or above `ordinal` have been assigned to different
     records. If nothing is copied again for the hole (`HoleFound.is_open`), it now ends before `ordinal`. Otherwise it

@@ -5,6 +5,7 @@ from collections import deque
 from mirrord.kafka.protocol.crc32c import checksum
 from mirrord.ledger.errors import LedgerCorrupt
 from mirrord.ledger.facts.core import Progress
+from mirrord.ledger.hole_list import HoleList
 from mirrord.ledger.standing_orders import Orders
 from mirrord.ledger.start_offsets import note_all_begun
 from mirrord.ledger.state import FlowState, LaneState, VerdictTally
@@ -107,7 +108,7 @@ def _restore_lane(lane: LaneSnapshot, read: StateTopicContents, memory: RunMemor
         source_runs=source_runs,
         target_runs=target_runs,
         verdicts=VerdictTally(dict(lane.verdict_counts), deque(lane.recent_verdicts)),
-        holes=lane.holes,
+        hole_list=HoleList(lane.holes),
         halted=lane.halted,
         last_check=lane.last_check,
         inherited=lane.inherited,

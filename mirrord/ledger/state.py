@@ -25,6 +25,7 @@ from mirrord.ledger.facts.core import (
     Verdict,
 )
 from mirrord.ledger.facts.start_offsets import Selected, TopicStarts
+from mirrord.ledger.hole_list import HoleList
 from mirrord.ledger.job_state import JobState
 from mirrord.ledger.quarantine import Quarantine
 from mirrord.ledger.seeks import Seeks, Standing
@@ -141,7 +142,7 @@ class LaneState:
     source_runs: Runs = field(default_factory=Runs)
     target_runs: Runs = field(default_factory=Runs)
     verdicts: VerdictTally = field(default_factory=VerdictTally)
-    holes: tuple[HoleFound, ...] = ()
+    hole_list: HoleList = field(default_factory=HoleList)
     truncations: tuple[tuple[int, int], ...] = ()
     """Pairs of (ordinal, source offset), one for each truncation of the source log. Of the records with lower ordinals,
     those at this source offset or higher were truncated."""
@@ -184,6 +185,15 @@ class LaneState:
     folded_to: int = 0
     """Entries below this ledger offset are already included: the lane was restored from a newer snapshot than the flow
     was."""
+
+    @property
+    def holes(self) -> tuple[HoleFound, ...]:
+        """The holes of the lane, in the order in which they were found."""
+        return self.hole_list.read()
+
+    @holes.setter
+    def holes(self, holes: Iterable[HoleFound]) -> None:
+        self.hole_list = HoleList(holes)
 
     @property
     def partition(self) -> int:

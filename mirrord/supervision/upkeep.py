@@ -21,6 +21,7 @@ from mirrord.model.group_status import TranslatedPosition
 from mirrord.model.status import LatencyStatus, TopicStatus
 from mirrord.runtime.clock import Clock
 from mirrord.supervision.internal_topic_sync import OwnSettings
+from mirrord.supervision.unreadable_policies import UnreadablePolicies
 from mirrord.topics.acl_sync import AclSync
 from mirrord.topics.config_sync import SettingsSync, pairs_of
 from mirrord.topics.deletion_sync import DeletionSync, ForeignRecord
@@ -55,6 +56,7 @@ class Upkeep:
         self._selection = selection_of(flow)
         self.settings = SettingsSync(flow, source, target)
         self._own = OwnSettings(flow, target)
+        self._policies = UnreadablePolicies(flow, target)
         self._acls = AclSync(flow, self._selection.selects, source, target)
         self._deletions = DeletionSync(flow, source, target, clock, foreign, flow_back)
         self._faults: dict[str, str] = {}
@@ -94,7 +96,7 @@ class Upkeep:
     def remarks(self) -> tuple[str, ...]:
         """Remarks for operators, one line each."""
         mm2 = () if self._mm2 is None else self._mm2.remarks
-        return (*self._own.remarks, *self._acls.remarks, *self._deletions.remarks, *mm2)
+        return (*self._own.remarks, *self._policies.remarks, *self._acls.remarks, *self._deletions.remarks, *mm2)
 
     @property
     def latency(self) -> LatencyStatus | None:
@@ -128,6 +130,7 @@ class Upkeep:
             await self._try("mirrord's own topics", lambda seen=discovered: self._own.round(seen.target))
             await self._try("settings", lambda seen=discovered: self.settings.round(seen.lanes, recorder))
             copies = {pair.target: pair.source for pair in pairs_of(discovered.lanes)}
+            await self._policies.round(list(copies))
             await self._try("ACLs", lambda copies=copies: self._acls.round(copies, ledger(), recorder))
             await asyncio.sleep(self._flow.sync.every_ms / 1000)
 

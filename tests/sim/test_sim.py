@@ -205,6 +205,7 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (617426267147, "handed over, whatever else happens + target retention, old records", "at-least-once", False),
     (1073559391237, "late + retention", "at-least-once", False),
     (706532660282, "all that a source does", "at-least-once", True),
+    (887515257661, "compacted copy, beside others + target retention", "at-least-once", False),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""
 

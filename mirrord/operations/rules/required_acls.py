@@ -308,7 +308,7 @@ def _copies(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:
     growing = {step.target.name for step in plan.grow}
     to_read_configs = (
         "to see whether it is compacted, and what it would refuse or rewrite; without it, a partition may halt if its "
-        "log loses records"
+        "log loses records, and records that are deleted before they are compared count as copied"
     )
     for name in sorted(plan.targets):
         if name in missing:

@@ -5,7 +5,6 @@ The search itself is implemented in `mirrord.replication.lane.target.batch_reloc
 """
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from functools import partial
 
 import msgspec
 
@@ -27,9 +26,9 @@ from mirrord.replication.lane.target.batch_relocation import (
     TargetBatch,
     Unplaced,
     covered_below,
-    is_open,
     last_below,
     locate,
+    open_ordinals,
     search_range,
 )
 
@@ -99,7 +98,7 @@ class BatchRelocation:
                 unstable = Range(max(searched.end, begin), readable_end)
                 _refuse_uncommitted(standing, originals, await self._uncommitted(unstable, timed=timed))
             located = locate(
-                standing, originals, covered, before, searched, partial(is_open, record), record.source_runs.offset_of
+                standing, originals, covered, before, searched, open_ordinals(record), record.source_runs.offset_of
             )
         except (Unplaced, ValueError) as why:
             return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))

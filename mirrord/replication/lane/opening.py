@@ -183,8 +183,11 @@ def grant_bound(lane: Lane, now: float, answer: Bound) -> Effects:
         return leave_lane(lane, "another replicator took the lane first")
     lane.record = record
     effects: Effects = []
+    is_rebuilt = False
     if lane.grant != record.grant:
-        if lane.comparison.rebuild_in_doubt and record.grant == lane.grant + 1 and record.last_check is None:
+        is_next = record.grant == lane.grant + 1
+        is_rebuilt = lane.comparison.rebuild_in_doubt and is_next and record.last_check is None
+        if is_rebuilt:
             rebuilding.map_recorded(lane)
         is_first, lane.grant = lane.grant == 0, record.grant
         effects = _learn_since_start(lane, record) if is_first else []
@@ -206,6 +209,8 @@ def grant_bound(lane: Lane, now: float, answer: Bound) -> Effects:
         return [*effects, AskStart(ask(lane))]
     if lane.takeover.fast_handoff is not None:
         return effects + fast_handoff.grant_bound(lane, record.grant)
+    if is_rebuilt:
+        return effects + rebuilding.resume_or_halt(lane)
     lane.go(Resume())
     return effects
 

@@ -12,7 +12,7 @@ map: records may be missing or appear twice. The map is rebuilt in these steps:
 4. Read both logs, starting at the first doubtful ordinal, to find the source offsets of the lane's own batches
    (`target.batch_relocation`).
 5. In one ledger entry, record the true map, the records that are in the target twice, and the new ordinals of the
-   missing records. Then resume normally.
+   missing records. Then resume normally. If the entry reports a loss and the flow has `on_loss = "halt"`, stay halted.
 
 If the source offsets of some records cannot be determined with certainty, the lane stays halted, and a one-line message
 explains why. Because the difference is in the ledger, a new holder begins with step 2 and does not copy
@@ -40,9 +40,18 @@ from mirrord.ledger.facts.core import (
 )
 from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane.correlation import append, ask
-from mirrord.replication.lane.halt import halt
+from mirrord.replication.lane.halt import halt, halt_unrecorded
 from mirrord.replication.lane.phases import Phase, Stage
-from mirrord.replication.lane.signals import AskEnd, AskRebuild, Effects, OwnBatch, RebuildAnswer, Wake
+from mirrord.replication.lane.signals import (
+    AskEnd,
+    AskRebuild,
+    Effects,
+    Halted,
+    Lost,
+    OwnBatch,
+    RebuildAnswer,
+    Wake,
+)
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import (
@@ -96,8 +105,17 @@ def facts_bound(lane: Lane) -> Effects:
         lane.go(RebuildMap())
         return []
     map_recorded(lane)
-    lane.go(Resume())
-    return []
+    return resume_or_halt(lane)
+
+
+def resume_or_halt(lane: Lane) -> Effects:
+    """Resume with the rebuilt map. If the entry with this map has halted the lane because of a loss, stay halted."""
+    halted = lane.record.halted if lane.record is not None else None
+    if halted is None:
+        lane.go(Resume())
+        return []
+    lane.halt.line = halted.line
+    return [*halt_unrecorded(lane), Halted(halted.line)]
 
 
 def map_recorded(lane: Lane) -> None:
@@ -210,7 +228,15 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
     lane.stage = Stage.FACTS
     effect = append(lane, facts)
     lane.facts_tag = effect.tag
-    return [effect]
+    return [*_report(lane, facts), effect]
+
+
+def _report(lane: Lane, facts: Sequence[LaneFact]) -> list[Lost]:
+    """Report a loss that the rebuilt map shows, unless the lane halts because of it: a halt is itself reported."""
+    loss = rebuilt_verdicts.loss(each for fact in facts if isinstance(fact, VerdictGiven) for each in fact.verdicts)
+    if loss is None or lane.on_loss == "halt":
+        return []
+    return [Lost(f"{lane.source_topic}-{lane.partition}: {loss.line}")]
 
 
 def _displaced_after(lane: Lane, ordinal: int) -> Sequence[Displaced]:
@@ -304,8 +330,17 @@ def _facts(
         # verdicts. If the new verdicts came first, withdrawn verdicts could therefore still be counted.
         MapRebuilt(lane.id, lane.grant, first, read.next_ordinal - 1, ordinal, withdraws_verdicts=True),
         VerdictGiven(lane.id, lane.grant, tuple(verdicts), note),
-        LaneResumed(lane.id, lane.grant),
+        _ending(lane, verdicts),
     ]
+
+
+def _ending(lane: Lane, verdicts: Sequence[Verdict]) -> LaneFact:
+    """Return the last fact of the entry: the lane resumes, or is halted because of a loss."""
+    loss = rebuilt_verdicts.loss(verdicts)
+    if loss is None or lane.on_loss == "continue":
+        return LaneResumed(lane.id, lane.grant)
+    line = f"{lane.source_topic}-{lane.partition}: {loss.line}"
+    return LaneHalted(lane.id, lane.grant, loss.reason, line, loss.start, loss.end)
 
 
 def _leapt(lane: Lane, first: int, begin: int) -> list[Run]:

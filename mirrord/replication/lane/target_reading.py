@@ -115,7 +115,8 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
     must_ask = missing_ordinals.must_ask(lane) and not is_whole
     if must_ask or (answer.start > lane.log.log_start and is_late and lane.log.shared < 0):
         return look_back.begin(lane)
-    if not own and out_of_order.is_position_refused(lane):
+    is_refused = out_of_order.is_position_refused(lane)
+    if is_refused and not own and not out_of_order.is_all_deleted(lane):
         return out_of_order.halt_without_batches(lane)
     is_lost = has_lost_records(lane)
     if lane.log.shared >= 0 or (lane.log.cleaned and not own):
@@ -136,10 +137,11 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
         found = target_scan.walk(lane, own, first, log)
     if is_lost:
         found = replace(found, missing=(*displaced_ordinals.below(lane, first), *found.missing))
-    if out_of_order.is_position_refused(lane):
+    if is_refused:
         # The log has not changed since the lane resumed under this leader. A lookup of other ordinals could bring back
         # keys that other clients have deleted since.
-        found = replace(found, missing=(), next_ordinal=max(found.next_ordinal, out_of_order.first_in_doubt(lane)))
+        first = max(found.next_ordinal if own else next_by_entry(lane), out_of_order.first_in_doubt(lane))
+        found = replace(found, missing=(), next_ordinal=first)
     if lane.comparison.differs is not None:
         return missing_ordinals.look_up_between(lane, found, log) or rebuilding.verified(lane, found)
     if found.doubled is not None or found.next_ordinal >= lane.resume_position.ordinal:

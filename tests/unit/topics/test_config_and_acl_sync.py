@@ -290,16 +290,18 @@ async def test_a_missing_right_is_named_and_tried_again() -> None:
         assert (sync.fault, target.rules) == ("", {at_copy(READ)})
 
 
-# deletions
+# deletions and rights
 
 
 class Mirror:
     """Discovery and upkeep of one flow."""
 
-    def __init__(self, ledger: Book, *, grace_ms: int = 0, wanted: bool = True) -> None:
+    def __init__(self, ledger: Book, *, grace_ms: int = 0, wanted: bool = True, syncs_configs: bool = True) -> None:
         self.source, self.target = clusters()
         self.ledger = ledger
         self.flow = msgspec.structs.replace(FLOW, propagate_deletes=wanted, delete_grace_ms=grace_ms)
+        if not syncs_configs:
+            self.flow = msgspec.structs.replace(self.flow, sync=msgspec.structs.replace(FLOW.sync, configs=False))
         self.upkeep = Upkeep(self.flow, FakeUpkeep(self.source), FakeUpkeep(self.target), SystemClock())
         self.discovery = Discovery(self.flow, FakeAdmin(self.source), FakeAdmin(self.target), Claims())
         self._task = asyncio.create_task(self.upkeep.run(lambda: ledger.state, ledger.recorder))
@@ -320,6 +322,17 @@ class Mirror:
 
     def close(self) -> None:
         self._task.cancel()
+
+
+async def test_target_configs_that_cannot_be_read_are_remarked_on_even_if_none_are_synced() -> None:
+    async with book() as ledger:
+        mirror = Mirror(ledger, syncs_configs=False)
+        mirror.source.add("orders", 1)
+        mirror.target.unseen["eu.orders"] = "TOPIC_AUTHORIZATION_FAILED: Topic authorization failed."
+        await mirror.until(
+            lambda: any("DESCRIBE_CONFIGS is missing on eu.orders" in each for each in mirror.upkeep.remarks)
+        )
+        mirror.close()
 
 
 DELETIONS = (TopicDeletionPlanned, TopicDeletionWithdrawn, TopicDeleted)

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from mirrord.ledger.facts.core import Reason, Verdict
-from mirrord.model.intervals import ranges
+from mirrord.model.intervals import Interval, joined, ranges, uncovered, within
 from mirrord.model.runs import Runs
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.source_epochs import mapped as standing_pieces
@@ -105,11 +105,13 @@ def last_below(record: LaneRecord, first: int) -> int:
     return min([known, *(start - 1 for ordinal, start in record.truncations if first <= ordinal)])
 
 
-def is_open(record: LaneRecord, ordinal: int) -> bool:
-    """Return whether more than one record may have been sent under this ordinal. If so, and if the source no longer has
-    the record, it is unknown which record has the ordinal."""
-    regiven = 0 <= record.regiven <= ordinal and not 0 <= record.regiven_until <= ordinal
-    return regiven or any(hole.first <= ordinal <= hole.last for hole in record.holes)
+def open_ordinals(record: LaneRecord) -> Callable[[int], bool]:
+    """Return a function that returns whether more than one record may have been sent under an ordinal. If so, and if
+    the source no longer has the record, it is unknown which record has the ordinal."""
+    holes = joined((hole.first, hole.last + 1) for hole in record.holes if hole.first <= hole.last)
+    regiven = record.regiven if record.regiven >= 0 else sys.maxsize
+    until = record.regiven_until if record.regiven_until >= 0 else sys.maxsize
+    return lambda ordinal: regiven <= ordinal < until or _within(holes, ordinal)
 
 
 class _Source:
@@ -119,7 +121,8 @@ class _Source:
         self.searched = searched
         self.offsets: list[int] = []
         self.contents: list[Hashable] = []
-        self.uncopied = [Range(each.start, each.end) for each in originals if each.left_out is not None]
+        self.uncopied = joined((each.start, each.end) for each in originals if each.left_out is not None)
+        self.uncopied_offsets = sum(end - start for start, end in self.uncopied)
         for each in originals:
             for offset in sorted(each.contents):
                 if searched.start <= offset < searched.end:
@@ -149,24 +152,21 @@ class _Source:
         if within[1]:
             tries.append((max(after, last_one) if after < behind else last_one, behind))
         for low, high in tries:
-            if high - low - 1 <= wanted + sum(end - start for start, end in self.uncopied):
-                places = self._removed_between(low + 1, high - 1)
-                if len(places) == wanted:
-                    return places
+            if high - low - 1 <= wanted + self.uncopied_offsets:
+                places = self._removed_between(low + 1, high)
+                if sum(end - start for start, end in places) == wanted:
+                    return [offset for start, end in places for offset in range(start, end)]
         raise Unplaced(
             f"the source no longer holds the records of ordinals {ordinal} to {ordinal + wanted - 1}, and it is not "
             "known where they were"
         )
 
-    def _removed_between(self, first: int, last: int) -> list[int]:
-        """Return the offsets in [first, last] whose records were removed. The source has no record at these offsets,
-        and no uncopied source batch contains them."""
-        return [
-            offset
-            for offset in range(first, last + 1)
-            if (at := bisect_left(self.offsets, offset)) == len(self.offsets) or self.offsets[at] != offset
-            if not any(start <= offset < end for start, end in self.uncopied)
-        ]
+    def _removed_between(self, start: int, end: int) -> list[Interval]:
+        """Return the offsets in [start, end) whose records were removed. The source has no record at these offsets, and
+        no uncopied source batch contains them."""
+        at = bisect_left(self.offsets, start)
+        records = [(offset, offset + 1) for offset in self.offsets[at : bisect_left(self.offsets, end)]]
+        return [*uncovered((start, end), [*records, *within((start, end), self.uncopied)])]
 
 
 def locate(
@@ -286,6 +286,6 @@ def _fill(
     return offsets
 
 
-def _within(ranges: Sequence[Range], offset: int) -> bool:
-    at = bisect_right(ranges, offset, key=lambda each: each.start) - 1
-    return at >= 0 and offset < ranges[at].end
+def _within(ranges: Sequence[Interval], offset: int) -> bool:
+    at = bisect_right(ranges, offset, key=lambda each: each[0]) - 1
+    return at >= 0 and offset < ranges[at][1]

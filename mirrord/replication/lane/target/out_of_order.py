@@ -64,6 +64,13 @@ def is_deleted_repeat(lane: Lane, base_offset: int) -> bool:
     return 0 <= base_offset < lane.log.log_start
 
 
+def is_all_deleted(lane: Lane) -> bool:
+    """Return whether retention on the target has deleted the batch that the broker remembers as the producer's last
+    one. The log then lacks this batch, and the broker's answer shows up to which ordinal the lane's records were
+    appended."""
+    return went_back(lane) and lane.log.log_start > 0
+
+
 def is_position_refused(lane: Lane) -> bool:
     """Return whether the ordinals directly below the resume position are in doubt: only a lookup indicates that they
     were appended, and the broker refuses the ordinal of the resume position. While facts about the target log have not

@@ -6,10 +6,11 @@ record the reason.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from mirrord.kafka.protocol.sequence import nearest
-from mirrord.ledger.facts.core import Reason, Verdict
+from mirrord.ledger.facts.core import LOSSES, Reason, Verdict
 from mirrord.model.intervals import Interval, joined, uncovered, within
 from mirrord.model.runs import Runs
 from mirrord.replication.lane.signals import LaneRecord, OwnBatch
@@ -49,6 +50,29 @@ def _without_batch(start: int, end: int, located: Located) -> Iterator[Verdict]:
         yield Verdict(start, begin, "expired")
     if begin < end:
         yield Verdict(begin, end, "compacted" if located.source_compacts else "unexplained")
+
+
+class Loss(NamedTuple):
+    """The loss that the verdicts on a rebuilt map report."""
+
+    reason: Reason
+    start: int
+    end: int
+    line: str
+
+
+def loss(given: Iterable[Verdict]) -> Loss | None:
+    """Return the loss that these verdicts report, or None if they report none. The reason is "expired" only if it
+    explains the whole loss."""
+    lost = [each for each in given if each.reason in LOSSES]
+    if not lost:
+        return None
+    start, end = min(each.start for each in lost), max(each.end for each in lost)
+    line = (
+        f"the rebuilt offset map shows a loss: {sum(each.end - each.start for each in lost)} source offsets in "
+        f"[{start}, {end}) are not in the map, and the source no longer has them"
+    )
+    return Loss("expired" if all(each.reason == "expired" for each in lost) else "unexplained", start, end, line)
 
 
 def has_gaps(record: LaneRecord, first: int, own: Sequence[OwnBatch], located: Located) -> bool:

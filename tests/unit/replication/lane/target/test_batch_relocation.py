@@ -11,11 +11,12 @@ from mirrord.replication.lane.target.batch_relocation import (
     TargetBatch,
     Unplaced,
     covered_below,
-    is_open,
     locate,
+    open_ordinals,
     search_range,
 )
 from mirrord.replication.lane.target.relocation_result import Located
+from tests.fixtures.calls import calls_of
 from tests.unit.replication.lane.test_answers import Record
 
 
@@ -167,8 +168,9 @@ def test_records_that_the_source_does_not_have_yet_are_still_to_be_copied() -> N
 
 def test_which_ordinals_may_be_open() -> None:
     hole = HoleFound(LaneId("a.0.b"), 1, 5, 6, 7, 7)
-    assert [at for at in range(10) if is_open(Record(holes=(hole,)), at)] == [5, 6]
-    assert [at for at in range(10) if is_open(Record(regiven=8), at)] == [8, 9]
+    assert [at for at in range(10) if open_ordinals(Record(holes=(hole,)))(at)] == [5, 6]
+    assert [at for at in range(10) if open_ordinals(Record(regiven=8))(at)] == [8, 9]
+    assert [at for at in range(10) if open_ordinals(Record(regiven=6, regiven_until=8))(at)] == [6, 7]
 
 
 def test_where_to_search() -> None:
@@ -177,3 +179,34 @@ def test_where_to_search() -> None:
     assert search_range(record, 15, 19) == Range(100, 1164)
     assert covered_below(record, 15) == [Range(100, 105), Range(107, 110), Range(150, 155)]
     assert covered_below(record, 0) == []
+
+
+def test_the_work_grows_with_the_number_of_records_that_the_source_has_removed() -> None:
+    """The source has removed the middle record of each batch, and each batch is followed by a marker."""
+
+    def work(count: int) -> int:
+        standing = [TargetBatch(3 * at, (("a", at), ("b", at), ("c", at))) for at in range(count)]
+        originals: list[SourceBatch] = []
+        for at in range(count):
+            originals.append(SourceBatch(4 * at, 4 * at + 3, {4 * at: ("a", at), 4 * at + 2: ("c", at)}))
+            originals.append(SourceBatch(4 * at + 3, 4 * at + 4, {}, "control"))
+        holes = tuple(HoleFound(LaneId("a.0.b"), 1, 9 * count + at, 9 * count + at, 0, 1) for at in range(count))
+
+        def play() -> None:
+            opens = open_ordinals(Record(holes=holes))
+            assert locate(standing, originals, [], -1, Range(0, 4 * count), opens).runs[1] == Run(3, 4)
+
+        return calls_of(play)
+
+    assert work(800) < 2.5 * work(400)
+
+
+@pytest.mark.parametrize("text", ["a.##.b", "a#..#b", "a..b##", "#a..b", "a##..b"])
+def test_removed_records_are_placed_around_batches_that_are_not_copied(text: str) -> None:
+    located = locate([TargetBatch(0, "axyb")], source(text), [], -1, Range(0, len(text)))
+    offsets = [
+        offset
+        for run, end in zip(located.runs, [*located.runs[1:], None], strict=True)
+        for offset in range(run.offset, run.offset + (4 if end is None else end.ordinal) - run.ordinal)
+    ]
+    assert offsets == [at for at, each in enumerate(text) if each != "#"]

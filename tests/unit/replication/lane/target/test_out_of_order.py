@@ -23,6 +23,7 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.target.out_of_order import MOST_REFUSALS
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
+from tests.unit.replication.lane.target.test_target_retention import sandwich
 from tests.unit.replication.lane.test_eighth_faults import read
 from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened, progress_at
 
@@ -261,6 +262,26 @@ def test_a_lane_halts_if_the_broker_remembers_a_batch_that_its_log_lacks(play: F
     assert halted.line.endswith(
         "the target refuses ordinal 8 as out of order, but its log contains no batch of the lane"
     )
+
+
+def test_a_broker_remembers_a_batch_that_retention_has_deleted(play: Faulty) -> None:
+    """HALT. An unclean election removed ordinals 5 to 7, and retention on the target has deleted ordinals 0 to 4. The
+    broker remembers ordinal 4 as the last one, so the records of ordinals 5 to 7 are looked up again."""
+
+    def ask(last: int) -> Effects:
+        return read(play, sandwich(play, last, 12, 9), (1, 12), own=(), others=((9, 12),))
+
+    asked = one(read(play, play.ask_target(12), (1, 12), own=LAST, others=FOREIGN), AskSuperseded)
+    refused(play, resumed(play, play.tell(SupersededAnswer(asked.question, 0, (), 8))))
+    effects = play.chunk(resumed(play, ask(4)), 8)
+    produce = one([*effects, *play.bind_all(effects)], Produce)
+    wake = one(play.tell(ProduceAnswer(produce.round, produce.batches[0], OUT_OF_ORDER, -1)), Wake)
+    play.now = wake.at
+    play.tell(Woken(wake.question))
+    again = one(ask(4), AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in again.missing] == [("lost", 5, 7)]
+    resumed(play, play.tell(SupersededAnswer(again.question, 0, ((5, 7),))))
+    assert (play.lane.next_ordinal, play.lane.position) == (5, 5)
 
 
 def test_a_lane_halts_if_the_log_does_not_show_why_the_target_refuses_its_next_batch(play: Faulty) -> None:
