@@ -14,10 +14,8 @@ from mirrord.ledger.facts.core import LaneFact, Mode, Progress, Rewound, Verdict
 from mirrord.ledger.seeks import Seeks
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run
-from mirrord.replication.lane.comparison_state import ComparisonState
 from mirrord.replication.lane.limits import Limits, Reach
 from mirrord.replication.lane.phases import Phase, Stage
-from mirrord.replication.lane.resume_position import NOTHING, ResumePosition
 from mirrord.replication.lane.second_path import NOT_YET, Decided, Rebuilder
 from mirrord.replication.lane.signals import (
     Batch,
@@ -32,6 +30,8 @@ from mirrord.replication.lane.source.epoch_cache import EpochCache
 from mirrord.replication.lane.source.loop_detection import Doubt, Origins
 from mirrord.replication.lane.source.source_history import SourceHistory
 from mirrord.replication.lane.target.acknowledged_records import Forgotten
+from mirrord.replication.lane.target.comparison_state import ComparisonState
+from mirrord.replication.lane.target.resume_position import NOTHING, ResumePosition
 from mirrord.replication.lane.target.scan_result import Reading
 from mirrord.replication.lane.transitions import Resume, Transition
 

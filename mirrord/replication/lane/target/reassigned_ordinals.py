@@ -20,11 +20,11 @@ from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.notes import note
 from mirrord.replication.lane.phases import Phase
-from mirrord.replication.lane.resume_position import ResumePosition
 from mirrord.replication.lane.signals import AskCheck, CheckAnswer, Effects, Wake
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import target_scan
+from mirrord.replication.lane.target.resume_position import ResumePosition
 
 
 def in_doubt(lane: Lane) -> tuple[int, int]:

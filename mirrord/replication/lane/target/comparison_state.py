@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from mirrord.ledger.facts.core import TakeoverChecked
 from mirrord.replication.lane.limits import NEVER
-from mirrord.replication.lane.resume_position import ResumePosition
 from mirrord.replication.lane.signals import AskCheck
+from mirrord.replication.lane.target.resume_position import ResumePosition
 
 
 @dataclass(slots=True)
