@@ -177,7 +177,7 @@ def _describe_lane(fact: LaneFact) -> str:
             return f"will write {_runs(fact)}{_verdicts(fact.verdicts)}{_epochs(fact)}{_regiven(fact)}{_rewound(fact)}"
         case TargetRun():
             place = f"ordinal {fact.ordinal} is at target offset {fact.offset} (leader epoch {fact.leader_epoch})"
-            return place + _displaced(fact)
+            return place + _displaced(fact) + _in_doubt(fact)
         case VerdictGiven():
             return f"nothing to write{_verdicts(fact.verdicts)}{_note(fact.note)}"
         case HoleFound():
@@ -213,6 +213,11 @@ def _rewound(fact: SourceRun) -> str:
 def _displaced(fact: TargetRun) -> str:
     lacking = ", ".join(f"{each.first} to {each.last}" for each in fact.displaced)
     return f"; the target log lacks ordinals {lacking}" if lacking else ""
+
+
+def _in_doubt(fact: TargetRun) -> str:
+    limit = fact.in_doubt_below
+    return f"; of the ordinals that were assigned again, only those below {limit} are in doubt" if limit >= 0 else ""
 
 
 def _describe_named(fact: _Named, name: LaneName) -> str:

@@ -129,6 +129,8 @@ def _is_sound(fact: AnyFact) -> bool:
             return runs and _are_ranges(fact.verdicts)
         case TargetRun():
             lacks = all(0 <= each.first <= each.last < fact.ordinal for each in fact.displaced)
+            limit = fact.in_doubt_below
+            lacks = lacks and (limit == -1 or fact.ordinal < limit < _INT64)
             return 0 <= fact.ordinal < _INT64 and 0 <= fact.offset < _INT64 and lacks
         case VerdictGiven():
             return _are_ranges(fact.verdicts)

@@ -26,7 +26,7 @@ If the ledger already contains an entry, as its writer and number show, a second
 
 import msgspec
 
-from mirrord.ledger import displaced
+from mirrord.ledger import displaced, reassigned_ordinals
 from mirrord.ledger.decided_verdicts import invalidated_decisions, rebuilt_offsets, void_no_longer, void_pieces
 from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
 from mirrord.ledger.facts.audit import AuditFact
@@ -412,10 +412,7 @@ def _change_lane(
         case SourceRun():
             _add_runs(lane, fact)
         case TargetRun():
-            doubt(lane, fact.ordinal)
-            # Runs with lower ordinals and higher offsets describe a log that has since lost its last records.
-            lane.target_runs.add_ascending(fact.ordinal, fact.offset)
-            lane.displaced = displaced.after_run(lane.displaced, fact)
+            _add_target_run(lane, fact)
         case VerdictGiven():
             lane.verdicts.add(fact.verdicts)
         case HoleFound():
@@ -429,11 +426,20 @@ def _change_lane(
         case Quarantined() | SeekDone():
             _leave_out(lane, fact)
         case TakeoverChecked():
-            lane.last_check, lane.regiven = fact, _still_regiven(lane, fact)
+            lane.last_check = fact
+            lane.regiven, lane.regiven_until = reassigned_ordinals.after_check(lane, fact)
         case CopyInherited():
             lane.inherited = fact
         case MapRebuilt():
             _rebuild(lane, fact)
+
+
+def _add_target_run(lane: LaneState, fact: TargetRun) -> None:
+    doubt(lane, fact.ordinal)
+    # Runs with lower ordinals and higher offsets describe a log that has since lost its last records.
+    lane.target_runs.add_ascending(fact.ordinal, fact.offset)
+    lane.displaced = displaced.after_run(lane.displaced, fact)
+    lane.regiven_until = reassigned_ordinals.end_after_run(lane, fact)
 
 
 def _rebuild(lane: LaneState, fact: MapRebuilt) -> None:
@@ -441,14 +447,7 @@ def _rebuild(lane: LaneState, fact: MapRebuilt) -> None:
     if fact.withdraws_verdicts:
         lane.verdicts.copied(rebuilt_offsets(lane.source_runs, lane.holes, fact))
     lane.holes = after_rebuild(lane.holes, fact)
-    lane.last_check, lane.regiven = None, -1
-
-
-def _still_regiven(lane: LaneState, fact: TakeoverChecked) -> int:
-    # The fact itself shows whether there are more ordinals to check.
-    if fact.outcome == "different" or not fact.first <= lane.regiven <= fact.last + fact.is_all:
-        return lane.regiven
-    return fact.last + 1 if fact.more else -1
+    lane.last_check, lane.regiven, lane.regiven_until = None, -1, -1
 
 
 def _leave_out(lane: LaneState, fact: Quarantined | SeekDone) -> None:
@@ -474,6 +473,7 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
     if fact.runs:
         if fact.regiven:
             lane.regiven = min(lowest, lane.regiven if lane.regiven >= 0 else lowest)
+            lane.regiven_until = -1
         if fact.rewound is not None:
             lane.rewinds = (*lane.rewinds, (fact.grant, fact.rewound))
         doubt(lane, lowest)

@@ -180,6 +180,7 @@ def _snapshot_lane(
         repaired=lane.repaired,
         times=lane.times,
         displaced=lane.displaced,
+        regiven_until=lane.regiven_until,
     )
 
 

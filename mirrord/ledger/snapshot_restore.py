@@ -119,6 +119,7 @@ def _restore_lane(lane: LaneSnapshot, read: StateTopicContents, memory: RunMemor
         audited=lane.audited,
         retold=lane.retold,
         regiven=lane.regiven,
+        regiven_until=lane.regiven_until,
         rewinds=lane.rewinds,
         displaced=lane.displaced,
         repaired=lane.repaired,

@@ -164,6 +164,9 @@ class LaneState:
     regiven: int = -1
     """The lowest ordinal that was assigned to a record although a different record may already have been sent under it.
     It is kept until a comparison with the source has shown which records are in the target log. -1 if there is none."""
+    regiven_until: int = -1
+    """The ordinal after the last one that is in doubt because of `regiven`. -1 if all ordinals from `regiven` on may be
+    in doubt (`TargetRun.in_doubt_below`)."""
     rewinds: tuple[tuple[int, Rewound], ...] = ()
     """The notes that ordinals of the lane were reassigned (`Rewound`), oldest first, each with the grant under which it
     was recorded."""

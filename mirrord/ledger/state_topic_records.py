@@ -141,6 +141,7 @@ class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
     times: tuple[int, int] = (0, 0)
     rewinds: tuple[tuple[int, Rewound], ...] = ()
     displaced: tuple[Displaced, ...] = ()
+    regiven_until: int = -1
 
 
 class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):

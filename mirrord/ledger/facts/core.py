@@ -421,6 +421,12 @@ class TargetRun(Fact, frozen=True, tag="target_run"):
     """Leader epoch of the target partition when the record at this offset was acknowledged or read."""
     displaced: tuple[Displaced, ...] = ()
     """Ordinals before this run that the target log lacks (`Displaced`)."""
+    in_doubt_below: int = -1
+    """Set once a holder of the lane has received acknowledgements for ordinals that were assigned again
+    (`SourceRun.regiven`), and will compare them: all ordinals below this one have been acknowledged, and the holder's
+    later batches follow them. Only ordinals below this one are in doubt, even if the comparison is never made. -1 if
+    the fact does not limit the doubt.
+    """
 
 
 class VerdictGiven(Fact, frozen=True, tag="verdict_given"):

@@ -140,7 +140,9 @@ EFFECTS: dict[type, str] = {
         "The fact adds the run to the target side of the offset map. Earlier runs that begin at or above `ordinal`, "
         "or at or above `offset`, are dropped, because they describe records that the target log has lost. Displaced "
         "ordinals at or above `ordinal` are dropped, and those in `displaced` are added. If the lane's proven range "
-        "(`RangeAudited`) ends above `ordinal`, the proven range is dropped."
+        "(`RangeAudited`) ends above `ordinal`, the proven range is dropped. If the state contains the lowest ordinal "
+        "that was assigned again (`SourceRun.regiven`), and this ordinal is below `in_doubt_below`, then "
+        "`in_doubt_below` becomes the end of the ordinals in doubt. A later run with `regiven` removes this end."
     ),
     core.VerdictGiven: (
         "The fact adds the verdicts to the counts of verdicts. A newer verdict overrides an older one on the same "

@@ -35,6 +35,7 @@ ReadLogStart = Callable[[], Awaitable[int]]
 
 LOST = BatchFinding("unverifiable", "the source has lost some of the records and uses their offsets again")
 DELETED = BatchFinding("unverifiable", "the target has deleted some of the records")
+NOT_FOUND = BatchFinding("unverifiable", "the target has none of these records")
 _OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 
 
@@ -66,6 +67,7 @@ class BatchVerification:
         self._source_end, self._source_begin = sys.maxsize, 0
         self._ask_source_begin: ReadLogStart | None = None
         self._compared_from = wanted.last + 1
+        self._has_found = False
         last = max((offset + length for _, offset, length in source_runs.between(wanted.first, wanted.last)), default=0)
         self._originals = _Originals(source, source_partition, last)
 
@@ -99,6 +101,8 @@ class BatchVerification:
             await self._originals.close()
         if deleted_until >= 0 and self._compared_from > self._wanted.first:
             findings.append(replace(DELETED, deleted_until=self._compared_from))
+        elif not self._has_found:
+            findings.append(NOT_FOUND)
         return together(findings)
 
     async def _is_out_of_range(self, start: int, findings: list[BatchFinding]) -> bool:
@@ -122,6 +126,7 @@ class BatchVerification:
         first = copy.first(self._wanted.first)
         start, last = max(first, self._wanted.first), min(first + copy.count - 1, self._wanted.last)
         self._compared_from = min(self._compared_from, start)
+        self._has_found = self._has_found or start <= last
         live = but_not_void(self._record.holes, start, last)
         pieces = [piece for each in live for piece in self._runs.between(*each)]
         if not pieces:

@@ -16,7 +16,7 @@ from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import CheckAnswer, Effects, Halted
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane
-from mirrord.replication.lane.target import in_doubt, missing_ordinals, target_scan
+from mirrord.replication.lane.target import in_doubt, missing_ordinals, reassigned_ordinals, target_scan
 from mirrord.replication.lane.transitions import Quiesce, Resume
 
 
@@ -67,19 +67,19 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
     # If there are policies, which may change records, the lane waits before it writes (`resuming.decide`).
     if record is None or lane.has_policies or record.regiven < 0:
         return True
-    first = max(record.regiven, lane.comparison.compared)
+    first, until = reassigned_ordinals.in_doubt(lane)
     # `regiven` is only the lowest of the ordinals in doubt. A comparison that begins above this ordinal does not end
     # the doubt, but the ordinals that it covers may be in doubt as well.
     if _is_deleted_in_doubt(lane, answer) and not lane.log.cleaned:
         return False
-    if any(end > first for _, end in (*answer.gone, *_replaced_earlier(lane, answer))):
+    if any(end > first and start < until for start, end in (*answer.gone, *_replaced_earlier(lane, answer))):
         return False
     if any(end > first and _is_unread(lane, answer, max(start, first)) for start, end in answer.replaced):
         return False
     if not answer.first <= first <= answer.last:
         return True
     # The fact about this comparison ends all doubt unless it says that a later comparison follows.
-    lane.comparison.compared = answer.last + 1 if lane.comparison.later_pending else NEVER
+    lane.comparison.compared = answer.last + 1 if lane.comparison.follows(answer.last) else NEVER
     return True
 
 
@@ -92,9 +92,13 @@ def must_read_log(lane: Lane, answer: CheckAnswer) -> bool:
 
 def _is_deleted_in_doubt(lane: Lane, answer: CheckAnswer) -> bool:
     """Return whether retention on the target has deleted records of ordinals that were assigned to other records.
-    Records that were acknowledged to the lane itself are not in doubt."""
-    regiven = lane.record.regiven if lane.record is not None else NEVER
-    return lane.phase is Phase.RESUMING and answer.deleted_until > max(regiven, lane.comparison.compared)
+
+    Records that were acknowledged to the lane itself are not in doubt. The same is true if the ledger shows that a
+    former holder received acknowledgements for all ordinals in doubt (`TargetRun.in_doubt_below`). It had waited until
+    no earlier batch could arrive before it assigned the ordinals to other records.
+    """
+    first, end = reassigned_ordinals.in_doubt(lane)
+    return lane.phase is Phase.RESUMING and end > lane.resume_ordinal and answer.deleted_until > first
 
 
 def _replaced_earlier(lane: Lane, answer: CheckAnswer) -> Iterator[tuple[int, int]]:

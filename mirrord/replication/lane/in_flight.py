@@ -16,7 +16,6 @@ from mirrord.replication.lane.lane_report import resume_position
 from mirrord.replication.lane.notes import note
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
-    AskCheck,
     AskEnd,
     AskScan,
     Batch,
@@ -31,7 +30,7 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane, ResumePosition
-from mirrord.replication.lane.target import in_doubt, out_of_order, position_rewind, refused_retry
+from mirrord.replication.lane.target import in_doubt, out_of_order, position_rewind, reassigned_ordinals, refused_retry
 from mirrord.replication.lane.transitions import Quiesce, Resume
 
 CORRUPT = 2
@@ -183,6 +182,8 @@ def batches_accepted(lane: Lane, now: float, accepted: ProduceAccepted) -> Effec
 
 def _go_on(lane: Lane, effects: Effects) -> Effects:
     """Send and fetch as much as the limits currently allow."""
+    if lane.acked > lane.comparison.due_at:
+        effects += reassigned_ordinals.compare_due(lane)
     if lane.seeks and seek.is_due(lane):
         lane.go(Quiesce())
         return effects
@@ -219,11 +220,7 @@ def _first_acknowledgement(lane: Lane, batch: Batch, base_offset: int, *, is_rec
         effects += note(lane, (TargetRun(lane.id, lane.grant, batch.first, base_offset, lane.log.end_epoch),))
     if lane.comparison.first_ack_pending:
         lane.comparison.first_ack_pending = False
-        last = batch.first + batch.count - 1
-        stretch = (batch.first, last, base_offset, base_offset + batch.count)
-        epochs = source_epochs.known_epochs(lane, batch.first)
-        lane.comparison.first_ack_check = AskCheck(ask(lane), lane.producer_id, *stretch, epochs=epochs)
-        effects.append(lane.comparison.first_ack_check)
+        effects += reassigned_ordinals.compare(lane, batch.first, base_offset)
     return effects
 
 
@@ -311,6 +308,9 @@ def drained(lane: Lane, now: float) -> Effects:
     """Finish the drain once all of the lane's facts are in the ledger. No batch is in flight at this point."""
     if lane.notes:
         return []
+    if not lane.log.must_read_log and (effects := reassigned_ordinals.limit_doubt(lane)):
+        lane.phase = Phase.DRAINING
+        return effects
     # Batches that were sent over a dead connection may still be appended. If so, the next holder has to wait for them.
     lane.clean = lane.failure is None and not lane.log.must_read_log and lane.phase is not Phase.OPENING
     lane.clean = lane.clean and lane.log.unread_from is None and now >= lane.late_writes.until

@@ -27,7 +27,14 @@ from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.declared_runs import RestOfPlan, decided, jumps, rest
 from mirrord.replication.lane.source.next_declared import declare
 from mirrord.replication.lane.state import NO_VERDICTS, Lane, ResumePosition
-from mirrord.replication.lane.target import hole_repair, in_doubt, missing_ordinals, position_rewind, target_scan
+from mirrord.replication.lane.target import (
+    hole_repair,
+    in_doubt,
+    missing_ordinals,
+    position_rewind,
+    reassigned_ordinals,
+    target_scan,
+)
 from mirrord.replication.lane.target.evidence import known_until, unproven_until
 from mirrord.replication.lane.target.scan_result import Reading
 from mirrord.replication.lane.target.superseded_records import MOST_RANGES
@@ -37,7 +44,13 @@ def must_wait_to_mend(lane: Lane, found: Reading) -> bool:
     """Return whether the lane must wait before it copies the records of a hole again. When they are copied again, they
     get the next ordinals. A former holder may still send other records under these ordinals, and a broker that
     remembers the producer would accept them. The lane therefore waits until no former holder can write."""
-    return bool(found.holes) and lane.late_writes.end_read_at < lane.late_writes.until
+    return bool(found.holes) and _must_wait(lane)
+
+
+def _must_wait(lane: Lane) -> bool:
+    """Return whether batches that were sent earlier may have been appended since the lane asked for the end of the
+    target log, or may still be appended."""
+    return lane.late_writes.end_read_at < lane.late_writes.until
 
 
 def must_wait_to_void(lane: Lane, ordinal: int) -> bool:
@@ -143,12 +156,13 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
     waiting = lane.phase is Phase.RESUMING and lane.stage is Stage.CHECK
     is_later = answer.question == lane.comparison.later_question
     if answer.error != NONE:
-        return [Wake(ask(lane), now + lane.limits.retry_s)] if is_later else lane.retry() if waiting else []
-    open_check = lane.comparison.first_ack_check
-    if open_check is not None and answer.first <= open_check.first <= open_check.last <= answer.last:
-        lane.comparison.first_ack_check = None
+        if is_later:
+            return [Wake(ask(lane), now + lane.limits.retry_s)]
+        return lane.retry() if waiting else reassigned_ordinals.comparison_failed(lane, now, answer)
     if is_later:
         lane.comparison.later_pending, lane.comparison.later_from = False, None
+    is_all = is_later and not _must_wait(lane)
+    reassigned_ordinals.compared(lane, answer, is_all=is_all)
     if waiting and answer.outcome != "different" and difference.must_read_log(lane, answer):
         lane.log.must_read_log = True
         return lane.retry()
@@ -162,10 +176,7 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
         # repeated when the lane resumes.
         line = f"the source log ends at offset {answer.source_end}, below the position {position}"
         return halt(lane, "truncated", line, answer.source_end, position)
-    ends = (
-        lane.comparison.later_pending,
-        is_later and lane.late_writes.end_read_at >= lane.late_writes.until,
-    )
+    ends = (lane.comparison.follows(answer.last), is_all)
     fact = TakeoverChecked(lane.id, lane.grant, answer.first, answer.last, answer.outcome, answer.note, *ends)
     effects = note(lane, (fact,))
     if waiting:
@@ -291,20 +302,7 @@ def copy(lane: Lane) -> Effects:
     effects += intake.leave_out(lane)
     effects += seek.carry_out(lane)
     effects += intake.want_more(lane)
-    effects += _compare_again(lane, ordinal)
+    effects += reassigned_ordinals.compare_again(lane, ordinal)
     if lane.comparison.later_pending:
         effects.append(Wake(ask(lane), lane.late_writes.former_holder_until))
     return effects
-
-
-def _compare_again(lane: Lane, ordinal: int) -> Effects:
-    """Repeat the comparison of the first acknowledged batch if this round has interrupted it. If the lane continues at
-    an ordinal of this batch, because the target has lost the batch, the batch that is appended again is compared."""
-    check = lane.comparison.first_ack_check
-    if check is None:
-        return []
-    if ordinal <= check.last:
-        lane.comparison.first_ack_pending, lane.comparison.first_ack_check = True, None
-        return []
-    lane.comparison.first_ack_check = replace(check, question=ask(lane))
-    return [lane.comparison.first_ack_check]

@@ -10,15 +10,14 @@ from dataclasses import dataclass, field
 import msgspec
 
 from mirrord.config.schema import OnLoss, OnReject
-from mirrord.ledger.facts.core import LaneFact, Mode, Progress, Rewound, TakeoverChecked, Verdict
+from mirrord.ledger.facts.core import LaneFact, Mode, Progress, Rewound, Verdict
 from mirrord.ledger.seeks import Seeks
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run
-from mirrord.replication.lane.limits import NEVER, Limits, Reach
+from mirrord.replication.lane.limits import Limits, Reach
 from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.second_path import NOT_YET, Decided, Rebuilder
 from mirrord.replication.lane.signals import (
-    AskCheck,
     Batch,
     Chunk,
     Effects,
@@ -31,20 +30,11 @@ from mirrord.replication.lane.source.epoch_cache import EpochCache
 from mirrord.replication.lane.source.loop_detection import Doubt, Origins
 from mirrord.replication.lane.source.source_history import SourceHistory
 from mirrord.replication.lane.target.acknowledged_records import Forgotten
+from mirrord.replication.lane.target.comparison_state import ComparisonState
+from mirrord.replication.lane.target.resume_position import NOTHING, ResumePosition
 from mirrord.replication.lane.target.scan_result import Reading
 from mirrord.replication.lane.transitions import Resume, Transition
 
-
-class ResumePosition(msgspec.Struct, frozen=True):
-    """The position below which all records of the lane are known to be in the target log: the next ordinal, and the
-    target offset after the last record."""
-
-    ordinal: int
-    target_offset: int
-    leader_epoch: int = -1
-
-
-NOTHING = ResumePosition(0, 0)
 NO_VERDICTS: tuple[int, tuple[Verdict, ...]] = (-1, ())
 
 
@@ -221,36 +211,6 @@ class TargetLog:
     out_of_order: tuple[int, int, int] = (-1, -1, 0)
     """The last batch that the target refused as out of order: its ordinal, the leader epoch, and how many times in
     succession (`target.out_of_order`). (-1, -1, 0) if a batch has been accepted since."""
-
-
-@dataclass(slots=True)
-class ComparisonState:
-    """Comparisons of the target with the source, and their results."""
-
-    compared: int = -1
-    """Ordinals below this one need no further comparison in this round, even if the ledger does not show this yet."""
-    differs: TakeoverChecked | None = None
-    """The comparison that found a difference between target and source. None after the offset map has been rebuilt."""
-    rebuilt_until: int = 0
-    """The target offset of the resume position that becomes valid when the rebuilt offset map takes effect."""
-    rebuild_in_doubt: bool = False
-    """Whether the rebuilt offset map has been appended to the ledger but the outcome of the append is unknown."""
-    first_ack_pending: bool = False
-    first_ack_check: AskCheck | None = None
-    """The open comparison of the first acknowledged batch. A new round repeats it."""
-    later_pending: bool = False
-    """Whether records written since the takeover must be compared again once the former holder can no longer write."""
-    later_from: ResumePosition | None = None
-    """Where the later comparison (`later_pending`) starts. Until the comparison is complete, no higher resume position
-    is saved, because acknowledgements above this one may be for another holder's batches."""
-    later_begins_at: int = NEVER
-    """The lowest target offset of a record at or above `later_from`. It may be below the offset in `later_from` if the
-    log lost its last records and they were appended again."""
-    later_end_question: int = -1
-    """Number of the open request for the end of the target log before the later comparison (`later_end`)."""
-    later_end: int = -1
-    later_question: int = -1
-    """Number of the open request for the later comparison."""
 
 
 @dataclass(slots=True)

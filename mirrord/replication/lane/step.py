@@ -63,7 +63,7 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.source import offset_gaps, origin_check, truncation
 from mirrord.replication.lane.source.cleanup_policy import CleanupAnswer
 from mirrord.replication.lane.state import Lane
-from mirrord.replication.lane.target import in_doubt, late_verification, refused_retry, target_scan
+from mirrord.replication.lane.target import in_doubt, late_verification, reassigned_ordinals, refused_retry, target_scan
 from mirrord.replication.lane.target.superseded_records import SharedAnswer, SupersededAnswer
 from mirrord.replication.lane.transitions import Quiesce, RebuildMap, Reopen, Resume, Transition
 
@@ -197,6 +197,8 @@ def _woken(lane: Lane, now: float, question: int) -> Effects:
         return opening.woken(lane)
     if lane.history.divergence_question == question:
         return truncation.ask_again(lane, now)
+    if question == lane.comparison.first_ack_pause:
+        return reassigned_ordinals.retry_comparison(lane)
     if lane.phase is Phase.COPYING and lane.comparison.later_pending and now >= lane.late_writes.former_holder_until:
         return late_verification.begin(lane, now)
     return resuming.woken(lane, now)

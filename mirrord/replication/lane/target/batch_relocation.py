@@ -110,7 +110,8 @@ def open_ordinals(record: LaneRecord) -> Callable[[int], bool]:
     the source no longer has the record, it is unknown which record has the ordinal."""
     holes = joined((hole.first, hole.last + 1) for hole in record.holes if hole.first <= hole.last)
     regiven = record.regiven if record.regiven >= 0 else sys.maxsize
-    return lambda ordinal: ordinal >= regiven or _within(holes, ordinal)
+    until = record.regiven_until if record.regiven_until >= 0 else sys.maxsize
+    return lambda ordinal: regiven <= ordinal < until or _within(holes, ordinal)
 
 
 class _Source:

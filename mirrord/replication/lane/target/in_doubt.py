@@ -119,6 +119,7 @@ def assign(lane: Lane, ordinal: int) -> bool:
     if not was_given(lane, ordinal):
         return False
     lane.comparison.compared = min(lane.comparison.compared, ordinal)
+    lane.comparison.due_at = min(lane.comparison.due_at, ordinal)
     return True
 
 

@@ -168,3 +168,14 @@ async def test_the_note_does_not_say_why_the_source_lacks_records() -> None:
     sides = as_any(FakeLog([], 20, 20, begin=15)), as_any(target), PARTITION, PARTITION
     finding = await BatchVerification(*sides, play.record, AskCheck(1, PRODUCER, 0, 4, 0, 5, 15)).run()
     assert (finding.outcome, finding.note) == ("unverifiable", "the source no longer has some of the records")
+
+
+@pytest.mark.parametrize("copies", [(), ("ab",)])
+async def test_records_of_which_the_target_has_none_are_not_equal(copies: tuple[str, ...]) -> None:
+    """The target has no batch with ordinals 3 and 4, although the log was read from its beginning."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 10),), (), ((0, 4),)), TargetRun(LANE, 1, 0, 0, 1))
+    target = FakeLog([written(0, each, producer=(PRODUCER, 0)) for each in copies], 5, 5)
+    sides = as_any(FakeLog([written(10, "abcde")], 15, 15, begin=10)), as_any(target), PARTITION, PARTITION
+    finding = await BatchVerification(*sides, play.record, AskCheck(1, PRODUCER, 3, 4, 0, 5, 15, ((0, 4),))).run()
+    assert finding == BatchFinding("unverifiable", "the target has none of these records")

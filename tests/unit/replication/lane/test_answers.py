@@ -74,6 +74,7 @@ class Record:
     source_runs: Runs = field(default_factory=Runs)
     target_runs: Runs = field(default_factory=Runs)
     regiven: int = -1
+    regiven_until: int = -1
     rewinds: tuple[tuple[int, Rewound], ...] = ()
     displaced: tuple[Displaced, ...] = ()
     holes: tuple[HoleFound, ...] = ()

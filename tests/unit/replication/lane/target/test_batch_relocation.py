@@ -170,6 +170,7 @@ def test_which_ordinals_may_be_open() -> None:
     hole = HoleFound(LaneId("a.0.b"), 1, 5, 6, 7, 7)
     assert [at for at in range(10) if open_ordinals(Record(holes=(hole,)))(at)] == [5, 6]
     assert [at for at in range(10) if open_ordinals(Record(regiven=8))(at)] == [8, 9]
+    assert [at for at in range(10) if open_ordinals(Record(regiven=6, regiven_until=8))(at)] == [6, 7]
 
 
 def test_where_to_search() -> None:

@@ -1,0 +1,49 @@
+"""What a lane knows about comparisons of the target with the source."""
+
+from dataclasses import dataclass
+
+from mirrord.ledger.facts.core import TakeoverChecked
+from mirrord.replication.lane.limits import NEVER
+from mirrord.replication.lane.signals import AskCheck
+from mirrord.replication.lane.target.resume_position import ResumePosition
+
+
+@dataclass(slots=True)
+class ComparisonState:
+    """Comparisons of the target with the source, and their results."""
+
+    compared: int = -1
+    """Ordinals below this one need no further comparison in this round, even if the ledger does not show this yet."""
+    differs: TakeoverChecked | None = None
+    """The comparison that found a difference between target and source. None after the offset map has been rebuilt."""
+    rebuilt_until: int = 0
+    """The target offset of the resume position that becomes valid when the rebuilt offset map takes effect."""
+    rebuild_in_doubt: bool = False
+    """Whether the rebuilt offset map has been appended to the ledger but the outcome of the append is unknown."""
+    first_ack_pending: bool = False
+    first_ack_check: AskCheck | None = None
+    """The open comparison of acknowledged records: the first acknowledged batch, or records whose ordinals were
+    reassigned. A new round repeats it."""
+    first_ack_pause: int = -1
+    """The pause before this comparison is retried."""
+    due_at: int = NEVER
+    """The lowest reassigned ordinal that has not been compared since (`target.reassigned_ordinals`). The comparison
+    begins when this ordinal has been acknowledged. `NEVER` if there is none."""
+    later_pending: bool = False
+    """Whether records written since the takeover must be compared again once the former holder can no longer write."""
+    later_from: ResumePosition | None = None
+    """Where the later comparison (`later_pending`) starts. Until the comparison is complete, no higher resume position
+    is saved, because acknowledgements above this one may be for another holder's batches."""
+    later_begins_at: int = NEVER
+    """The lowest target offset of a record at or above `later_from`. It may be below the offset in `later_from` if the
+    log lost its last records and they were appended again."""
+    later_end_question: int = -1
+    """Number of the open request for the end of the target log before the later comparison (`later_end`)."""
+    later_end: int = -1
+    later_question: int = -1
+    """Number of the open request for the later comparison."""
+
+    def follows(self, last: int) -> bool:
+        """Return whether records after this ordinal are still to be compared."""
+        check = self.first_ack_check
+        return self.later_pending or last < self.due_at < NEVER or (check is not None and check.last > last)

@@ -1,0 +1,133 @@
+"""Compares records whose ordinals were assigned again, as soon as they have been acknowledged.
+
+If a different record may already have been sent under an ordinal (`SourceRun.regiven`), an acknowledgement does not
+prove which of the two records the target holds. Only a comparison with the source does. Until a comparison is complete,
+the ledger keeps the lowest of these ordinals as a mark. If the mark were kept for long, the next holder would have to
+compare all records that were copied since. If the source or the target had deleted some of them by then, it would
+rebuild the offset map, and would copy records again that the target has had.
+
+The lane therefore compares these records when they have been acknowledged. At the same time, it records in the ledger
+where the ordinals in doubt end (`TargetRun.in_doubt_below`). A drain does not wait for the comparison, and a replicator
+may end before the comparison is complete. In both cases, the next holder makes the comparison, and it knows that all
+records have been acknowledged and which of them are in doubt. No resume position above the mark is saved before the
+ledger contains this fact.
+"""
+
+from msgspec.structs import replace
+
+from mirrord.ledger.facts.core import TargetRun
+from mirrord.replication.lane.correlation import ask
+from mirrord.replication.lane.limits import NEVER
+from mirrord.replication.lane.notes import note
+from mirrord.replication.lane.phases import Phase
+from mirrord.replication.lane.signals import AskCheck, CheckAnswer, Effects, Wake
+from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.state import Lane
+from mirrord.replication.lane.target import target_scan
+from mirrord.replication.lane.target.resume_position import ResumePosition
+
+
+def in_doubt(lane: Lane) -> tuple[int, int]:
+    """Return the ordinals [first, end) for which neither the ledger nor a comparison in this round shows which records
+    the target holds. Both are `NEVER` if there are none. `end` is also `NEVER` if the ledger does not show it."""
+    record = lane.record
+    if record is None or record.regiven < 0:
+        return NEVER, NEVER
+    first = max(record.regiven, lane.comparison.compared)
+    end = record.regiven_until if record.regiven_until >= 0 else NEVER
+    return (first, end) if first < end else (NEVER, NEVER)
+
+
+def compare(lane: Lane, first: int, start: int) -> Effects:
+    """Compare the acknowledged records from this ordinal on with the source, together with acknowledged records that
+    are in doubt. `start` is the target offset of the ordinal."""
+    effects = limit_doubt(lane)
+    marked, _ = in_doubt(lane)
+    if marked < lane.acked:
+        first, start = min(first, marked), min(start, _first_offset(lane, marked))
+        lane.comparison.due_at = NEVER
+    if (known := lane.comparison.first_ack_check) is not None:
+        first, start = min(first, known.first), min(start, known.start)
+    return [*effects, _ask(lane, first, start)]
+
+
+def compare_due(lane: Lane) -> Effects:
+    """Compare reassigned ordinals that have just been acknowledged. If the lane will compare everything that it has
+    copied since a takeover, that comparison includes them."""
+    if lane.comparison.later_pending:
+        return []
+    marked, _ = in_doubt(lane)
+    if marked >= lane.acked:
+        lane.comparison.due_at = marked
+        return []
+    return compare(lane, marked, _first_offset(lane, marked))
+
+
+def limit_doubt(lane: Lane) -> Effects:
+    """Record where the ordinals in doubt end, once they have been acknowledged in this round. While a former holder may
+    still be writing, later ordinals are in doubt as well, so the fact is not recorded."""
+    first, end = in_doubt(lane)
+    if first >= lane.acked or end < NEVER or lane.comparison.later_pending or not lane.pipelined:
+        return []
+    last = (lane.acked - 1, lane.expected - 1, lane.log.end_epoch)
+    return note(lane, (TargetRun(lane.id, lane.grant, *last, in_doubt_below=lane.acked),))
+
+
+def compare_again(lane: Lane, ordinal: int) -> Effects:
+    """Compare what is in doubt below the ordinal at which the lane continues, and repeat the comparison that this round
+    has interrupted. If the lane continues at an ordinal of the interrupted comparison, because the target has lost
+    records, the records that are appended again are compared."""
+    known, marked = lane.comparison.first_ack_check, in_doubt(lane)[0]
+    lane.comparison.due_at = min(lane.comparison.due_at, marked)
+    if known is not None and ordinal <= known.last:
+        lane.comparison.first_ack_pending, lane.comparison.first_ack_check = True, None
+        return []
+    if marked < ordinal and not lane.comparison.later_pending:
+        return compare(lane, marked, _first_offset(lane, marked))
+    if known is None:
+        return []
+    lane.comparison.first_ack_check = replace(known, question=ask(lane))
+    return [lane.comparison.first_ack_check]
+
+
+def compared(lane: Lane, answer: CheckAnswer, *, is_all: bool) -> None:
+    """Note that these ordinals have been compared. `is_all`: no batch that was sent before can follow
+    (`TakeoverChecked.is_all`)."""
+    check = lane.comparison.first_ack_check
+    if check is not None and answer.first <= check.first <= check.last <= answer.last:
+        lane.comparison.first_ack_check = None
+    if answer.first <= lane.comparison.due_at <= answer.last + is_all:
+        lane.comparison.due_at = NEVER
+
+
+def comparison_failed(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
+    """Repeat a comparison after a pause, because one of the logs could not be read."""
+    check = lane.comparison.first_ack_check
+    if lane.phase is not Phase.COPYING or check is None or check.question != answer.question:
+        return []
+    lane.comparison.first_ack_pause = ask(lane)
+    return [Wake(lane.comparison.first_ack_pause, now + lane.limits.retry_s)]
+
+
+def retry_comparison(lane: Lane) -> Effects:
+    """Repeat the comparison, now that the pause is over."""
+    check = lane.comparison.first_ack_check
+    if lane.phase is not Phase.COPYING or check is None or check.question in lane.questions:
+        return []
+    lane.comparison.first_ack_check = replace(check, question=ask(lane))
+    return [lane.comparison.first_ack_check]
+
+
+def _ask(lane: Lane, first: int, start: int) -> AskCheck:
+    epochs = source_epochs.known_epochs(lane, first)
+    check = AskCheck(ask(lane), lane.producer_id, first, lane.acked - 1, start, lane.expected, epochs=epochs)
+    lane.comparison.first_ack_check = check
+    return check
+
+
+def _first_offset(lane: Lane, ordinal: int) -> int:
+    """Return the lowest target offset at which a record with this ordinal may be stored."""
+    resumed = lane.resumed_at
+    if ordinal >= resumed.ordinal:
+        return resumed.target_offset
+    return target_scan.first_offset_of(lane, ResumePosition(ordinal, resumed.target_offset))
