@@ -216,6 +216,7 @@ TRAPPED: tuple[tuple[int, str, Mode, bool], ...] = (
     (423576624646, "late + retention", "sequence", True),
     (317266166522, "late + retention", "sequence", False),
     (630269081356, "late + retention", "at-least-once", False),
+    (14548849671, "target retention", "sequence", False),
 )
 """The same with faults at the moments at which a rule matters (`tests.sim.traps`)."""
 

@@ -27,6 +27,7 @@ from tests.sim.known import Lookup
 from tests.sim.newer_records import has_newer, was_theirs
 from tests.sim.partition import false_verdicts
 from tests.sim.target import FakeTarget, Stored
+from tests.sim.target_retention import sent_meanwhile
 from tests.sim.themes import shape_named
 from tests.sim.truth import Violation, are_apart, check_order_of_keys, were_deleted
 from tests.sim.unknown_records import is_hidden_copy, left_no_trace
@@ -365,3 +366,15 @@ def test_a_lane_may_halt_if_records_under_reassigned_ordinals_were_deleted_befor
     assert not were_deleted(world, world.truth.lanes[LANE]), "the map was not rebuilt"
     world.known.unplaced = 0
     assert were_deleted(world, world.truth.lanes[LANE]) is deleted
+
+
+@pytest.mark.parametrize(("log_end", "excused"), [(0, {3, 4}), (2, {4}), (3, set[int]())])
+def test_a_deleted_copy_counts_if_the_sender_of_a_second_one_had_read_the_first(
+    log_end: int, excused: set[int]
+) -> None:
+    """DOUBLED. Retention has deleted records 3, 4 and 5, and records 3 and 4 are appended again."""
+    broker = FakeTarget().brokers[0]
+    broker.append(Stored(0, 2, 7, 0, 0, 0, (3, 5), 1))
+    broker.append(Stored(2, 1, 7, 0, 2, 0, (4,), 1))
+    broker.expire(3)
+    assert {number for _, number in sent_meanwhile(broker, {3, 4}, log_end)} == excused
