@@ -217,6 +217,7 @@ TRAPPED: tuple[tuple[int, str, Mode, bool], ...] = (
     (317266166522, "late + retention", "sequence", False),
     (630269081356, "late + retention", "at-least-once", False),
     (14548849671, "target retention", "sequence", False),
+    (1018187193938, "target retention", "sequence", True),
 )
 """The same with faults at the moments at which a rule matters (`tests.sim.traps`)."""
 
