@@ -59,6 +59,23 @@ def lost_without_trace(world: World, offset: int) -> bool:
     return world.shape.unclean and parted_at is not None and parted_at < start
 
 
+def is_stuck(world: World) -> bool:
+    """Whether the leader accepts no batch of the lane that a holder may send (decision 122)."""
+    return is_repeat_of_deleted(world) or expects_a_copied_ordinal(world)
+
+
+def expects_a_copied_ordinal(world: World) -> bool:
+    """Whether the leader expects an ordinal that retention has deleted: a holder copied deleted records again, because
+    it did not know the position that a former holder saved after it had begun."""
+    broker = world.target.brokers[world.target.leader]
+    producer = world.truth.lanes[LANE].producer_id
+    known = broker.memory.get(producer)
+    if known is None or not world.target.unknown.since:
+        return False
+    behind = max((each.sequence + each.count for each in broker.deleted if each.producer == producer), default=0)
+    return known.last_sequence + 1 < behind
+
+
 def is_repeat_of_deleted(world: World) -> bool:
     """Whether the leader treats a batch that has only the lane's next ordinal as a repeat of one that retention has
     deleted, and accepts no other ordinal: it followed a leader that had forgotten the producer (decision 122)."""

@@ -301,7 +301,9 @@ class Host:
         source, target = self.world.source, self.world.target
         if target.leapt or source.cut or self.world.excused or self.world.shape.cleans:
             return
-        stand = {number for stored in target.brokers[target.leader].history for number in stored.numbers}
+        # A former holder may have saved a position above records that a later one copied again without knowing of them.
+        leader = target.brokers[target.leader]
+        stand = {number for stored in (*leader.deleted, *leader.history) for number in stored.numbers}
         offset_of = source.offset_of
         offsets = [offset_of[number] for number in source.wanted() if number not in stand]
         left_out = self.world.rejected | _recorded_as_left_out(self.world) | _left_out(self.lane)

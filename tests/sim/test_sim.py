@@ -208,6 +208,8 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (1073559391237, "late + retention", "at-least-once", False),
     (706532660282, "all that a source does", "at-least-once", True),
     (887515257661, "compacted copy, beside others + target retention", "at-least-once", False),
+    (653188750097, "handed over + target retention, old records", "at-least-once", False),
+    (959888686897, "source truncated + views of old records", "sequence", True),
     (591664302473, "compacted copy, beside others + target retention", "at-least-once", False),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""

@@ -21,7 +21,7 @@ from mirrord.model.runs import Run
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
 from tests.sim import toy
-from tests.sim.after_retention import is_repeat_of_deleted
+from tests.sim.after_retention import expects_a_copied_ordinal, is_repeat_of_deleted
 from tests.sim.comparing import asked_about, presumed
 from tests.sim.host import LANE, Host
 from tests.sim.known import Lookup
@@ -390,6 +390,21 @@ def test_a_lane_may_halt_if_the_broker_takes_its_next_record_for_a_deleted_one(
     assert not is_repeat_of_deleted(world)
     broker.memory[7] = Memory(0, 0, batches)
     assert is_repeat_of_deleted(world) is is_stuck
+
+
+@pytest.mark.parametrize(("last", "is_behind"), [(0, True), (1, False)])
+def test_a_leader_expects_an_ordinal_that_retention_has_deleted(last: int, *, is_behind: bool) -> None:
+    """HALT. A holder copied deleted records again, because it did not know a position that was saved meanwhile."""
+    world = World(1, shape_named("target retention"))
+    world.write((LaneOpened(LANE, "orders", "eu.orders", 0, 7, 0, "p"), LaneTaken(LANE, 1, "r1", (0, 0))), 1)
+    broker = world.target.brokers[world.target.leader]
+    first = Stored(0, 2, 7, 0, 0, 0, (1, 2), 1)
+    broker.append(first)
+    broker.expire(1)
+    broker.memory[7] = Memory(0, last, [(0, last, 2)])
+    assert not expects_a_copied_ordinal(world), "no holder has copied a deleted record again"
+    world.target.unknown.appended(first, first.copies())
+    assert expects_a_copied_ordinal(world) is is_behind
 
 
 @pytest.mark.parametrize(("log_end", "excused"), [(0, {3, 4}), (2, {4}), (3, set[int]())])

@@ -7,7 +7,7 @@ from mirrord.ledger.seeks import pending
 from mirrord.ledger.state import LaneState
 from mirrord.replication.lane.source.source_epochs import is_truncated
 from tests.sim.after_retention import (
-    is_repeat_of_deleted,
+    is_stuck,
     lost_without_trace,
     may_be_forgotten,
     was_cleaned,
@@ -136,12 +136,13 @@ def _lost_as_well(world: World) -> set[int]:
     }
 
 
-def _left_open(world: World) -> set[int]:
-    """Numbers of records that came late, at ordinals whose record is unknown according to the ledger."""
+def _left_open(world: World, *, late_only: bool = True) -> set[int]:
+    """Numbers of records (that came late), at ordinals whose record is unknown according to the ledger."""
     log = world.target.brokers[world.target.leader].history
     stand = [(stored.sequence + at, number) for stored in log for at, number in enumerate(stored.numbers)]
     late = world.late | world.excused
-    return {number for ordinal, number in stand if number in late and is_left_open(world, ordinal, number)}
+    found = {number for ordinal, number in stand if number > 0 and is_left_open(world, ordinal, number)}
+    return found & late if late_only else found
 
 
 def _picture(world: World) -> tuple[int, ...]:
@@ -451,7 +452,7 @@ def _may_halt(world: World, record: LaneState) -> bool:
         return True
     if reason == "unexplained" and differs and were_deleted(world, record):
         return True
-    if reason == "unexplained" and is_repeat_of_deleted(world):
+    if reason == "unexplained" and is_stuck(world):
         return True
     return bool((world.source.expired or world.source.cut) and (record.holes or world.rebuilds))
 
@@ -484,7 +485,7 @@ def _truncated(world: World, arrived: set[int]) -> None:
     """Records that were copied and then lost by the source are recorded, from the first such offset on."""
     truncated = world.truncated
     # What comes after the last possible moment, and that the source has lost since, cannot be compared any more.
-    known = (arrived & world.source.cut) - _left_open(world) - _lost_as_well(world) - world.excused
+    known = (arrived & world.source.cut) - _left_open(world, late_only=False) - _lost_as_well(world) - world.excused
     gone = {world.source.offset_of[number] for number in known}
     for each in truncated:
         # The records between that offset and the first copied record may not have been copied.
