@@ -216,6 +216,11 @@ TRAPPED: tuple[tuple[int, str, Mode, bool], ...] = (
     (423576624646, "late + retention", "sequence", True),
     (317266166522, "late + retention", "sequence", False),
     (630269081356, "late + retention", "at-least-once", False),
+    (1089211008202, "late + retention", "sequence", True),
+    (785928254803, "late + retention", "sequence", True),
+    (481715314996, "late + retention", "at-least-once", True),
+    (208561258871, "late + retention", "at-least-once", True),
+    (679509618853, "late + retention", "at-least-once", True),
 )
 """The same with faults at the moments at which a rule matters (`tests.sim.traps`)."""
 
