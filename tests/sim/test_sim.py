@@ -208,6 +208,7 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (706532660282, "all that a source does", "at-least-once", True),
     (887515257661, "compacted copy, beside others + target retention", "at-least-once", False),
     (591664302473, "compacted copy, beside others + target retention", "at-least-once", False),
+    (919857795187, "late + retention", "sequence", False),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""
 TRAPPED: tuple[tuple[int, str, Mode, bool], ...] = (
