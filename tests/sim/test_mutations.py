@@ -36,7 +36,6 @@ SEEDS = {
     "each offset is copied or explained": 0,
     "a seek is carried out": 1,
     "a bound decision is not requested again": 32,
-    "a word is compared with the target": 899553787314,
     "only parked records are skipped": 0,
     "a parked record is not parked again": 1,
     "trust, then check": 356,
@@ -50,6 +49,9 @@ SEEDS = {
 }
 """`python -m tests.sim.pin` finds new ones after a change of the lane or of the scheduler."""
 ONLY_COUNTED = {
+    # If the rule is switched off, the broker refuses the next batch, or the lane finds the hole and repairs it. Only
+    # the order of records suffers, at ordinals that the ledger then names. `test_fast_handoff` checks the rule itself.
+    "a word is compared with the target",
     "a position does not pass unread parts of the log",
     "batches of a dead connection may arrive",
     "records since a takeover are compared again",

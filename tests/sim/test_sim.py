@@ -172,6 +172,7 @@ ONCE_FAILED = (
     (717603523723, "handed over, unclean + target retention"),
     (517161976995, "target retention + sought, unclean"),
     (557184988017, "suspended brokers"),
+    (761556631681, "handed over, old records + unclean, beside others"),
     (208044318311, "compacted copy, beside others + target retention"),
 )
 """After a change of the lane or of the scheduler they are other stories."""

@@ -41,6 +41,7 @@ from mirrord.ledger.facts.core import (
 from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane.correlation import append, ask
 from mirrord.replication.lane.halt import halt, halt_unrecorded
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.signals import (
     AskEnd,
@@ -157,18 +158,20 @@ def verified(lane: Lane, found: target_scan.Reading) -> Effects:
     lowest = min([found.next_ordinal, *(first for first, _ in found.holes), *(each.first for each in found.missing)])
     if lane.comparison.differs is not None and lowest < lane.comparison.differs.first:
         lane.comparison.differs = msgspec.structs.replace(lane.comparison.differs, first=lowest)
-    return search(lane)
+    return search(lane, found.begins)
 
 
-def search(lane: Lane) -> Effects:
-    """Request that both logs be read, starting at the first doubtful ordinal."""
+def search(lane: Lane, begins: int = NEVER) -> Effects:
+    """Request that both logs be read, starting at the first doubtful ordinal. `begins` is the lowest target offset at
+    which a scan has found a record to be compared. It may be below the offsets in the ledger and in the resume
+    position, because the log may have lost its last records, and these records may have been appended again."""
     found, record = lane.comparison.differs, lane.record
     if found is None or record is None:
         return []
     start = record.target_runs.offset_of(found.first)
     if lane.resume_position.ordinal <= found.first:
         start = target_scan.first_offset_of(lane, lane.resume_position)
-    start = max(lane.log.log_start if start is None else start, lane.log.log_start)
+    start = max(lane.log.log_start if start is None else min(start, begins), lane.log.log_start)
     if lane.log.end < start:
         return _stay(lane, f"the target log ends at offset {lane.log.end}, before them")
     lane.stage = Stage.LOCATE

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.core import HoleFound, LaneFact, MapRebuilt, SourceRun, TargetRun, Verdict, VerdictGiven
@@ -12,7 +13,9 @@ from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Append,
     AppendFailed,
+    AskCheck,
     AskRebuild,
+    CheckAnswer,
     Chunk,
     FetchFrom,
     OwnBatch,
@@ -271,3 +274,19 @@ def test_a_run_that_continues_the_one_before_a_truncation_is_not_cut() -> None:
     play = opened(*OLDER)
     play.fold(SourceRun(LANE, 1, (Run(25, 5),), (Verdict(5, 20, "truncated"),)))
     assert [*mapped(play.record, 20, 29)] == [(20, 0, 5), (25, 5, 5)]
+
+
+def test_a_rebuild_begins_at_a_batch_below_the_offset_that_the_ledger_has() -> None:
+    """DOUBLE. The log has lost all of its records, and batches of the former holder were appended from offset 0 on. The
+    search began at the offset that ordinal 0 had had before, so the first batch seemed to be missing."""
+    play = opened(BEGUN[0], TargetRun(LANE, 1, 0, 4, 1))
+    play.take(replace(progress_at(0), target_offset=2), cleanly=False)
+    log = (OwnBatch(0, 1, 5, 0, 3), OwnBatch(1, 4, 6, 0, 3))
+    effects = plain(play, play.ask_target(5, epoch=3), log)
+    check = one(effects, AskCheck)
+    effects = play.tell(CheckAnswer(check.question, 0, check.first, check.last, "different", "ordinal 9"))
+    effects += play.bind_all(effects)
+    for wake in [each for each in effects if isinstance(each, Wake)]:
+        play.now = max(play.now, wake.at)
+        play.tell(Woken(wake.question))
+    assert one(plain(play, play.ask_target(5, epoch=3), log), AskRebuild).start == 0
