@@ -2,6 +2,7 @@
 
 from mirrord.ledger.offset_map import CopiedPosition, LaneMap
 from tests.sim.host import LANE
+from tests.sim.target import SEQUENCES
 from tests.sim.unknown_records import is_left_open
 from tests.sim.world import World
 
@@ -44,9 +45,26 @@ def was_deleted(world: World, number: int) -> bool:
     return number in deleted or superseded
 
 
+def was_cleaned(world: World, offset: int) -> bool:
+    """The cleaner of a compacted target removed the record at this source offset, and retention its newer one."""
+    number = world.source.at(offset)
+    return world.shape.cleans and number is not None and was_deleted(world, number)
+
+
 def lost_without_trace(world: World, offset: int) -> bool:
     """Whether an unclean election has removed the copy of this source offset, and retention has since deleted what was
     appended there. Nothing then shows at which offset the log parted from the lane's records (decision 122)."""
     number, start = world.source.at(offset), world.target.brokers[world.target.leader].start
     parted_at = world.target.parted_at.get(number) if number is not None else None
     return world.shape.unclean and parted_at is not None and parted_at < start
+
+
+def is_repeat_of_deleted(world: World) -> bool:
+    """Whether the leader treats a batch that has only the lane's next ordinal as a repeat of one that retention has
+    deleted, and accepts no other ordinal: it followed a leader that had forgotten the producer (decision 122)."""
+    broker = world.target.brokers[world.target.leader]
+    known = broker.memory.get(world.truth.lanes[LANE].producer_id)
+    if known is None:
+        return False
+    wanted = (known.last_sequence + 1) % SEQUENCES
+    return any((first, last) == (wanted, wanted) and base < broker.start for first, last, base in known.batches)

@@ -148,6 +148,8 @@ class Request:
     """Up to this time the broker may read it from a receive buffer, even if the connection is closed by then."""
     late_after: float = 0.0
     """If positive: from then on, the next holder of the lane no longer waits for it."""
+    log_end: int = 0
+    """The end of the target log that the sender had read before it sent this."""
     overdue: bool = False
     """Its bytes left later than anyone waits for them, because its host was suspended."""
 
@@ -264,6 +266,7 @@ class Host:
         for batch in effect.batches:
             data = bytes(batch.buffer[batch.start : batch.end])
             request = Request(self, self.leader, effect.round, batch, data, self.world.now + REQUEST_S, self.connection)
+            request.log_end = self.lane.log.end
             if self.world.slow.suspended.get(self.leader, 0.0) > self.world.now:
                 request.read_until = self.world.slow.suspended[self.leader] + REQUEST_S
             if self.world.now < self.lease_until:

@@ -42,11 +42,19 @@ def appended(world: "World", request: Request, base: int) -> None:
     broker = world.target.brokers[request.broker]
     if not broker.deleted:
         return
-    unknown = world.known.deleted.pop(request.host.name, None)
-    unknown = unknown or _beside_a_hole(world, broker, {number for _, number in toy.records(request.data)})
+    numbers = {number for _, number in toy.records(request.data)}
+    unknown = world.known.deleted.pop(request.host.name, None) or _beside_a_hole(world, broker, numbers)
+    unknown = unknown | sent_meanwhile(broker, numbers, request.log_end)
     if unknown:
         world.note(f"{request.host.name} copies without knowing what retention has deleted")
         world.target.unknown.appended(_at(broker, base), unknown)
+
+
+def sent_meanwhile(broker: Broker, numbers: set[int], log_end: int) -> set[Copy]:
+    """Deleted copies of the records in a batch that were appended after the sender of the batch had read the log up to
+    this end, because an earlier request with the same records was still under way. The broker has forgotten the
+    producer since, or it would have treated the batch as a repeat. The log has the records only once."""
+    return {copy for stored in broker.deleted if stored.base >= log_end for copy in stored.copies(numbers)}
 
 
 def came_late(world: "World", request: Request, base: int, *, found: bool) -> None:

@@ -223,6 +223,8 @@ TRAPPED: tuple[tuple[int, str, Mode, bool], ...] = (
     (481715314996, "late + retention", "at-least-once", True),
     (208561258871, "late + retention", "at-least-once", True),
     (679509618853, "late + retention", "at-least-once", True),
+    (14548849671, "target retention", "sequence", False),
+    (1018187193938, "target retention", "sequence", True),
 )
 """The same with faults at the moments at which a rule matters (`tests.sim.traps`)."""
 

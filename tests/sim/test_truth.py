@@ -21,12 +21,14 @@ from mirrord.model.runs import Run
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
 from tests.sim import toy
+from tests.sim.after_retention import is_repeat_of_deleted
 from tests.sim.comparing import asked_about, presumed
 from tests.sim.host import LANE, Host
 from tests.sim.known import Lookup
 from tests.sim.newer_records import has_newer, was_theirs
 from tests.sim.partition import false_verdicts
-from tests.sim.target import FakeTarget, Stored
+from tests.sim.target import FakeTarget, Memory, Stored
+from tests.sim.target_retention import sent_meanwhile
 from tests.sim.themes import shape_named
 from tests.sim.truth import Violation, are_apart, check_order_of_keys, were_deleted
 from tests.sim.unknown_records import is_hidden_copy, left_no_trace
@@ -365,3 +367,38 @@ def test_a_lane_may_halt_if_records_under_reassigned_ordinals_were_deleted_befor
     assert not were_deleted(world, world.truth.lanes[LANE]), "the map was not rebuilt"
     world.known.unplaced = 0
     assert were_deleted(world, world.truth.lanes[LANE]) is deleted
+
+
+@pytest.mark.parametrize(
+    ("batches", "start", "is_stuck"),
+    [
+        ([(3, 3, 3), (0, 2, 4)], 4, True),
+        ([(3, 3, 3), (0, 2, 4)], 3, False),
+        ([(3, 4, 2), (0, 2, 4)], 4, False),
+        ([(2, 2, 2), (0, 2, 4)], 4, False),
+        ([(3, 3, 3)], 4, False),
+    ],
+)
+def test_a_lane_may_halt_if_the_broker_takes_its_next_record_for_a_deleted_one(
+    batches: list[tuple[int, int, int]], start: int, *, is_stuck: bool
+) -> None:
+    """The broker remembers these batches (first and last sequence, base offset). A longer batch could be split."""
+    world = World(1, shape_named("target retention"))
+    world.write((LaneOpened(LANE, "orders", "eu.orders", 0, 7, 0, "p"), LaneTaken(LANE, 1, "r1", (0, 0))), 1)
+    broker = world.target.brokers[world.target.leader]
+    broker.start = start
+    assert not is_repeat_of_deleted(world)
+    broker.memory[7] = Memory(0, 0, batches)
+    assert is_repeat_of_deleted(world) is is_stuck
+
+
+@pytest.mark.parametrize(("log_end", "excused"), [(0, {3, 4}), (2, {4}), (3, set[int]())])
+def test_a_deleted_copy_counts_if_the_sender_of_a_second_one_had_read_the_first(
+    log_end: int, excused: set[int]
+) -> None:
+    """DOUBLED. Retention has deleted records 3, 4 and 5, and records 3 and 4 are appended again."""
+    broker = FakeTarget().brokers[0]
+    broker.append(Stored(0, 2, 7, 0, 0, 0, (3, 5), 1))
+    broker.append(Stored(2, 1, 7, 0, 2, 0, (4,), 1))
+    broker.expire(3)
+    assert {number for _, number in sent_meanwhile(broker, {3, 4}, log_end)} == excused

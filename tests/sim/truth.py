@@ -6,7 +6,14 @@ from mirrord.ledger.offset_map import CopiedPosition, LaneMap
 from mirrord.ledger.seeks import pending
 from mirrord.ledger.state import LaneState
 from mirrord.replication.lane.source.source_epochs import is_truncated
-from tests.sim.after_retention import lost_without_trace, may_be_forgotten, was_deleted, wrong_translation
+from tests.sim.after_retention import (
+    is_repeat_of_deleted,
+    lost_without_trace,
+    may_be_forgotten,
+    was_cleaned,
+    was_deleted,
+    wrong_translation,
+)
 from tests.sim.host import LANE
 from tests.sim.newer_records import has_newer, is_superseded, places, standing, was_theirs
 from tests.sim.operator import orders
@@ -332,7 +339,7 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
         _target_map(world)
         if numbers and not world.shape.cleans:
             _translations(world)
-    missing = [offset for offset in missing if not is_superseded(world, offset) and not _was_cleaned(world, offset)]
+    missing = [offset for offset in missing if not is_superseded(world, offset) and not was_cleaned(world, offset)]
     missing = [offset for offset in missing if offset not in _taken_by_late_bytes(world)]
     missing = [offset for offset in missing if not lost_without_trace(world, offset)]
     if missing:
@@ -354,12 +361,6 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     for host in world.hosts:
         if host.alive and host.state.next_offset == len(world.ledger) and host.state != world.truth:
             raise Violation(f"{host.name} folded the same ledger to another state")
-
-
-def _was_cleaned(world: World, offset: int) -> bool:
-    """The cleaner of a compacted target removed the record at this source offset, and retention its newer one."""
-    number = world.source.at(offset)
-    return world.shape.cleans and number is not None and was_deleted(world, number)
 
 
 def _check_expired(world: World, arrived: set[int]) -> None:
@@ -449,6 +450,8 @@ def _may_halt(world: World, record: LaneState) -> bool:
     if reason == "unexplained" and differs and world.source.expired and are_apart(record):
         return True
     if reason == "unexplained" and differs and were_deleted(world, record):
+        return True
+    if reason == "unexplained" and is_repeat_of_deleted(world):
         return True
     return bool((world.source.expired or world.source.cut) and (record.holes or world.rebuilds))
 

@@ -38,11 +38,14 @@ def refused(lane: Lane, error: int, batch: Batch) -> Effects:
         # The broker remembers up to five batches, and treats only a batch with the same first and last sequence as a
         # repeat (`findDuplicateBatch` in org.apache.kafka.storage.internals.log.ProducerStateEntry). One of these
         # batches may be from before the log lost records. The broker's last sequence shows that this ordinal is next.
+        # A batch with a single record cannot be split, so the lane halts.
         lane.refusal.split = SplitLimit(batch.offset, batch.next_offset, batch.count // 2)
     if times < MOST_REFUSALS:
         return []
+    is_repeat = error == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    answer = "treated ordinal {} as a repeat of a deleted one" if is_repeat else "refused ordinal {} as out of order"
     line = (
-        f"the target has refused ordinal {batch.first} as out of order {times} times in succession, although the lane "
+        f"the target has {answer.format(batch.first)} {times} times in succession, although the lane "
         "read its log before each attempt: what the target remembers about the lane's producer does not match its log"
     )
     return _halt(lane, line)

@@ -298,6 +298,16 @@ def test_a_batch_that_the_broker_takes_for_a_deleted_one_again_is_split(play: Fa
     assert play.lane.refusal.split == SplitLimit(40, 43, 1)
 
 
+def test_a_lane_halts_if_the_broker_keeps_taking_a_single_record_for_a_deleted_one(play: Faulty) -> None:
+    """The batch cannot be split, and the broker accepts no other ordinal. The line says what the broker answered."""
+    batch = Batch(8, 1, 40, 41, bytearray(), 0, 0, 1, None)
+    for _ in range(MOST_REFUSALS - 1):
+        assert out_of_order.refused(play.lane, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, batch) == []
+    assert play.lane.refusal.split is None
+    halted = one(out_of_order.refused(play.lane, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, batch), Halted)
+    assert "the target has treated ordinal 8 as a repeat of a deleted one 100 times in succession" in halted.line
+
+
 def test_a_lane_halts_if_the_log_does_not_show_why_the_target_refuses_its_next_batch(play: Faulty) -> None:
     """HALT. Without a halt, the lane would retry forever, and no one would learn of it."""
     for _ in range(MOST_REFUSALS - 1):
