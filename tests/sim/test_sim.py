@@ -211,6 +211,7 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (653188750097, "handed over + target retention, old records", "at-least-once", False),
     (959888686897, "source truncated + views of old records", "sequence", True),
     (591664302473, "compacted copy, beside others + target retention", "at-least-once", False),
+    (919857795187, "late + retention", "sequence", False),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""
 TRAPPED: tuple[tuple[int, str, Mode, bool], ...] = (
@@ -219,6 +220,11 @@ TRAPPED: tuple[tuple[int, str, Mode, bool], ...] = (
     (423576624646, "late + retention", "sequence", True),
     (317266166522, "late + retention", "sequence", False),
     (630269081356, "late + retention", "at-least-once", False),
+    (1089211008202, "late + retention", "sequence", True),
+    (785928254803, "late + retention", "sequence", True),
+    (481715314996, "late + retention", "at-least-once", True),
+    (208561258871, "late + retention", "at-least-once", True),
+    (679509618853, "late + retention", "at-least-once", True),
     (14548849671, "target retention", "sequence", False),
     (1018187193938, "target retention", "sequence", True),
 )

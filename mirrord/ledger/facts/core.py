@@ -524,6 +524,9 @@ class MapRebuilt(Fact, frozen=True, tag="map_rebuilt"):
     The records with the ordinals [first, last] were found in the target. The `SourceRun` in the same entry maps these
     ordinals to source offsets. The records that the target lacks are copied again under the ordinals after `last`.
     After them, the lane continues at the ordinal `until`.
+
+    This fact ends the doubt about reassigned ordinals (`SourceRun.regiven`). If later ordinals may still be in doubt, a
+    second `SourceRun` follows in the same entry and says so.
     """
 
     lane: LaneId

@@ -56,6 +56,7 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import (
+    in_doubt,
     look_back,
     lookup_after_rebuild,
     position_rewind,
@@ -322,19 +323,33 @@ def _facts(
     lane.resume_position = min(
         lane.resume_position, stands, key=lambda each: each.ordinal
     )  # this resume position becomes valid when these facts take effect
+    epochs = _epochs(lane, map_runs, behind, located)
     return [
-        SourceRun(lane.id, lane.grant, tuple(map_runs), (), _epochs(lane, map_runs, behind, located), rewound=rewound),
+        SourceRun(lane.id, lane.grant, tuple(map_runs), (), epochs, rewound=rewound),
         # The rebuilt map revokes all holes after its beginning; those that still exist are recorded again.
         *(HoleFound(lane.id, lane.grant, *hole, read.next_ordinal, ordinal) for hole in leaps(own, first)),
         # The content of these ordinals is unknown, so they are empty in the map.
         *(HoleFound(lane.id, lane.grant, start, end - 1, end, end) for start, end in located.open),
-        *read.facts,
         # Withdrawing verdicts splits their ranges, and the ledger's state forgets the oldest ranges when it takes new
         # verdicts. If the new verdicts came first, withdrawn verdicts could therefore still be counted.
         MapRebuilt(lane.id, lane.grant, first, read.next_ordinal - 1, ordinal, withdraws_verdicts=True),
+        *_in_doubt(lane, follow, epochs),
+        *read.facts,
         VerdictGiven(lane.id, lane.grant, tuple(verdicts), note),
         _ending(lane, verdicts),
     ]
+
+
+def _in_doubt(lane: Lane, follow: Sequence[Run], epochs: source_epochs.Epochs) -> list[SourceRun]:
+    """Return the runs after the rebuilt ordinals once more, with the mark that their ordinals are in doubt
+    (`SourceRun.regiven`): `MapRebuilt` removes this mark, but further batches that were sent before the map was rebuilt
+    may be appended after those that were found. Return nothing if there are no such batches."""
+    record, first = lane.record, follow[0].ordinal
+    is_marked = record is not None and record.regiven >= 0 and not 0 <= record.regiven_until <= first
+    if not is_marked and not in_doubt.was_given(lane, first):
+        return []
+    later = tuple(each for each in epochs if each[0] >= first)
+    return [SourceRun(lane.id, lane.grant, tuple(follow), (), later, regiven=True)]
 
 
 def _ending(lane: Lane, verdicts: Sequence[Verdict]) -> LaneFact:

@@ -161,7 +161,8 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
         return lane.retry() if waiting else reassigned_ordinals.comparison_failed(lane, now, answer)
     if is_later:
         lane.comparison.later_pending, lane.comparison.later_from = False, None
-    is_all = is_later and not _must_wait(lane)
+    # Records that have been read are compared when they have been acknowledged, so their ordinals stay in doubt.
+    is_all = is_later and not _must_wait(lane) and lane.next_ordinal == lane.acked
     reassigned_ordinals.compared(lane, answer, is_all=is_all)
     if waiting and answer.outcome != "different" and difference.must_read_log(lane, answer):
         lane.log.must_read_log = True

@@ -86,16 +86,15 @@ def note_end_question(lane: Lane, now: float) -> None:
 def was_given(lane: Lane, ordinal: int) -> bool:
     """Return whether a different record may have been sent under this ordinal and may have been appended.
 
-    After a takeover, the result is true for the next ordinal until the first acknowledged batch has been compared with
-    the source. This is so even after the barrier, because batches of the former holder may be appended later than
-    expected. The lane detects those that are appended before it sends its own batches. For ordinals above the next one,
-    the takeover alone does not make the result true: the comparison does not include later runs, so it could not
-    resolve any doubt about them.
+    After a takeover, the result is true for the next ordinal and all later ones until the first batch of this holder
+    has been acknowledged. This is so even after the barrier, because a batch of the former holder may be appended later
+    than expected. The lane does not know how many records this batch has. If the source has deleted one of them, only
+    the ordinals after this record are assigned to other records.
     """
     return (
         lane.comparison.later_pending
         or ordinal < lane.sent_below
-        or (lane.comparison.first_ack_pending and ordinal == lane.acked)
+        or (lane.comparison.first_ack_pending and ordinal >= lane.acked)
     )
 
 

@@ -1,5 +1,5 @@
 """A batch of a former holder arrives after the source has deleted its records, and after the lane has assigned its
-ordinals to source offsets at the end of the source log."""
+ordinals to other source offsets."""
 
 import pytest
 from msgspec.structs import replace
@@ -21,6 +21,7 @@ from mirrord.replication.lane.signals import (
     Woken,
 )
 from mirrord.replication.lane.target.relocation_result import Located
+from tests.sim import toy
 from tests.unit.replication.lane.test_lost_again import told
 from tests.unit.replication.lane.test_rebuilding import LANE
 from tests.unit.replication.lane.test_second_faults import Faulty, one, opened
@@ -120,3 +121,37 @@ def test_ordinals_are_compared_only_after_their_assignment_has_taken_effect() ->
     play.bind_all([*assigned, *effects])
     play.tell(Woken(play.lane.asked))
     assert one(play.read(play.ask_target(2, epoch=2), LATE), AskCheck).epochs == ((0, -1),)
+
+
+def test_all_ordinals_of_a_batch_from_which_the_source_removed_a_record_are_in_doubt() -> None:
+    """WRONG MAP. The former holder had sent offsets 0 to 2 under ordinals 0 to 2. The source's log cleaner then removed
+    offset 2, and retention deleted the rest. The ledger said that ordinal 2 is offset 3."""
+    play = opened(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 0),)))
+    play.take(None, cleanly=False)
+    fetch = one(play.ask_target(0), FetchFrom)
+    data = bytearray(toy.encode(0, 3, [(offset, offset) for offset in (0, 1, 3)], newest_ms=1))
+    play.bind_all(play.tell(Chunk(fetch.question, 0, 4, 4, 0, (), data, 0, len(data))))
+    assert (play.record.source_runs.offset_of(2), play.record.regiven) == (3, 2)
+    assert play.record.verdicts.counts == {"compacted": 1}
+    play.tell(TargetMoved(2))
+    late = (OwnBatch(0, 3, 0, 0, 1),)
+    check = one(play.read(play.ask_target(3, epoch=2), late), AskCheck)
+    play.bind_all(play.tell(replace(checked(check, 4), gone=((0, 3),))))
+    assert play.lane.phase is Phase.REBUILDING
+
+
+def test_ordinals_after_a_rebuilt_map_stay_in_doubt() -> None:
+    """LOST. The former holder's next batch arrived after the map had been rebuilt from its first one. The ledger said
+    that it held the records that follow in the rebuilt map, which the source had deleted."""
+    play, check = assigned_again()
+    play.bind_all(play.tell(checked(check, 17, (0, 2))))
+    asked = one(play.read(play.ask_target(2, epoch=2), LATE), AskRebuild)
+    located = Located((), (), (), 17, open=((0, 2),), source_start=17)
+    play.bind_all(play.tell(RebuildAnswer(asked.question, 0, LATE, located)))
+    assert (play.record.source_runs.offset_of(2), play.record.regiven) == (17, 2)
+    assert (play.record.regiven_until, play.record.epochs) == (-1, ((0, -1),))
+    later = (*LATE, OwnBatch(2, 2, 2, 0, 1))
+    check = one(play.read(play.ask_target(4, epoch=2), later), AskCheck)
+    assert (check.first, check.last) == (2, 3)
+    play.bind_all(play.tell(replace(checked(check, 30), gone=((2, 4),))))
+    assert one(play.read(play.ask_target(4, epoch=2), later), AskRebuild).first == 2

@@ -169,6 +169,22 @@ def test_the_map_is_corrected_and_what_is_missing_follows(play: Play) -> None:
     assert (fetch.position, list(play.lane.plan)) == (12, [Run(18, 17)])
 
 
+def test_later_ordinals_in_doubt_are_marked_and_nothing_else_changes(play: Play) -> None:
+    known = Play.opened()
+    known.fold(SourceRun(LANE, 1, (Run(0, 0),)), TargetRun(LANE, 1, 0, 0, 1))
+    for each in (known, play):
+        each.bind(each.differ())
+        each.sandwich(16)
+        each.lane.comparison.first_ack_pending = each is play
+        each.bind(each.tell(each.relocated()))
+    assert (known.record.regiven, play.record.regiven, play.record.regiven_until) == (-1, 16, -1)
+    assert play.record.source_runs == known.record.source_runs
+    assert play.record.target_runs == known.record.target_runs
+    assert (play.record.holes, play.record.verdicts.counts) == (known.record.holes, known.record.verdicts.counts)
+    play.sandwich(16)
+    assert (play.lane.phase, list(play.lane.plan)) == (Phase.COPYING, [Run(18, 17)])
+
+
 def test_a_map_rebuilt_without_records_in_the_target_names_no_range(play: Play) -> None:
     """Offsets 10 and 11 were to be copied again as ordinals 10 and 11, and the source has lost offset 10."""
     play.begin("second")
