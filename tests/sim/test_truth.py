@@ -400,8 +400,8 @@ def test_a_leader_expects_an_ordinal_that_retention_has_deleted(last: int, *, is
     broker = world.target.brokers[world.target.leader]
     first = Stored(0, 2, 7, 0, 0, 0, (1, 2), 1)
     broker.append(first)
-    broker.expire(1)
-    broker.memory[7] = Memory(0, last, [(0, last, 2)])
+    broker.expire(2)
+    broker.memory[7] = Memory(0, 0, [(0, last, 2)])
     assert not expects_a_copied_ordinal(world), "no holder has copied a deleted record again"
     world.target.unknown.appended(first, first.copies())
     assert expects_a_copied_ordinal(world) is is_behind
