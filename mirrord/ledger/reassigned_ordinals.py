@@ -9,7 +9,8 @@ def after_check(lane: LaneState, fact: TakeoverChecked) -> tuple[int, int]:
     means that there is none. The fact itself shows whether there are more ordinals to check."""
     if fact.outcome == "different" or not fact.first <= lane.regiven <= fact.last + fact.is_all:
         return lane.regiven, lane.regiven_until
-    return (fact.last + 1 if fact.more else -1), -1
+    first = fact.last + 1 if fact.more else -1
+    return first, lane.regiven_until if 0 <= first < lane.regiven_until else -1
 
 
 def end_after_run(lane: LaneState, fact: TargetRun) -> int:

@@ -130,7 +130,7 @@ class Upkeep:
             await self._try("mirrord's own topics", lambda seen=discovered: self._own.round(seen.target))
             await self._try("settings", lambda seen=discovered: self.settings.round(seen.lanes, recorder))
             copies = {pair.target: pair.source for pair in pairs_of(discovered.lanes)}
-            await self._policies.round(list(copies))
+            await self._try("target configs", lambda copies=copies: self._policies.round(copies))
             await self._try("ACLs", lambda copies=copies: self._acls.round(copies, ledger(), recorder))
             await asyncio.sleep(self._flow.sync.every_ms / 1000)
 

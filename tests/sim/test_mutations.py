@@ -36,7 +36,7 @@ SEEDS = {
     "each offset is copied or explained": 0,
     "a seek is carried out": 1,
     "a bound decision is not requested again": 32,
-    "only parked records are skipped": 0,
+    "only parked records are skipped": 3,
     "a parked record is not parked again": 1,
     "trust, then check": 356,
     "3 the sandwich: wait for the high watermark": 42,

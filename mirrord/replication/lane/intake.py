@@ -136,7 +136,7 @@ def leave_out(lane: Lane) -> Effects:
     lane.plan.extend(runs[1:])
     lane.open_run, lane.position = runs[0], runs[0].offset
     lane.epoch = lane.seen.go_to(lane.position)
-    details = (tuple(gone), source_epochs.epochs_again(lane, pieces), in_doubt.assign(lane, runs[0].ordinal))
+    details = (tuple(gone), source_epochs.epochs_again(lane, pieces), in_doubt.assign(lane, runs))
     rewound = position_rewind.rewound_by(lane, runs, resume_position(lane))
     effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), *details, rewound),))
     lane.intents.append((effect.tag, runs[0].ordinal))
@@ -484,7 +484,7 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
     verdicts, lane.skipped = (*_unbound(lane, first), *ahead), behind
     lane.unbound = (first, verdicts)
     in_doubt.note_deleted(lane, first, verdicts)
-    epochs, regiven = source_epochs.take_new(lane, first), in_doubt.assign(lane, first)
+    epochs, regiven = source_epochs.take_new(lane, first), in_doubt.assign(lane, runs)
     rewound = position_rewind.rewound_by_next(lane, runs, resume_position(lane), epochs)
     effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), verdicts, epochs, regiven, rewound),))
     lane.intents.append((effect.tag, first))

@@ -253,6 +253,7 @@ def enter(lane: Lane, now: float, _: Reopen) -> Effects:
     if lane.in_flight:
         in_doubt.leave_in_flight(lane, now, lane.in_flight[-1].first + lane.in_flight[-1].count)
     lane.trusted = max(lane.trusted, lane.acked)
+    lane.pipelined = False
     if lane.notes:
         missing_ordinals.note_acknowledged(lane)  # the target had these records, whatever the ledger says
         return_to_recorded(lane)

@@ -126,7 +126,8 @@ def map_recorded(lane: Lane) -> None:
     lane.halt.line = ""
     lane.takeover.opened_here = False
     lane.comparison.later_pending, lane.comparison.later_from = False, None
-    lane.comparison.first_ack_pending = True
+    lane.comparison.first_ack_pending, lane.comparison.first_ack_check = True, None
+    lane.comparison.due_at, lane.comparison.due_below = NEVER, 0
     lane.log.unread_from = None
     # The lane may have to look up the last ordinals again (`_displaced_after`), regardless of which batches were
     # refused before.
@@ -341,8 +342,8 @@ def _facts(
 
 
 def _in_doubt(lane: Lane, follow: Sequence[Run], epochs: source_epochs.Epochs) -> list[SourceRun]:
-    """Return the runs after the rebuilt ordinals once more, with the mark that their ordinals are in doubt
-    (`SourceRun.regiven`): `MapRebuilt` removes this mark, but further batches that were sent before the map was rebuilt
+    """Return the runs after the rebuilt ordinals again, with the mark that their ordinals are in doubt
+    (`SourceRun.regiven`). `MapRebuilt` removes this mark, but further batches that were sent before the map was rebuilt
     may be appended after those that were found. Return nothing if there are no such batches."""
     record, first = lane.record, follow[0].ordinal
     is_marked = record is not None and record.regiven >= 0 and not 0 <= record.regiven_until <= first

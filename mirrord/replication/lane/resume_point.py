@@ -87,7 +87,7 @@ def _record_again(lane: Lane, ordinal: int, left: RestOfPlan | None) -> Effects:
     facts = hole_repair.kept_plan(lane, runs)
     kept = [] if left is not None else _acknowledged_runs(lane, ordinal)
     runs = [*runs, *kept]
-    epochs, regiven = source_epochs.epochs_again(lane, pieces), in_doubt.assign(lane, ordinal)
+    epochs, regiven = source_epochs.epochs_again(lane, pieces), in_doubt.assign(lane, runs)
     rewound = position_rewind.rewound_by(lane, runs, lane.resume_position) or position_rewind.unproven(lane, runs)
     effect = append(lane, (*facts, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, regiven, rewound)))
     lane.intents.append((effect.tag, ordinal))
@@ -161,8 +161,8 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
         return lane.retry() if waiting else reassigned_ordinals.comparison_failed(lane, now, answer)
     if is_later:
         lane.comparison.later_pending, lane.comparison.later_from = False, None
-    # Records that have been read are compared when they have been acknowledged, so their ordinals stay in doubt.
-    is_all = is_later and not _must_wait(lane) and lane.next_ordinal == lane.acked
+    # Records that have been read since are compared when they have been acknowledged. Their ordinals stay in doubt.
+    is_all = is_later and not _must_wait(lane) and lane.next_ordinal == answer.last + 1
     reassigned_ordinals.compared(lane, answer, is_all=is_all)
     if waiting and answer.outcome != "different" and difference.must_read_log(lane, answer):
         lane.log.must_read_log = True
@@ -188,7 +188,9 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
         is_next = lane.record is not None and source_epochs.follows(lane.record, lane.resume_ordinal)
         lane.history.found_equal = answer.outcome == "equal" and is_next and answer.equal_until == lane.resume_ordinal
         return effects + _bind_holes(lane)
-    return effects + (intake.want_more(lane) if lane.phase is Phase.COPYING else [])
+    if lane.phase is not Phase.COPYING:
+        return effects
+    return effects + reassigned_ordinals.compare_due(lane) + intake.want_more(lane)
 
 
 def _ends_short(lane: Lane, answer: CheckAnswer, position: int) -> bool:

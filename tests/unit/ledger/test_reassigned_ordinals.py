@@ -5,7 +5,6 @@ import pytest
 
 from mirrord.ledger.codec import decode_entry, decode_state, encode_entry, encode_state
 from mirrord.ledger.errors import LedgerCorrupt
-from mirrord.ledger.facts.base import Fact
 from mirrord.ledger.facts.core import (
     AnyFact,
     Displaced,
@@ -22,9 +21,10 @@ from mirrord.ledger.snapshot_restore import restore
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.state_topic_records import LedgerEnd, state_key
 from mirrord.ledger.state_topic_rows import Kept, StateTopicContents
-from mirrord.model.names import LaneId, TopicId
+from mirrord.model.names import TopicId
 from mirrord.model.runs import Run
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
+from tests.unit.ledger.test_displaced import OlderTargetRun as OldestTargetRun
 
 LANE = lane_id(0)
 BEGUN = SourceRun(LANE, 1, (Run(0, 0),))
@@ -51,7 +51,8 @@ def folded(*facts: AnyFact) -> FlowState:
         ((BEGUN, AGAIN, ACKNOWLEDGED, SourceRun(LANE, 1, (Run(8, 30),))), 4, 6),
         ((BEGUN, AGAIN, ACKNOWLEDGED, SourceRun(LANE, 1, (Run(8, 30),), regiven=True)), 4, -1),
         ((BEGUN, AGAIN, ACKNOWLEDGED, TakeoverChecked(LANE, 1, 4, 5, "equal")), -1, -1),
-        ((BEGUN, AGAIN, ACKNOWLEDGED, TakeoverChecked(LANE, 1, 4, 4, "equal", more=True)), 5, -1),
+        ((BEGUN, AGAIN, ACKNOWLEDGED, TakeoverChecked(LANE, 1, 4, 4, "equal", more=True)), 5, 6),
+        ((BEGUN, AGAIN, ACKNOWLEDGED, TakeoverChecked(LANE, 1, 4, 5, "equal", more=True)), 6, -1),
         ((BEGUN, AGAIN, ACKNOWLEDGED, MapRebuilt(LANE, 1, 4, 9, 10)), -1, -1),
     ],
 )
@@ -68,14 +69,9 @@ def test_snapshots_contain_them() -> None:
     assert (lane.regiven, lane.regiven_until) == (4, 6)
 
 
-class OlderTargetRun(Fact, frozen=True, tag="target_run"):
-    """The fact as earlier versions know it."""
+class OlderTargetRun(OldestTargetRun, frozen=True, tag="target_run"):
+    """The fact as the version before this one knows it."""
 
-    lane: LaneId
-    grant: int
-    ordinal: int
-    offset: int
-    leader_epoch: int
     displaced: tuple[Displaced, ...] = ()
 
 

@@ -132,25 +132,25 @@ class _Source:
         self.known = counts.keys()
         self.unique = {content: at for at, content in enumerate(self.contents) if counts[content] == 1}
 
-    def places(self, wanted: int, after: int, behind: int, within: tuple[bool, bool], ordinal: int) -> list[int]:
+    def places(self, wanted: int, after: int, following: int, within: tuple[bool, bool], ordinal: int) -> list[int]:
         """Return the source offsets of `wanted` removed records, between the records at the offsets `after` and
-        `behind`.
+        `following`.
 
-        `behind` is -1 if no record follows. `within` contains two values: whether the removed records are in the same
-        target batch as the record before them, and whether they are in the same target batch as the record after them.
+        `following` is -1 if no record follows. `within` contains two values: whether the removed records are in the
+        same target batch as the record before them, and whether they are in the same one as the record after them.
         This matters because only records within one target batch are consecutive in the source. Raises `Unplaced` if
         the offsets cannot be determined.
         """
         at = bisect_right(self.offsets, after)
         next_one = self.offsets[at] if at < len(self.offsets) else self.searched.end
-        at = bisect_left(self.offsets, behind) - 1
+        at = bisect_left(self.offsets, following) - 1
         last_one = self.offsets[at] if at >= 0 else self.searched.start - 1
-        ends = next_one if behind < 0 else min(behind, next_one)
-        tries = [(after, ends)] if behind < 0 or after < behind <= next_one else []
+        ends = next_one if following < 0 else min(following, next_one)
+        tries = [(after, ends)] if following < 0 or after < following <= next_one else []
         if within[0]:
-            tries.append((after, ends if behind > after else next_one))
+            tries.append((after, ends if following > after else next_one))
         if within[1]:
-            tries.append((max(after, last_one) if after < behind else last_one, behind))
+            tries.append((max(after, last_one) if after < following else last_one, following))
         for low, high in tries:
             if high - low - 1 <= wanted + self.uncopied_offsets:
                 places = self._removed_between(low + 1, high)
@@ -269,7 +269,7 @@ def _fill(
     batches = [number for number, batch in enumerate(found) for _ in batch]
     edges = [(-1, before), *((at, offset) for at, offset in enumerate(flat) if offset is not None), (len(flat), -1)]
     offsets: list[int | None] = []
-    for (left, after), (right, behind) in pairwise(edges):
+    for (left, after), (right, following) in pairwise(edges):
         if any(opens(ordinal) for ordinal in ordinals[left + 1 : right]):
             offsets += [None] * (right - left - 1)
         elif not removed.isdisjoint(ordinals[left + 1 : right]):
@@ -280,9 +280,9 @@ def _fill(
                 left >= 0 and batches[left] == batches[right - 1],
                 right < len(flat) and batches[right] == batches[left + 1],
             )
-            offsets += source.places(right - left - 1, after, behind, within, ordinals[left + 1])
+            offsets += source.places(right - left - 1, after, following, within, ordinals[left + 1])
         if right < len(flat):
-            offsets.append(behind)
+            offsets.append(following)
     return offsets
 
 

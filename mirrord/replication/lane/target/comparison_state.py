@@ -29,6 +29,11 @@ class ComparisonState:
     due_at: int = NEVER
     """The lowest reassigned ordinal that has not been compared since (`target.reassigned_ordinals`). The comparison
     begins when this ordinal has been acknowledged. `NEVER` if there is none."""
+    due_below: int = 0
+    """The ordinal after the highest one at which a run with reassigned ordinals begins."""
+    is_doubt_limited: bool = False
+    """Whether the end of the ordinals in doubt has been appended to the ledger since the last reassignment. The append
+    is not repeated if it does not take effect."""
     later_pending: bool = False
     """Whether records written since the takeover must be compared again once the former holder can no longer write."""
     later_from: ResumePosition | None = None

@@ -15,6 +15,7 @@ doubt.
 from collections.abc import Sequence
 
 from mirrord.ledger.facts.core import Reason, Verdict
+from mirrord.model.runs import Run
 from mirrord.replication.lane.state import Lane
 
 _DELETED: tuple[Reason, ...] = ("compacted", "expired", "unexplained")
@@ -23,11 +24,11 @@ NO_ANSWER = 13
 """NETWORK_EXCEPTION: the error that `LaneHost` reports if the connection was lost before the request was answered."""
 
 
-def leave_in_flight(lane: Lane, now: float, behind: int) -> None:
-    """Note that batches with ordinals below `behind` may still be appended, although the lane no longer waits for their
+def leave_in_flight(lane: Lane, now: float, end: int) -> None:
+    """Note that batches with ordinals below `end` may still be appended, although the lane no longer waits for their
     answers."""
     lane.late_writes.until = max(lane.late_writes.until, now + lane.limits.request_timeout_s)
-    lane.late_writes.in_doubt_below = max(lane.late_writes.in_doubt_below, behind)
+    lane.late_writes.in_doubt_below = max(lane.late_writes.in_doubt_below, end)
     lane.late_writes.unanswered, lane.late_writes.delayed = True, False
 
 
@@ -111,14 +112,18 @@ def note_deleted(lane: Lane, ordinal: int, verdicts: Sequence[Verdict]) -> None:
         lane.comparison.first_ack_pending = True
 
 
-def assign(lane: Lane, ordinal: int) -> bool:
-    """Note that a run begins at this ordinal. Return whether a different record may have been sent under the same
-    ordinal. If so, comparisons made earlier in this round no longer settle which record the target holds
-    (`difference.settles`)."""
-    if not was_given(lane, ordinal):
+def assign(lane: Lane, runs: Sequence[Run]) -> bool:
+    """Note that these runs begin, in ascending order. Return whether a different record may have been sent under the
+    ordinal at which the first one begins. If so, comparisons made earlier in this round no longer settle which records
+    the target holds (`difference.settles`)."""
+    first = runs[0].ordinal
+    if not was_given(lane, first):
         return False
-    lane.comparison.compared = min(lane.comparison.compared, ordinal)
-    lane.comparison.due_at = min(lane.comparison.due_at, ordinal)
+    comparison = lane.comparison
+    comparison.compared = min(comparison.compared, first)
+    comparison.due_at = min(comparison.due_at, first)
+    comparison.due_below = max(comparison.due_below, runs[-1].ordinal + 1)
+    comparison.is_doubt_limited = False
     return True
 
 

@@ -45,17 +45,19 @@ def compare(lane: Lane, first: int, start: int) -> Effects:
     marked, _ = in_doubt(lane)
     if marked < lane.acked:
         first, start = min(first, marked), min(start, _first_offset(lane, marked))
-        lane.comparison.due_at = NEVER
     if (known := lane.comparison.first_ack_check) is not None:
         first, start = min(first, known.first), min(start, known.start)
     return [*effects, _ask(lane, first, start)]
 
 
 def compare_due(lane: Lane) -> Effects:
-    """Compare reassigned ordinals that have just been acknowledged. If the lane will compare everything that it has
-    copied since a takeover, that comparison includes them."""
-    if lane.comparison.later_pending:
+    """Compare reassigned ordinals that have been acknowledged. If the lane will compare everything that it has copied
+    since a takeover, that comparison includes them. While another comparison of such ordinals is open, wait for its
+    answer: if each acknowledged batch began a comparison, the same records would be compared again and again."""
+    if lane.acked <= lane.comparison.due_at or lane.comparison.later_pending:
         return []
+    if lane.comparison.first_ack_check is not None:
+        return limit_doubt(lane)
     marked, _ = in_doubt(lane)
     if marked >= lane.acked:
         lane.comparison.due_at = marked
@@ -64,11 +66,14 @@ def compare_due(lane: Lane) -> Effects:
 
 
 def limit_doubt(lane: Lane) -> Effects:
-    """Record where the ordinals in doubt end, once they have been acknowledged in this round. While a former holder may
-    still be writing, later ordinals are in doubt as well, so the fact is not recorded."""
+    """Record where the ordinals in doubt end, once all reassigned ordinals have been acknowledged in this round. While
+    a former holder may still be writing, later ordinals are in doubt as well, so the fact is not recorded."""
     first, end = in_doubt(lane)
     if first >= lane.acked or end < NEVER or lane.comparison.later_pending or not lane.pipelined:
         return []
+    if lane.acked < lane.comparison.due_below or lane.comparison.is_doubt_limited:
+        return []
+    lane.comparison.is_doubt_limited = True
     last = (lane.acked - 1, lane.expected - 1, lane.log.end_epoch)
     return note(lane, (TargetRun(lane.id, lane.grant, *last, in_doubt_below=lane.acked),))
 
@@ -78,7 +83,12 @@ def compare_again(lane: Lane, ordinal: int) -> Effects:
     has interrupted. If the lane continues at an ordinal of the interrupted comparison, because the target has lost
     records, the records that are appended again are compared."""
     known, marked = lane.comparison.first_ack_check, in_doubt(lane)[0]
-    lane.comparison.due_at = min(lane.comparison.due_at, marked)
+    lane.comparison.is_doubt_limited = False
+    if marked < NEVER and lane.record is not None:
+        # The ledger does not show which of the later runs have reassigned ordinals.
+        last = lane.record.source_runs.last
+        lane.comparison.due_at = min(lane.comparison.due_at, marked)
+        lane.comparison.due_below = max(lane.comparison.due_below, marked + 1, 0 if last is None else last.ordinal + 1)
     if known is not None and ordinal <= known.last:
         lane.comparison.first_ack_pending, lane.comparison.first_ack_check = True, None
         return []
@@ -97,7 +107,9 @@ def compared(lane: Lane, answer: CheckAnswer, *, is_all: bool) -> None:
     if check is not None and answer.first <= check.first <= check.last <= answer.last:
         lane.comparison.first_ack_check = None
     if answer.first <= lane.comparison.due_at <= answer.last + is_all:
-        lane.comparison.due_at = NEVER
+        is_rest_due = answer.last + 1 < lane.comparison.due_below and not is_all
+        due = (answer.last + 1, lane.comparison.due_below) if is_rest_due else (NEVER, 0)
+        lane.comparison.due_at, lane.comparison.due_below = due
 
 
 def comparison_failed(lane: Lane, now: float, answer: CheckAnswer) -> Effects:

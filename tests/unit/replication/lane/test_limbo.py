@@ -3,6 +3,7 @@
 import pytest
 
 from mirrord.ledger.facts.core import Reason, SourceRun, Verdict
+from mirrord.model.runs import Run
 from mirrord.replication.lane.correlation import ask, new_round
 from mirrord.replication.lane.difference import settles
 from mirrord.replication.lane.lane_report import resume_position
@@ -289,7 +290,7 @@ def test_the_first_batch_after_deleted_records_is_compared(
     lane, _, _ = idle()
     lane.acked, lane.resumed_at, lane.takeover.opened_here = 6, ResumePosition(resumed_at, 6, 1), False
     in_doubt.note_deleted(lane, 6, [Verdict(6, 9, reason)])
-    assert in_doubt.assign(lane, 6) == is_compared
+    assert in_doubt.assign(lane, (Run(6, 9),)) == is_compared
 
 
 @pytest.mark.parametrize("is_former_round", [False, True])

@@ -30,7 +30,7 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.target.relocation_result import Located
 from mirrord.replication.lane.target.superseded_records import AskSuperseded
 from tests.unit.replication.lane.test_fourth_faults import retake
-from tests.unit.replication.lane.test_rebuilding import LANE
+from tests.unit.replication.lane.test_rebuilding import LANE, Play
 from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened
 
 
@@ -149,7 +149,7 @@ def test_another_leader_may_have_lost_what_a_resume_position_shows() -> None:
 
 
 def sandwich(
-    play: Faulty, last_sequence: int, end: int, log_start: int, age_ms: int = 1000, leader_epoch: int = 1
+    play: Play, last_sequence: int, end: int, log_start: int, age_ms: int = 1000, leader_epoch: int = 1
 ) -> Effects:
     play.tell(EndAnswer(play.lane.asked, 0, leader_epoch, end))
     play.tell(ProducersAnswer(play.lane.asked, 0, ProducerEntry(last_sequence, age_ms)))
