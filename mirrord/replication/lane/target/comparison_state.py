@@ -30,7 +30,8 @@ class ComparisonState:
     """The lowest reassigned ordinal that has not been compared since (`target.reassigned_ordinals`). The comparison
     begins when this ordinal has been acknowledged. `NEVER` if there is none."""
     due_below: int = 0
-    """The ordinal after the highest one at which a run with reassigned ordinals begins."""
+    """The end of the reassigned ordinals: the ordinal after the one at which the last run with reassigned ordinals
+    begins, or a higher one if the lane had sent later ordinals before."""
     is_doubt_limited: bool = False
     """Whether the end of the ordinals in doubt has been appended to the ledger since the last reassignment. The append
     is not repeated if it does not take effect."""

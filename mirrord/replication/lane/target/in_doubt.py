@@ -122,7 +122,9 @@ def assign(lane: Lane, runs: Sequence[Run]) -> bool:
     comparison = lane.comparison
     comparison.compared = min(comparison.compared, first)
     comparison.due_at = min(comparison.due_at, first)
-    comparison.due_below = max(comparison.due_below, runs[-1].ordinal + 1)
+    # All ordinals up to `sent_below` may have had other records, not only those at which a run begins.
+    sent_below = lane.sent_below if first < lane.sent_below else 0
+    comparison.due_below = max(comparison.due_below, runs[-1].ordinal + 1, sent_below)
     comparison.is_doubt_limited = False
     return True
 

@@ -13,7 +13,7 @@ from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.signals import AskCheck, AskEnd, AskScan, Effects, EndAnswer, ScanAnswer, Wake
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane
-from mirrord.replication.lane.target import in_doubt, target_scan
+from mirrord.replication.lane.target import in_doubt, reassigned_ordinals, target_scan
 from mirrord.replication.lane.transitions import Quiesce
 
 
@@ -54,7 +54,7 @@ def _compare(lane: Lane, now: float) -> Effects:
         epochs = source_epochs.known_epochs(lane, begun.ordinal)
         return [AskCheck(lane.comparison.later_question, lane.producer_id, *stretch, epochs=epochs)]
     lane.comparison.later_pending, lane.comparison.later_from = False, None
-    return []
+    return reassigned_ordinals.compare_due(lane)
 
 
 def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:

@@ -60,8 +60,11 @@ def compare_due(lane: Lane) -> Effects:
         return limit_doubt(lane)
     marked, _ = in_doubt(lane)
     if marked >= lane.acked:
-        lane.comparison.due_at = marked
-        return []
+        if marked < NEVER:
+            lane.comparison.due_at = marked
+        elif lane.acked >= lane.comparison.due_below:
+            lane.comparison.due_at, lane.comparison.due_below = NEVER, 0
+        return []  # or the ledger does not have the next mark yet
     return compare(lane, marked, _first_offset(lane, marked))
 
 

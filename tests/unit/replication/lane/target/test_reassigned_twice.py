@@ -3,8 +3,10 @@ ledger does not limit the doubt before all of them have been acknowledged."""
 
 import pytest
 
-from mirrord.ledger.facts.core import LaneTaken, TakeoverChecked
+from mirrord.ledger.facts.core import LaneTaken, SourceRun, TakeoverChecked
+from mirrord.model.runs import Run
 from mirrord.replication.lane.correlation import ask
+from mirrord.replication.lane.lane_report import progress_record
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Append,
@@ -25,12 +27,14 @@ from mirrord.replication.lane.signals import (
     ProduceAnswer,
     ScanAnswer,
     TargetMoved,
+    Wake,
     Woken,
 )
 from tests.sim import toy
 from tests.unit.replication.lane.source.test_source_epochs import chunk, data
 from tests.unit.replication.lane.target.test_target_retention import sandwich
 from tests.unit.replication.lane.test_fourth_faults import retake
+from tests.unit.replication.lane.test_interrupted_comparison import acknowledged
 from tests.unit.replication.lane.test_last_comparison import later
 from tests.unit.replication.lane.test_last_comparison import play as copied  # noqa: F401 -- a fixture
 from tests.unit.replication.lane.test_rebuilding import LANE, Play
@@ -158,6 +162,68 @@ def test_records_are_not_compared_again_while_a_comparison_is_open() -> None:
         found, waiting = [*found, *new], [*waiting, *new]
     assert sum(each.last - each.first + 1 for each in found) <= 60
     assert found[-1].last >= 10 + 50
+
+
+def read(play: Faulty, offset: int, *, other_than: int) -> Effects:
+    buffer = bytearray(toy.encode(offset, offset, [(offset, 100 + offset)], newest_ms=1))
+    fetch = max(play.lane.questions - {other_than})
+    return play.tell(Chunk(fetch, 0, 40, 40, 0, (), buffer, 0, len(buffer)))
+
+
+def test_a_mark_that_the_ledger_does_not_have_yet_is_not_forgotten() -> None:
+    """NEEDLESS HALT. Ordinal 11 is acknowledged while the append that marks ordinal 12 is in progress. Ordinal 12 was
+    never compared, and the ledger had no end of the doubt."""
+    play, check = acknowledged()
+    play.lane.sent_below = 13
+    eleven = one(read(play, 13, other_than=check.question), Produce)
+    pending = read(play, 15, other_than=check.question)
+    checked = play.tell(CheckAnswer(check.question, 0, 10, 10, "equal", equal_until=11))
+    effects = play.tell(ProduceAnswer(play.lane.round, eleven.batches[0], 0, 11))
+    effects = [*bind(play, pending), *bind(play, checked), *bind(play, effects)]
+    second = one(acknowledge(play, one(effects, Produce), 12), AskCheck)
+    assert (second.first, second.last) == (11, 12)
+    progress = progress_record(play.lane, 1, 1)
+    assert progress is not None
+    assert (progress.ordinal, play.record.regiven_until) == (13, 13)
+
+
+def test_all_ordinals_that_were_sent_before_are_compared() -> None:
+    """LOSS. Several batches may arrive late. One run assigns all of their ordinals to other records."""
+    play = opened(*BEGUN)
+    retake(play, 10, 10, 10, epoch=1)
+    play.ask_target(10, last=9)
+    play.lane.sent_below = 15
+    compared = set[int]()
+    for at in range(5):
+        effects = read(play, 12 + at, other_than=-1)
+        effects += play.bind_all(effects)
+        effects = acknowledge(play, one(effects, Produce), 10 + at)
+        check = one(effects, AskCheck)
+        compared.update(range(check.first, check.last + 1))
+        answer(play, check)
+    assert compared == {*range(10, 15)}
+    assert play.record.regiven == -1
+
+
+def test_a_mark_is_compared_after_the_last_comparison_has_been_skipped() -> None:
+    """NEEDLESS DOUBT. A comparison at the resume is equal, but its append fails. The lane takes a new grant and is idle
+    from then on."""
+    play = opened(*BEGUN)
+    play.fold(SourceRun(LANE, 1, (Run(10, 11),), (), (), regiven=True))
+    play.take(progress_at(11, state="copying"), barrier_s=8.0, cleanly=False)
+    check = one(play.ask_target(11, last=10), AskCheck)
+    effects = play.tell(CheckAnswer(check.question, 0, check.first, check.last, "equal", equal_until=11))
+    append = next(each for each in effects if isinstance(each, Append))
+    wake = one(play.tell(AppendFailed(append.tag, play.record)), Wake)
+    play.now = wake.at
+    play.bind(play.tell(Woken(wake.question)))
+    play.ask_target(11, last=10)
+    play.now += 20
+    asked = one(play.tell(Woken(ask(play.lane))), AskEnd)
+    check = one(play.tell(EndAnswer(asked.question, 0, 1, 11)), AskCheck)
+    assert (check.first, check.last) == (10, 10)
+    answer(play, check)
+    assert play.record.regiven == play.lane.next_ordinal, "only the next ordinal is in doubt"
 
 
 def reopened(play: Play) -> None:
