@@ -79,7 +79,7 @@ def enter(lane: Lane, now: float, wanted: Resume) -> Effects:
     if wanted.delay_s > 0:
         lane.phase = Phase.WAITING
         return [StopFetch(), Wake(ask(lane), now + wanted.delay_s, wanted.refresh)]
-    lane.late_writes.end_asked_at = now
+    lane.late_writes.asked_at = now
     return [StopFetch(), AskEnd(ask(lane))]
 
 
@@ -88,7 +88,7 @@ def woken(lane: Lane, now: float) -> Effects:
     if lane.phase is Phase.WAITING:
         lane.phase = Phase.RESUMING
         lane.stage = Stage.END
-        lane.late_writes.end_asked_at = now
+        lane.late_writes.asked_at = now
         return [AskEnd(ask(lane))]
     if lane.phase is Phase.REBUILDING and lane.stage is not Stage.VISIBLE:
         return rebuilding.woken(lane)
@@ -109,7 +109,7 @@ def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
         if lane.mode == "at-least-once" and not out_of_order.must_ask_producers(lane):
             lane.log.entry = None
             return _ask_again(lane, now)
-        lane.stage = Stage.PRODUCERS
+        lane.stage, lane.late_writes.asked_at = Stage.PRODUCERS, now
         return [AskProducers(ask(lane), lane.producer_id)]
     if lane.stage is not Stage.END_AGAIN:
         return []
@@ -128,8 +128,13 @@ def same_leader(lane: Lane, answer: EndAnswer) -> bool:
 
 def producers_answered(lane: Lane, now: float, answer: ProducersAnswer) -> Effects:
     """Handle the answer to request 2 of the resume sandwich."""
+    if answer.error == in_doubt.NO_ANSWER:
+        in_doubt.unreachable(lane)
+        return lane.retry()
     if answer.error != NONE and lane.mode == "sequence":
         return lane.retry()
+    # Request 3 accounts for all batches that cannot be appended after it was sent, so the wait is extended before.
+    in_doubt.answered(lane, now)
     lane.log.entry = answer.entry if answer.error == NONE else None
     return _ask_again(lane, now)
 

@@ -106,8 +106,9 @@ class LateWrites:
     """Set when the lane gives up waiting for an answer, or a request times out; cleared when the leader answers."""
     delayed: bool = False
     """Whether a slow answer has already extended the wait for batches that may still be appended."""
-    end_asked_at: float = 0.0
-    """When the lane last asked for the end of the target log during a resume."""
+    asked_at: float = 0.0
+    """When the lane last asked the leader of the target partition for the end of its log, or for its state of the
+    producer, during a resume or after a takeover."""
     end_read_at: float = 0.0
     """When the target was last asked for the end of its log. The answer accounts for every batch that cannot be
     appended after this time (`target.in_doubt`)."""

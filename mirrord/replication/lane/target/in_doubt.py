@@ -45,20 +45,21 @@ def unreachable(lane: Lane) -> None:
 
 
 def answered(lane: Lane, now: float) -> None:
-    """Note that the leader of the target partition has answered the request for the end of its log.
+    """Note that the leader of the target partition has answered a request that the lane made to find out where to
+    resume, or what a former holder has appended.
 
     When a broker that was suspended or cut off from the network recovers, it reads the data that arrived in the
     meantime. This data may include the lane's batches. If this may have happened, the lane waits for one request
     timeout, measured from this answer. It may have happened if this is the first answer since a batch was left in
-    flight or a request remained unanswered, and also if the answer was slow. A slow answer counts only once, because a
-    broker that is always slow must not delay the lane forever.
+    flight or a request remained unanswered, and also if the answer was slow. An answer that takes longer than the
+    request timeout counts as an unanswered request. Other slow answers count only once, because a broker that is always
+    slow must not delay the lane forever.
     """
-    slow = (
-        _is_pending(lane)
-        and not lane.late_writes.delayed
-        and now - lane.late_writes.end_asked_at > lane.limits.request_timeout_s / 4
-    )
-    if not lane.late_writes.unanswered and not slow:
+    took_s = now - lane.late_writes.asked_at
+    is_pending = _is_pending(lane)
+    slow = is_pending and not lane.late_writes.delayed and took_s > lane.limits.request_timeout_s / 4
+    is_late = is_pending and took_s > lane.limits.request_timeout_s
+    if not (lane.late_writes.unanswered or slow or is_late):
         return
     lane.late_writes.unanswered, lane.late_writes.delayed = False, lane.late_writes.delayed or slow
     if lane.late_writes.former_holder_until > lane.late_writes.end_read_at:

@@ -11,7 +11,7 @@ from mirrord.replication.lane.assignment import Former
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.opening import start
 from mirrord.replication.lane.phases import Phase, Stage
-from mirrord.replication.lane.signals import Append, EndAnswer, Start
+from mirrord.replication.lane.signals import Append, EndAnswer, ProducersAnswer, Start
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.step import step
 from mirrord.replication.lane.target import in_doubt
@@ -63,7 +63,7 @@ def test_times_are_passed_on_until_a_holder_left_cleanly(former: Former) -> None
 def resuming(asked_at: float) -> Lane:
     """A lane that asks for the end of the target log; the barrier of its former holder ends at 8 s."""
     lane, _, _ = idle()
-    lane.phase, lane.stage, lane.late_writes.end_asked_at = Phase.RESUMING, Stage.END, asked_at
+    lane.phase, lane.stage, lane.late_writes.asked_at = Phase.RESUMING, Stage.END, asked_at
     lane.late_writes.until = lane.late_writes.former_holder_until = 8.0
     return lane
 
@@ -81,7 +81,7 @@ def test_the_timeout_counts_from_the_first_answer() -> None:
 def test_a_broker_that_did_not_answer_is_waited_for_again() -> None:
     lane = resuming(0.0)
     step(lane, 9.0, EndAnswer(ask(lane), 13, -1, -1))
-    lane.phase, lane.stage, lane.late_writes.end_asked_at = Phase.RESUMING, Stage.END, 30.0
+    lane.phase, lane.stage, lane.late_writes.asked_at = Phase.RESUMING, Stage.END, 30.0
     step(lane, 30.1, EndAnswer(ask(lane), 0, 1, 5))
     assert lane.late_writes.until == lane.late_writes.former_holder_until == 38.1
 
@@ -90,9 +90,39 @@ def test_a_slow_broker_is_waited_for_once() -> None:
     lane = resuming(8.5)
     step(lane, 12.0, EndAnswer(ask(lane), 0, 1, 5))
     assert lane.late_writes.until == 20.0
-    lane.phase, lane.stage, lane.late_writes.end_asked_at = Phase.RESUMING, Stage.END, 20.5
+    lane.phase, lane.stage, lane.late_writes.asked_at = Phase.RESUMING, Stage.END, 20.5
     step(lane, 24.0, EndAnswer(ask(lane), 0, 1, 5))
     assert lane.late_writes.until == 20.0
+
+
+@pytest.mark.parametrize(
+    ("delayed", "seconds", "until"),
+    [
+        (False, 1.9, 8.0),
+        (False, 7.5, 16.0),  # a slow answer
+        (True, 7.5, 8.0),  # another slow answer has already extended the wait
+        (True, 14.0, 22.5),  # as if the request had not been answered
+    ],
+)
+def test_a_broker_may_also_be_suspended_before_it_reports_its_producers(
+    delayed: bool, seconds: float, until: float
+) -> None:
+    """A former holder's batch may be in the socket of the broker, which reads it after the barrier has ended."""
+    lane = resuming(0.0)
+    lane.late_writes.delayed = delayed
+    step(lane, 0.5, EndAnswer(ask(lane), 0, 1, 5))
+    step(lane, 0.5 + seconds, ProducersAnswer(ask(lane), 0, None))
+    assert lane.late_writes.until == lane.late_writes.former_holder_until == until
+    assert in_doubt.holds(lane, 5) == (until > 0.5 + seconds)
+
+
+def test_a_broker_that_did_not_report_its_producers_is_waited_for_again() -> None:
+    lane = resuming(0.0)
+    step(lane, 0.5, EndAnswer(ask(lane), 0, 1, 5))
+    step(lane, 8.5, ProducersAnswer(ask(lane), 13, None))
+    lane.phase, lane.stage, lane.late_writes.asked_at = Phase.RESUMING, Stage.END, 9.0
+    step(lane, 9.1, EndAnswer(ask(lane), 0, 1, 5))
+    assert lane.late_writes.until == lane.late_writes.former_holder_until == 17.1
 
 
 def test_nothing_is_waited_for_when_nothing_is_on_its_way() -> None:
