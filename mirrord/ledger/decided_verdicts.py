@@ -75,8 +75,8 @@ def rebuilt_offsets(runs: Runs, holes: Iterable[HoleFound], fact: MapRebuilt) ->
 
     A replicator that has since lost the lane may have recorded verdicts on these offsets, because its view of the
     source was a different one. These verdicts no longer apply. `runs` and `holes` are those of the lane after the
-    rebuild, or only those in the entry of the rebuild. Holes that begin below the first rebuilt ordinal are ignored:
-    the entry records again all ordinals that the target lacks.
+    rebuild, or only those in the entry of the rebuild. Holes that begin below the first rebuilt ordinal are ignored,
+    because the entry of the rebuild contains new holes for all rebuilt ordinals that the target lacks.
     """
     lacking = [(hole.first, hole.last + 1) for hole in holes if fact.first <= hole.first <= hole.last]
     pieces = (

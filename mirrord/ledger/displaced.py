@@ -1,4 +1,4 @@
-"""Displaced ordinals of a lane, which the fold keeps until they are assigned or stored again."""
+"""The displaced ordinals of a lane (`Displaced`). The fold keeps them until they are assigned or stored again."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence

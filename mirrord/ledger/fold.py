@@ -19,7 +19,7 @@ Some of these other facts have to meet a further condition:
 - `LaneOpened`: it is the first one for its lane. `LaneTaken`: its grant is one more than the lane's grant. All other
   facts about a lane: they carry the lane's grant.
 - Operator commands (`OrderFact`): they change something. Commands about the quarantine: the lane is waiting for a
-  decision. Commands to skip ahead: no earlier command covers the same records.
+  decision. Seeks (`LaneSought`): no earlier seek of the lane reaches at least as far.
 
 If the ledger already contains an entry, as its writer and number show, a second copy of the entry has no effect.
 """
@@ -124,7 +124,8 @@ def _is_repeated(state: FlowState, entry: Entry) -> bool:
     state.writers.pop(writer, None)
     state.writers[writer] = LastEntry(entry.lease_epoch, int(number))
     if len(state.writers) > WRITERS_KEPT:
-        # Drop the writer that has been silent the longest. A store that retries an entry does so within its deadline.
+        # Drop the writer that has been silent the longest. A store retries an entry only until its deadline, so this
+        # writer is the least likely to send a second copy of an entry.
         del state.writers[next(iter(state.writers))]
     return False
 
@@ -367,7 +368,7 @@ def _open_lane(state: FlowState, fact: LaneOpened, offset: int) -> bool:
         return False
     if (key.id, key.partition) != (fact.lane, fact.partition):
         return False
-    if state.forgotten_lanes:  # stored records of this copy take effect again
+    if state.forgotten_lanes:  # the copy exists again, so its records in the state topic must not be removed
         for lane in [lane for lane in state.forgotten_lanes if LaneKey.parse(lane).topics == key.topics]:
             del state.forgotten_lanes[lane]
     before = state.memory.piece_runs
@@ -462,7 +463,7 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
     lowest = min((run.ordinal for run in fact.runs), default=0)
     last = max((run.ordinal for run in fact.runs), default=0)
     is_lost = any(each.reason == "truncated" for each in verdicts)
-    # Most runs change no hole. A lane may have many holes and then record many runs.
+    # Most runs change no hole. The holes are read only if one may change, because a lane may have many holes and runs.
     holes = lane.holes if fact.runs and lane.hole_list.is_changed(lowest, last, is_lost=is_lost) else ()
     void = [piece for hole in holes for piece in void_pieces(lane.source_runs, hole)]
     lane.verdicts.explained(void_no_longer(void, lowest)[0])

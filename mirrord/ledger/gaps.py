@@ -59,8 +59,8 @@ class Gaps:
         self._void: dict[LaneId, list[VoidPiece]] = {}
         """The parts of each lane's holes for which nothing is copied again. Their source offsets are "unexplained"."""
         self._entry: dict[LaneId, tuple[SourceRun, list[HoleFound]]] = {}
-        """For each lane, the newest fact with runs, and the holes that were recorded after it. If the entry also
-        contains a `MapRebuilt`, they are the rebuilt map."""
+        """For each lane, the newest `SourceRun`, and the holes that were recorded after it. If a `MapRebuilt` follows
+        in the same entry, these runs and holes are the rebuilt map."""
         self._truncated: list[Gap] = []
         self._forgotten: dict[LaneId, int] = {}
         for lane, known in state.lanes.items():

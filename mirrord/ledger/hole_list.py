@@ -49,7 +49,8 @@ class HoleList:
         self._has_empty = self._has_empty or hole.first > hole.last
 
     def is_changed(self, lowest: int, last: int, *, is_lost: bool) -> bool:
-        """Return whether runs for the ordinals from `lowest` to `last` can change a hole (`hole_plans.after_runs`)."""
+        """Return whether runs that begin at ordinals from `lowest` to `last` can change a hole, as described in
+        `hole_plans.after_runs`."""
         ends = is_lost or self._has_empty
         return self._furthest >= lowest or (ends and self._until > last)
 
@@ -68,7 +69,8 @@ def all_carried_on(known: Sequence[HoleFound], added: Sequence[HoleFound]) -> tu
                 holes[at] = carried_on(holes[at], *plan)
             holes.append(hole)
         if hole.again > hole.until:
-            exceptions.append(number)  # a change may make it a hole that no later plan changes (`HoleFound.is_open`)
+            # A later plan may raise `until` to `again`. From then on, no plan changes the hole (`HoleFound.is_open`).
+            exceptions.append(number)
         elif not hole.is_open:
             plans.add(hole, number)
     for until, number in plans:
@@ -84,7 +86,8 @@ class _Plans:
         self._untils: list[int] = []
         """The values of `until`, in ascending order."""
         self._groups: dict[int, list[tuple[int, int]]] = {}
-        """For each of these values, the holes that have it, in ascending order: the first ordinal and the number."""
+        """For each of these values, the holes with this value, in ascending order. A hole is represented by its first
+        ordinal and its index in the list of holes."""
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         for until, group in self._groups.items():

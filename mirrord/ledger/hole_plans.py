@@ -23,8 +23,8 @@ def carried_on(hole: HoleFound, first: int, again: int, until: int) -> HoleFound
 def after_rebuild(holes: Sequence[HoleFound], fact: MapRebuilt) -> tuple[HoleFound, ...]:
     """Return the holes of a lane after its map has been rebuilt.
 
-    The records that are copied again are handled like those after a hole without ordinals. This hole replaces older
-    holes of its kind that begin at or above the first rebuilt ordinal.
+    The plan for the records that are copied again is represented by a hole without missing ordinals. This hole replaces
+    older holes without missing ordinals that begin at or above the first rebuilt ordinal.
     """
     mended = HoleFound(fact.lane, fact.grant, fact.first - 1, fact.first - 2, fact.last + 1, fact.until)
     kept = [hole for hole in holes if hole.first < mended.first or hole.last >= hole.first]
@@ -32,12 +32,12 @@ def after_rebuild(holes: Sequence[HoleFound], fact: MapRebuilt) -> tuple[HoleFou
 
 
 def after_runs(holes: Sequence[HoleFound], lowest: int, last: int, *, is_lost: bool) -> tuple[HoleFound, ...]:
-    """Return the holes of a lane after runs have been recorded for the ordinals from `lowest` to `last`. `is_lost` says
-    whether the source has lost records that were copied.
+    """Return the holes of a lane after runs have been recorded. The first of these runs begins at the ordinal `lowest`,
+    and the last one begins at the ordinal `last`. `is_lost` says whether the source has lost records that were copied.
 
     Ordinals that are assigned again no longer belong to a hole: the target log was truncated to a position below the
-    hole and is growing again. Records that were still to be copied again are copied again only up to the last of the
-    runs.
+    hole and is growing again. If `is_lost` is true, the records of all holes are copied again only under ordinals below
+    `last`. For holes without missing ordinals (`after_rebuild`), this is always the case.
     """
     kept = (kept_below(hole, lowest) for hole in holes if hole.first < lowest)
     return tuple(ended_at(hole, last) if is_lost or hole.first > hole.last else hole for hole in kept)

@@ -1,8 +1,8 @@
 """Remembers what one process knows about the log of its ledger topic. Detects reads that contradict this knowledge.
 
 After an unclean election, a log can lose its last entries and then grow past a reader's position before the reader
-fetches again. Offsets alone therefore do not reveal the loss, but leader epochs do (KIP-595). In a log, a later entry
-never has a lower leader epoch, and a truncated log continues under a higher epoch.
+fetches again. Offsets alone therefore do not reveal the loss, but leader epochs do (KIP-595). In a log, the leader
+epoch never decreases from one entry to the next, and a truncated log continues under a higher epoch.
 
 Processes record in the state topic how far the ledger extended. A recorded end (`LedgerEnd`) states that all entries
 below the offset `end` were written under `leader_epoch` or an earlier epoch. If an entry below `end` has a later epoch,
@@ -55,7 +55,8 @@ class Evidence:
 
     def know(self, recorded: LedgerEnd) -> None:
         """Add an end of the log that this process or another process observed. Raises Contradicted if it is the end of
-        a different ledger topic, or if an entry below it was read with a later leader epoch."""
+        a different ledger topic, or if an entry below this end was read with a later leader epoch than that of the
+        end."""
         if recorded.topic_id != self.read.topic_id:
             raise Contradicted(recorded)
         if any(epoch > recorded.leader_epoch and offset < recorded.end for epoch, offset in self._epochs):
@@ -77,7 +78,7 @@ class Evidence:
 
 def covers(recorded: LedgerEnd, other: LedgerEnd) -> bool:
     """Return whether the recorded end `recorded` proves every loss that `other` proves. To do so, `recorded` must
-    belong to the same topic, be at least as high, and not have a later leader epoch."""
+    belong to the same topic as `other`, be at least as high as `other`, and have no later leader epoch than `other`."""
     return (
         recorded.topic_id == other.topic_id
         and recorded.end >= other.end

@@ -16,9 +16,9 @@ Each run usually begins at higher offsets than the previous run. There are three
 - The source log was truncated, and its offsets are used again for different records (`LaneState.truncations`).
   Translations use the newer records.
 
-At each exception, the source offsets jump back (`Runs.turns`). These points divide the ordinals of a lane into a few
-stretches. Within a stretch, source offsets only increase, so the stretch can be searched by bisection. The ordinals of
-a hole have no records and are left out of every search.
+At each exception, the source offsets jump back. The ordinals at which this happens (`Runs.turns`) divide the ordinals
+of a lane into a few stretches. Within a stretch, source offsets only increase, so the stretch can be searched by
+bisection. The ordinals of a hole have no records and are left out of every search.
 """
 
 from bisect import bisect_right

@@ -70,7 +70,7 @@ def _forget_below_floor(lane: LaneState, pruned: int) -> None:
     the log start offsets."""
     lowest = floor(lane)
     lane.holes = tuple(hole for hole in lane.holes if hole.until > lowest)
-    # If the first run on the target side displaced ordinals, they are below the floor even if nothing was pruned.
+    # Displaced ordinals in the fact of the first target run are below the floor even if nothing was pruned.
     lane.displaced = displaced.kept_from(lane.displaced, min(lowest, pruned))
     lane.truncations = tuple(cut for cut in lane.truncations if cut[0] > lowest)
     kept = [at for at, (ordinal, _) in enumerate(lane.epochs) if ordinal <= lowest]

@@ -41,7 +41,7 @@ def park(quarantine: Quarantine, fact: Quarantined) -> Quarantine:
     origin = BY_POLICY if fact.skip else None
     parked = Parked(fact.start, fact.end, fact.error, fact.line, origin, fact.letters, fact.letters_at)
     if origin is not None and any(_holds(each, parked) for each in quarantine):
-        return quarantine  # recorded twice, and now part of a longer entry
+        return quarantine  # the fact was recorded twice, and its range is already part of a longer one
     kept = [each for each in quarantine if each.end <= parked.start or parked.end <= each.start]
     if kept and origin is not None and kept[-1].end == parked.start:
         last = kept[-1]

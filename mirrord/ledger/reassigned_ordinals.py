@@ -1,12 +1,14 @@
-"""Which ordinals are in doubt because they were assigned to other records (`SourceRun.regiven`)."""
+"""Determines which ordinals of a lane are in doubt: they were assigned again, and it is not known which of the records
+that were sent under them the target holds (`SourceRun.regiven`)."""
 
 from mirrord.ledger.facts.core import TakeoverChecked, TargetRun
 from mirrord.ledger.state import LaneState
 
 
 def after_check(lane: LaneState, fact: TakeoverChecked) -> tuple[int, int]:
-    """Return the lowest ordinal that is still in doubt after a comparison, and the end of the ordinals in doubt. -1
-    means that there is none. The fact itself shows whether there are more ordinals to check."""
+    """Return the lowest ordinal that is still in doubt after a comparison, or -1 if no ordinal is in doubt. Also return
+    the end of the ordinals in doubt, or -1 if it is not known. `fact.more` says whether later ordinals still have to be
+    compared."""
     if fact.outcome == "different" or not fact.first <= lane.regiven <= fact.last + fact.is_all:
         return lane.regiven, lane.regiven_until
     first = fact.last + 1 if fact.more else -1

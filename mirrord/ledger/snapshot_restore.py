@@ -30,8 +30,8 @@ def restore(read: StateTopicContents, memory: RunMemory = ALL_OF_IT) -> FlowStat
     state that begins at ledger offset 0.
 
     The record of a lane may be newer than the record of the flow. The state of the lane then already includes some of
-    the entries that follow, and these entries do not change the lane again. Raises LedgerCorrupt if a part of the
-    snapshot is missing.
+    the entries after the flow's ledger offset. When these entries are folded, they do not change the lane again. Raises
+    LedgerCorrupt if a part of the snapshot is missing.
     """
     records = read.records
     flows = [record for record in records.values() if isinstance(record, FlowSnapshot)]

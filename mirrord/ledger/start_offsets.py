@@ -1,10 +1,10 @@
-"""Determines which partitions begin at the configured `start`. For each of these partitions, keeps the source offset to
-which `start` refers (the partition's start offset).
+"""Determines which partitions are copied from the configured `start` on. For each of these partitions, keeps the source
+offset to which `start` refers (the partition's start offset).
 
 `start` applies to the partitions that exist when a configuration first selects their topic. The topic is first selected
 at the first discovery of the flow, or at the first discovery after the flow's selection of topics has changed. The
 start offsets are resolved at that discovery and kept in the ledger. They do not change, even if a lane is not opened
-until much later. Partitions and topics that are created later begin at their first offset.
+until much later. Partitions and topics that are created later are copied from their first offset on.
 """
 
 from collections.abc import Callable, Container, Iterable
@@ -61,7 +61,7 @@ def first_selected(state: FlowState, topics: Iterable[Topic], selected_before: C
 
     `selected_before` returns whether a topic was already selected under the selection that the ledger records. If an
     older version of mirrord or `mirrord rebuild` opened the ledger, the first selection may not be recorded. In this
-    case, no topic is returned, and all topics that are not yet being copied begin at their first offset.
+    case, no topic is returned, and all topics that are not yet being copied are copied from their first offset on.
     """
     if state.selected is None and not state.keeps_starts:
         return []

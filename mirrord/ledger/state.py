@@ -59,8 +59,8 @@ class VerdictTally:
     """No range in `recent` extends beyond this offset. A verdict on higher offsets overlaps no range, so no search is
     needed. This saves time when a filter produces thousands of consecutive verdicts."""
     decided: int = field(default=0, compare=False, repr=False)
-    """No range in `recent` whose verdict records a decision, for example that of a filter, extends beyond this offset
-    (`mirrord.ledger.decided_verdicts`)."""
+    """No range in `recent` whose verdict records a decision, for example that of a filter, extends beyond this offset.
+    These are the verdicts with a reason in `DECIDED`."""
 
     def __post_init__(self) -> None:
         self.beyond = max((verdict.end for verdict in self.recent), default=0)
@@ -171,9 +171,8 @@ class LaneState:
     """The notes that ordinals of the lane were reassigned (`Rewound`), oldest first, each with the grant under which it
     was recorded."""
     displaced: tuple[Displaced, ...] = ()
-    """The ordinals that the target log lacks because later ordinals have their target offsets
-    (`mirrord.ledger.displaced`). They are in ascending order and do not overlap. Displaced ordinals that an older
-    version of mirrord found are not included."""
+    """Ranges of ordinals that the target log lacks (`Displaced`), in ascending order and without overlap. Displaced
+    ordinals that an older version of mirrord found are not included."""
     retold: tuple[int, int] = (0, 0)
     """A pair of numbers. The first is the number of the latest compaction at the time when the lane last recorded a
     run. The second is the lowest ordinal at which the lane has recorded a run since that compaction began."""
@@ -265,7 +264,7 @@ class FlowState:
     forgotten_lanes: dict[LaneId, int] = field(default_factory=dict[LaneId, int], compare=False, repr=False)
     """Forgotten lanes that may still have records in the state topic, each with the ledger offset of its
     `CopyForgotten`. The next trim by the lease holder removes these records, and later snapshots no longer list the
-    lanes (`drop_removed`)."""
+    lanes. When another process reads such a snapshot, it also removes the lanes from here (`prune.drop_removed`)."""
     memory: RunMemory = field(default=ALL_OF_IT, compare=False, repr=False)
     """Manages the memory for the runs of all lanes. It affects how fast a lookup is, but not its result."""
     progress: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])

@@ -1,10 +1,10 @@
-"""The records of the state topic other than `Progress` and `LeaseRenewed`: snapshots of the folded ledger, and their
-keys.
+"""All records of the state topic except `Progress` and `LeaseRenewed`: snapshots of the folded ledger, and how far the
+ledger was known to extend (`LedgerEnd`). Also the keys of all records of the state topic.
 
 The keys of a snapshot contain the lease epoch under which it was written, and the turn of the holder's process: 1 for
 the first process under that lease, 2 for the next one. A process that was suspended may wake up during a later lease or
-turn and still finish its snapshot. Because it writes under its own keys, it cannot overwrite a newer snapshot, which
-may be all that is left of facts that were trimmed.
+turn and still finish its snapshot. Because it writes under its own keys, it cannot overwrite a newer snapshot. The
+effects of facts that have since been deleted from the ledger topic may be recorded only in that newer snapshot.
 """
 
 from typing import NamedTuple
@@ -45,7 +45,8 @@ PROGRESS_PREFIX = "progress/"
 RUNS_KEY = "runs"
 """Prefix of the keys of pieces."""
 COLUMNS, PACKED = 0, 1
-"""The forms in which the state topic stores runs (`RunsPiece.form`). Only the newer form is written."""
+"""The forms in which the state topic stores runs (`RunsPiece.form`). Only the newer form, `PACKED`, is
+written."""
 
 
 class LastEntry(msgspec.Struct, frozen=True, array_like=True):
@@ -145,8 +146,8 @@ class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """The state of the flow after all entries below the ledger offset `cut`. It is written last and makes the snapshot
-    valid."""
+    """The state of the flow after all entries below the ledger offset `cut`. This record is written after all other
+    records of the snapshot and makes the snapshot valid."""
 
     lease_epoch: int
     cut: int

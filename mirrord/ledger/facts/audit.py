@@ -42,8 +42,8 @@ class RangeRepaired(Fact, frozen=True, tag="range_repaired"):
     topic, these records are missing or altered.
 
     After the records have been stored, the fact is appended by the process that wrote them to the separate topic or
-    found them there. This process holds no lease. Nevertheless, as with `RangeAudited`, the fact takes effect, unless
-    the state already contains the same repair. The target topic itself is unchanged.
+    found them there. This process holds no lease. As with `RangeAudited`, the fact takes effect if its entry has the
+    epoch of the current lease, unless the state already contains the same repair. The target topic itself is unchanged.
     """
 
     lane: LaneId

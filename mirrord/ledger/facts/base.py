@@ -11,7 +11,7 @@ class Origin(msgspec.Struct, frozen=True, array_like=True):
     """The author of a command, the time at which the command was given, and the reason for it."""
 
     by: str
-    """Author of the command: user@host as the command line reports it, or "policy"."""
+    """Author of the command: user@host as the command line reports it, or "policy" if no operator gave the command."""
     reason: str
     """Reason in the author's words; may be empty."""
     at_ms: int

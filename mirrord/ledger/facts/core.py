@@ -386,9 +386,10 @@ class SourceRun(Fact, frozen=True, tag="source_run"):
 
 
 class Displaced(msgspec.Struct, frozen=True, array_like=True):
-    """Ordinals that are missing from the target log because an election removed their records or the target refused
-    them. Other records are now stored at their target offsets. The fact may also contain ordinals whose records a log
-    cleaner seems to have removed after the last record of the lane (`by_look_up`).
+    """Ordinals that are missing from the target log because the log lost their records in an election or the target
+    refused them. Other records are now stored at their target offsets. With `by_look_up`, these ordinals instead
+    followed the ordinal of the lane's last record in the target log, and a log cleaner seems to have removed their
+    records.
 
     A record with one of these ordinals is not copied again while the log holds a newer record with the same key.
     """
@@ -403,8 +404,8 @@ class Displaced(msgspec.Struct, frozen=True, array_like=True):
     """A record with the same key that was appended in a higher leader epoch of the target is newer than the missing
     record, regardless of its offset."""
     by_look_up: bool = False
-    """Whether only newer records with the same keys show that the records were in the target log. Their target offsets
-    are not known, and no other records may be stored there."""
+    """Whether newer records with the same keys are the only evidence that the missing records were in the target log.
+    If so, the target offsets of the missing records are not known, and possibly no other records are stored there."""
 
 
 class TargetRun(Fact, frozen=True, tag="target_run"):
@@ -422,10 +423,11 @@ class TargetRun(Fact, frozen=True, tag="target_run"):
     displaced: tuple[Displaced, ...] = ()
     """Ordinals before this run that the target log lacks (`Displaced`)."""
     in_doubt_below: int = -1
-    """Set once a holder of the lane has received acknowledgements for ordinals that were assigned again
-    (`SourceRun.regiven`), and will compare them: all ordinals below this one have been acknowledged, and the holder's
-    later batches follow them. Only ordinals below this one are in doubt, even if the comparison is never made. -1 if
-    the fact does not limit the doubt.
+    """Limits the doubt about ordinals that were assigned again (`SourceRun.regiven`). An acknowledgement does not show
+    which of the records that were sent under such an ordinal the target holds, so the lane compares these records with
+    the source. Without waiting for the comparison, the holder sets this field once all ordinals below this one have
+    been acknowledged. Its later batches follow these ordinals, so ordinals at or above this one are not in doubt, even
+    if the comparison is never made. -1 if the fact does not limit the doubt.
     """
 
 
@@ -526,7 +528,7 @@ class MapRebuilt(Fact, frozen=True, tag="map_rebuilt"):
     After them, the lane continues at the ordinal `until`.
 
     This fact ends the doubt about reassigned ordinals (`SourceRun.regiven`). If later ordinals may still be in doubt, a
-    second `SourceRun` follows in the same entry and says so.
+    second `SourceRun`, with `regiven`, follows in the same entry.
     """
 
     lane: LaneId
@@ -674,15 +676,15 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
     epochs_told: bool = False
     """Whether the ledger contains every change of the source's leader epoch. If so, each change is recorded before the
     first record with the new epoch is written to the target. The value is false in records that older versions of
-    mirrord wrote, and as long as even the first epoch may be missing from the ledger.
+    mirrord wrote, and as long as the first epoch may be missing from the ledger.
     """
     settled: bool = False
     """Whether the lane has finished with every source record before `source_offset`: each of these records either is
     stored in the target log before the resume position or is not to be copied. If so, no batch is in flight.
     """
     source: SourceEnds | None = None
-    """Set if the record is about a source topic (`mirrord.ledger.source_ends`). Such a record is not a lane's resume
-    position.
+    """Set if the record is about a source topic instead of a lane (see `mirrord.ledger.source_ends`). Such a record
+    contains no resume position.
     """
     rewinds: int = 0
     """Number of the lane's `Rewound` notes that were known when the record was written."""
@@ -694,7 +696,7 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LeaseRenewed(msgspec.Struct, frozen=True, array_like=True):
-    """A sign of life from the process that holds the lease.
+    """A heartbeat of the process that holds the lease.
 
     A reader measures the age of the record by its own monotonic clock, from the moment at which it saw the record.
     Clocks of different machines are not compared.

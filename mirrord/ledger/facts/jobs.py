@@ -32,8 +32,8 @@ class JobBegan(Fact, frozen=True, tag="job_began"):
     """A process has started a job.
 
     The fact takes effect if `number` is one more than that of the most recent job of this kind. A process may append
-    the fact only if the most recent job of this kind has ended, if the process of that job is dead, or if that job has
-    not been renewed (`JobRenewed`) within its `ttl_ms`.
+    the fact only in one of three cases: that job has ended, the process of that job is dead, or that job has not been
+    renewed (`JobRenewed`) within its `ttl_ms`.
     """
 
     job: Job

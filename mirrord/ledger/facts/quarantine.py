@@ -1,5 +1,5 @@
-"""Facts about records that cannot be copied, and the operator commands about these records
-(`mirrord.ledger.quarantine`)."""
+"""Facts about records that cannot be copied, and the operator commands about these records. `mirrord.ledger.quarantine`
+applies these facts to the state of a lane."""
 
 from mirrord.ledger.facts.base import Fact, Origin
 from mirrord.model.names import LaneId

@@ -1,5 +1,5 @@
 """Facts about seeks, which move a lane forward in the source: the operator commands, and the offsets that lanes have
-skipped because of these commands (`mirrord.ledger.seeks`)."""
+skipped because of these commands. `mirrord.ledger.seeks` applies these facts to the state of a lane."""
 
 from mirrord.ledger.facts.base import Fact, Origin
 from mirrord.model.names import LaneId

@@ -39,8 +39,8 @@ class LedgerReading:
         self._log = topics
         self._memory = memory
         self.state = FlowState(memory=memory)
-        """The state, folded up to the last entry that was read. Before the first entry, it is restored from the
-        snapshots if earlier entries were trimmed."""
+        """The state, folded up to the last entry that was read. If the first entries of the ledger were trimmed, the
+        state is restored from the snapshots before the remaining entries are read."""
 
     async def entries(self, *, follow: bool) -> AsyncGenerator[ReadEntry]:
         """Yield all entries. If `follow` is true, continue to wait for new entries and yield them too. In this case,

@@ -1,5 +1,5 @@
-"""Ensures that only one job of each kind runs for a flow at a time, across all machines. The lease of a job is kept in
-the ledger (`mirrord.ledger.facts.jobs`).
+"""Ensures that only one job of each kind runs for a flow at a time, across all machines. The lease of a job consists of
+facts in the ledger (see `mirrord.ledger.facts.jobs`).
 
 The thread that runs a job is busy for minutes while Spark works. The lease is therefore kept by a separate thread. This
 thread takes the lease when no other process is running the job. It periodically records that the job is alive and how

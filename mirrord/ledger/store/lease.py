@@ -13,8 +13,8 @@ holder therefore stores in `settled_from` the time after which no writer under a
 time, `LeaseRenewed.settled` is true in its renewals.
 
 If a lane's previous replicator has not left the lane cleanly, the lane waits until that replicator can no longer write.
-The length of this barrier depends on the previous replicator's lease length and request timeout. The fact `LaneTaken`
-contains both times (`FlowSetup.barrier_s`).
+`FlowSetup.barrier_s` computes the length of this barrier from the previous replicator's lease length and request
+timeout. The fact `LaneTaken` contains both times.
 
 On Ray, a daemon continues when its supervisor's process dies, because Ray starts another process for it. The new
 process appends `LeaseContinued` and works under the same lease epoch, so the writers under the lease are not affected.

@@ -12,7 +12,8 @@ from mirrord.runtime.clock import Clock
 
 
 def lease_status(state: FlowState, age_ms: int) -> LeaseStatus | None:
-    """Return the lease according to the ledger, with its age `age_ms`. Return None if no daemon holds the lease."""
+    """Return the lease according to the ledger. Return None if no daemon holds it. `age_ms` is the time since a renewal
+    of the lease was last seen."""
     holder = state.holder
     if holder is None or state.released:
         return None

@@ -22,7 +22,8 @@ class LeasedWorker:
     - The method `open` of the subclass calls `_join`, which reads the ledger and joins the lease. Then `open` starts
       the work as `_tasks`.
     - Immediately before each write, the subclass checks `_may_write`.
-    - When another daemon takes the lease, `until_lost` returns. The worker can do no more work, so its owner closes it.
+    - When the lease is lost (`LeaseKeeper.lost`), `until_lost` returns. The worker can do no more work, so its owner
+      closes it.
     - The method `close` of the subclass calls `_leave`, even if `open` has failed.
 
     All methods run on the event loop on which the worker was opened.
@@ -48,7 +49,7 @@ class LeasedWorker:
         self._tasks = tasks
 
     async def until_lost(self) -> None:
-        """Wait until another daemon has taken the lease. After that, this worker can do no more work."""
+        """Wait until the lease is lost (`LeaseKeeper.lost`). After that, this worker can do no more work."""
         await self._lease.lost.wait()
 
     async def _join(self, lease_epoch: int) -> None:

@@ -271,8 +271,9 @@ class PartitionReader:
             )
         if self._empty < EMPTY_LOOKS:
             return _LogRead([], self.position, self.last_epoch)
-        # The last records were tombstones that compaction has removed. Their leader epoch is unknown. Any earlier epoch
-        # ends below this position, so no epoch is returned.
+        # The last records were tombstones that compaction has removed. Their leader epoch is unknown, so no epoch is
+        # returned. An earlier epoch may end below this position, and a fetch with it would be answered with a diverging
+        # epoch.
         return _LogRead([], high_watermark, -1)
 
 

@@ -1,4 +1,5 @@
-"""An unnamed temporary file for runs that do not fit in the memory of a process (`mirrord.model.run_memory`)."""
+"""An unnamed temporary file for runs that do not fit in the memory of a process. `mirrord.model.run_memory` selects the
+runs that are moved to the file."""
 
 import os
 import tempfile

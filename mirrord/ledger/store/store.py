@@ -63,7 +63,7 @@ log = structlog.get_logger()
 
 
 class LedgerStore:
-    """The view of one process on a flow's ledger.
+    """The view that one process has of a flow's ledger.
 
     LedgerUnavailable means that an operation was not confirmed in time. Any other ledger error (LedgerCorrupt,
     LedgerWentBack) ends the store: all pending and later calls raise that error.
@@ -77,7 +77,7 @@ class LedgerStore:
         deadline_seconds: float = DEADLINE_SECONDS,
         memory: RunMemory = ALL_OF_IT,
     ) -> None:
-        """Create an unopened store. `memory` holds the runs (`mirrord.ledger.store.spill_file.run_memory`)."""
+        """Create an unopened store. `memory` holds the runs; `spill_file.run_memory` returns it for a flow."""
         self._log = topics
         self._clock = clock
         self._deadline = deadline_seconds
@@ -134,7 +134,7 @@ class LedgerStore:
         return self._watch.known
 
     def remember(self, known: LedgerEnd | None) -> None:
-        """Before `open`, pass on the value of `known` from an earlier store of this process."""
+        """Take over the value of `known` from an earlier store of this process. Call this method before `open`."""
         self._watch.remembered = known
 
     @property
@@ -250,7 +250,7 @@ class LedgerStore:
         return _subscribe(self._on_end, callback)
 
     def prune(self, lane: LaneId, source_log_start: int, target_log_start: int) -> int:
-        """Drop a lane's runs whose records both logs have deleted. Return their number. The next trim saves this."""
+        """Drop a lane's runs whose records both logs have deleted. Return their number. Snapshots then omit them."""
         return prune(self._state, lane, source_log_start, target_log_start)
 
     async def trim(self, kept_entries: int = KEPT_ENTRIES) -> None:

@@ -44,6 +44,6 @@ def parked_from(state: FlowState) -> int | None:
     entries = [each for lane in state.lanes.values() for each in lane.quarantine if each.letters > 0]
     if not entries:
         return None
-    # The state keeps a limited number of quarantines per lane, so the oldest ones may be missing.
+    # The state keeps a limited number of quarantined ranges per lane, so the oldest ones may be missing.
     is_all = all(len(lane.quarantine) < KEPT for lane in state.lanes.values())
     return min(each.letters_at for each in entries) if is_all else -1

@@ -4,7 +4,7 @@ Each lane has its own transactional id for this topic. A new writer for a lane t
 each operation takes effect either completely or not at all. By the time a writer receives its producer id, the
 transactions of the lane's earlier writers have been committed or aborted (KIP-98). Transactions of other lanes may
 still be open, and records after the start of an open transaction are not yet visible to read_committed consumers. The
-writer therefore waits until these transactions have ended, and then reads the topic to find out which records it
+writer therefore waits until these transactions have ended, and then reads the topic to find out which records the topic
 already holds. In this way, no record is parked twice, and no record is replayed twice.
 """
 

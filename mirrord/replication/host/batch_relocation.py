@@ -33,7 +33,8 @@ from mirrord.replication.lane.target.batch_relocation import (
 )
 
 Compacts = Callable[[], Awaitable[bool | None]]
-"""Returns whether a topic is compacted, or None if mirrord has no permission to read the topic's configs."""
+"""A function that returns whether a topic is compacted, or None if mirrord has no permission to read the topic's
+configs."""
 MOST_RECORDS = 500_000
 """Maximum number of records that are held in memory for each of the two logs. A record takes about 150 bytes."""
 
@@ -52,8 +53,8 @@ class BatchRelocation:
         *,
         read_committed: bool,
     ) -> None:
-        """`copies` returns the indexes of the source batches that are themselves copies
-        (`mirrord.replication.host.origin_lookup`). None means that the source partition holds no copies."""
+        """`copies` returns the indexes of the source batches that are themselves copies (see `OriginLookup.copies`).
+        None means that the source partition holds no copies."""
         self._source = source
         self._target = target
         self._source_partition = source_partition
@@ -71,8 +72,8 @@ class BatchRelocation:
         why these offsets cannot be determined.
 
         `source_compacts` and `compacts` return whether the source topic and the target topic are compacted. Raises
-        ReadFailed if the source log or the target log cannot be read at the moment, or if one of the two calls raises
-        it.
+        ReadFailed if the source log or the target log cannot be read at the moment, or if one of these two functions
+        raises it.
         """
         own: list[OwnBatch] = []
         try:
@@ -83,15 +84,15 @@ class BatchRelocation:
             end = readable_end = min(searched.end, high_watermark)
             covered, before = covered_below(record, wanted.first), last_below(record, wanted.first)
             if self._read_committed:
-                # A read of committed records would wait for the end of a transaction that is open there.
+                # If a transaction is open in this range, a read of committed records would wait until it ends.
                 stable = await last_stable_offset(self._asks, self._source_partition)
                 if covered and stable < min(covered[-1].end, high_watermark):
                     # The lane has copied uncommitted records. Records between them that it has not copied cannot be
                     # read before the transaction ends.
                     raise ReadFailed(int(ErrorCode.OFFSET_NOT_AVAILABLE))
                 end = min(end, stable)
-            # The source may have deleted the first records of the range. These records are nevertheless part of the
-            # search, so that the lane continues with them and notes the loss of those that it has not copied.
+            # The source may have deleted the first records of the range. Their offsets are nevertheless part of the
+            # search, so that the lane continues at these offsets and records the loss of those not yet copied.
             searched = Range(searched.start, max(end, searched.start))
             originals = await self._originals(Range(max(searched.start, begin), searched.end), timed=timed)
             if standing and self._read_committed:
@@ -185,8 +186,8 @@ def _refuse_uncommitted(
 
 
 def _is_compacted(originals: Sequence[SourceBatch]) -> bool:
-    """Return whether a batch lacks records. Brokers do not accept batches with gaps, so the log cleaner must have
-    removed these records."""
+    """Return whether records are missing from one of these batches. Brokers do not accept batches with gaps, so the log
+    cleaner must have removed the missing records."""
     return any(each.left_out is None and len(each.contents) < each.end - each.start for each in originals)
 
 

@@ -182,7 +182,7 @@ class LaneHost:
         return hosted
 
     def expect_expiry(self, producer_expiry_ms: int) -> None:
-        """Set the target's `producer.id.expiration.ms` for all lanes. If it is unknown (0), no lane is protected."""
+        """Set the target's `producer.id.expiration.ms` for all lanes. If it is unknown (0), all are unprotected."""
         if producer_expiry_ms != self._limits.producer_expiry_ms:
             self._limits = replace(self._limits, producer_expiry_ms=producer_expiry_ms)
             for hosted in self._lanes.values():
@@ -422,8 +422,8 @@ class LaneHost:
         self._begin(self._save(hosted))
 
     def _look_round(self) -> None:
-        """Save the progress of lanes that have advanced, and ask for the log ends of source partitions that are not
-        being fetched."""
+        """Save the progress of lanes that have advanced, look for transactions on the source that do not end, and ask
+        for the log ends of source partitions that are not being fetched."""
         self._beat = self._loop.call_later(BEAT_S, self._look_round)
         self._open.look(self._lanes.values())
         moved = [hosted for hosted in self._lanes.values() if hosted.touched and self._has_moved(hosted)]

@@ -1,5 +1,5 @@
-"""Determines where MirrorMaker 2 stopped, for lanes that have no history in the ledger
-(`mirrord.replication.lane.mm2_position`)."""
+"""Determines where MirrorMaker 2 stopped, for lanes that have no history in the ledger. This module reads the logs, and
+`mirrord.replication.lane.mm2_position` compares their records."""
 
 import asyncio
 from typing import NamedTuple
@@ -38,8 +38,9 @@ class Legacy(NamedTuple):
 
     inherited: CopyInherited | None = None
     trouble: str = ""
-    """Why the lane must not start; empty if it may start. If `inherited` is None, the obstacle is temporary, or an
-    operator can remove it as this text advises.
+    """Why the lane must not start; empty if it may start. If `inherited` is set nevertheless, the comparison of the
+    target with the source found different records ("strange"). Otherwise, the obstacle is temporary, or an operator can
+    remove it as this text advises.
     """
 
 

@@ -5,8 +5,8 @@ ledgers are opened when a lane first asks, and then stay open.
 
 A lane asks when it has received a source batch that may be a copy. To answer, `OriginLookup` lists the topics again and
 reads all ledgers to their ends. This scan begins after the lane has asked, so that the answer includes everything that
-the ledgers held when the batch became visible (`mirrord.replication.lane.source.loop_detection`). Requests that arrive
-during a scan share the next scan.
+the ledgers held when the batch became visible. `mirrord.replication.lane.source.loop_detection` relies on this order.
+Requests that arrive during a scan share the next scan.
 """
 
 import asyncio

@@ -51,9 +51,9 @@ def may_be_cleaned(asked: AskScan, own: Sequence[OwnBatch], others: Sequence[Int
     """Return whether the outcome of a scan depends on whether the topic is compacted. This is the case if records are
     missing from the log, or if other producers also write to the topic.
 
-    If the log has lost records of the lane, the remaining batches may nevertheless follow each other without a gap. In
-    that case, either they begin after the resume position, or the lane is reading the log again from before that
-    position (`verify`).
+    Even if the batches that were found follow each other without a gap, records may be missing before or after them.
+    Records before them are missing if the first batch begins after the expected ordinal. If the lane is reading the log
+    again from before its resume position (`verify`), it is always assumed that records may be missing.
     """
     held = sum(batch.count for batch in own)
     follows = all(

@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 
 class Keeper(Protocol):
-    """The object that sends a lane's fetch request to a broker (`FetchFeed`)."""
+    """The object that sends a lane's fetch request to a broker. Implemented by `FetchFeed`."""
 
     def drop(self, tap: "PartitionFetch") -> None:
         """Stop fetching this partition."""

@@ -1,11 +1,12 @@
 """Record policies on the second path: a filter decides which records of a batch are copied, and a transform changes the
 copied records.
 
-A batch is rebuilt as usual (`mirrord.replication.host.batch_rebuild`). For records that the filter rejects, the lane
-records `filtered` verdicts with the exact offsets. Ordinals count only records that are copied.
+A batch is rebuilt in the same way as without policies (see `mirrord.replication.host.batch_rebuild`). For records that
+the filter rejects, the lane records `filtered` verdicts with the exact offsets. Ordinals count only records that are
+copied.
 
-Before the lane writes, it records in the ledger which offset has which ordinal (`mirrord.replication.lane.intake`). It
-does not call the filter again for these offsets, so that the offset map stays correct even if a policy later decides
+Before the lane writes, it records in the ledger which offset has which ordinal (see `mirrord.replication.lane.intake`).
+It does not call the filter again for these offsets, so that the offset map stays correct even if a policy later decides
 differently.
 """
 
@@ -23,7 +24,7 @@ from policies.flow_policies import record_filter_of, record_transform_of
 from policies.guarded_records import GuardedFilter, GuardedTransform
 
 Decide = Callable[[DecodedRecord, bool | None], DecodedRecord | Reason]
-"""Decides whether a record is copied, and how it is changed (`RecordPolicies.decide`)."""
+"""A function that decides whether a record is copied, and how it is changed, such as `RecordPolicies.decide`."""
 
 
 class RecordPolicies:

@@ -1,5 +1,5 @@
-"""Finds the offset at which a lane starts if it has no history in the ledger
-(`mirrord.topics.rules.partition_start`)."""
+"""Finds the offset at which a lane starts if it has no history in the ledger. The rules for the decision are in
+`mirrord.topics.rules.partition_start`."""
 
 from collections.abc import Callable
 

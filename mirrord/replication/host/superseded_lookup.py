@@ -1,5 +1,5 @@
-"""Looks up, by key, the records that are missing from a compacted target topic
-(`mirrord.replication.lane.target.superseded_records`)."""
+"""Looks up, by key, the records that are missing from a compacted target topic. This module reads the logs, and
+`mirrord.replication.lane.target.superseded_records` decides which of the missing records are copied again."""
 
 import asyncio
 from bisect import bisect_right
@@ -45,20 +45,21 @@ from mirrord.replication.lane.target.superseded_records import (
 NEAR = 10_000
 """Ranges of source offsets that are at most this number of offsets apart are read as one range."""
 MOST_PIECES = 100_000
-"""Maximum number of pieces of the offset map whose source offsets are read as one range."""
+"""Maximum number of pieces (`Piece`) whose source offsets are read as one range."""
 
 LogReaders = tuple[Asks, Stretches]
 Piece = tuple[int, int, int]
-"""A piece of the offset map: first ordinal, source offset, number of ordinals."""
+"""A part of the offset map in which the ordinals and the source offsets are consecutive: its first ordinal, the source
+offset of this ordinal, and the number of ordinals."""
 FindCopies = Callable[[PartitionId, Sequence[HeaderTuple]], Awaitable[set[int]]]
-"""Returns the indexes of those source batches that are copies (`OriginLookup.copies`)."""
+"""A function that returns the indexes of those source batches that are copies, such as `OriginLookup.copies`."""
 
 
 class CopyRules(NamedTuple):
     """The rules by which a lane decides which source records it copies."""
 
     read_committed: bool
-    """Whether records of aborted transactions are not copied."""
+    """Whether the lane copies only committed records."""
     decide: Decide | None = None
     """Applies the flow's record policies to a record. None if the lane has no record policies."""
     find_copies: FindCopies | None = None
@@ -250,8 +251,8 @@ class SupersededLookup:
         return missing.kind == "last" and ordinal >= self._decided_below
 
     def _by_origin(self, batch: ReadBatch, found: Iterable[_Found]) -> tuple[list[_Found], list[_Found]]:
-        """Split missing records of a source batch into those that the lane did not copy if another flow wrote the
-        batch, and all others."""
+        """Split missing records of a source batch into two lists: first the records that the lane did not copy if
+        another flow wrote the batch, and then all others."""
         has_writers = self._rules.find_copies is not None and not batch.is_old
         may_be_copy = has_writers and may_be_a_lanes(batch.header)
         split: tuple[list[_Found], list[_Found]] = [], []
@@ -276,7 +277,8 @@ class SupersededLookup:
         [start, end) of the source offsets that can be read.
 
         Records that the lane skips are omitted if they come after all of the lane's own batches (kind `last`). All
-        later records are then omitted as well, because nothing was appended under their ordinals (`_never_copied`)."""
+        later records are then omitted as well, because nothing was appended under their ordinals. `_never_copied`
+        explains the reason."""
         begin, end = readable
         wanted: dict[int, list[tuple[Missing, int]]] = {}
         for each in missing:

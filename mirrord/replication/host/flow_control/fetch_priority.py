@@ -29,7 +29,8 @@ class FetchPriority:
         """Record the position of the lane, and the start and the end of the source log."""
         if log_start < 0 or end <= position:
             self._approach.points.clear()
-            self._is_seen = self._is_reported = False  # no record can be lost; the supervisor repeats its report
+            # No record can be lost now. If this changes, the supervisor reports the lane again.
+            self._is_seen = self._is_reported = False
         else:
             self._approach.note(OffsetAt(time.monotonic(), log_start, position, end))
             left_s = self._approach.left_s()

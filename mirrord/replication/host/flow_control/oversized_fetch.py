@@ -44,8 +44,8 @@ class OversizedFetch:
         """Handle a response that was too large. `taps` are the partitions in its request. Return the partitions that
         must be fetched again at once, each in a separate request.
 
-        If the request had only one partition, the batch of this partition is too large. It is fetched again after
-        `RETRY_S` seconds.
+        If the request had only one partition, the batch of this partition is too large. The partition is fetched again
+        after `RETRY_S` seconds.
         """
         for tap in taps:
             tap.apart = True
