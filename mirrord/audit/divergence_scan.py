@@ -157,8 +157,8 @@ async def _since(
     since_ms: int | None,
 ) -> Since:
     """Return two maps from partition to (offset, timestamp), one for the source and one for the target. Each entry
-    describes the partition's first record with a timestamp of at least `since_ms`. If `since_ms` is None, return (None,
-    None)."""
+    describes the partition's first record with a timestamp of at least `since_ms`, or is None if there is no such
+    record. If `since_ms` is None, return (None, None)."""
     if since_ms is None:
         return None, None
     source = {TopicPartition(lane.source_topic, lane.partition) for lane in lanes} | set(waiting)

@@ -1,10 +1,9 @@
 """Rebuilds a flow's ledger from the logs on both clusters.
 
-A daemon must not mistake a partly written ledger for a complete one. Otherwise, it would again copy every record that
-the ledger does not mention yet. The first step therefore writes a marker to the state topic. While the marker is
-present, every client that opens the ledger stops with the error `LedgerWentBack`. The last step replaces the marker
-with the topic id and the log end offset of the new ledger. An interrupted rebuild has to be restarted from the
-beginning.
+A daemon must not use a partly written ledger, because it would again copy every record that the ledger does not mention
+yet. The first step therefore writes a marker to the state topic. While the marker is present, every client that opens
+the ledger stops with the error `LedgerWentBack`. The last step replaces the marker with the topic id and the log end
+offset of the new ledger. An interrupted rebuild has to be restarted from the beginning.
 """
 
 import asyncio
@@ -46,8 +45,9 @@ PATIENCE_S = 30.0
 LEASE_EPOCH = 1
 BY = "mirrord rebuild"
 BEING_MADE = LedgerEnd(TopicId("being rebuilt"), (1 << 63) - 1, 0)
-"""The marker for a rebuild that is in progress. It has the form of a ledger end, but no real ledger has this topic id
-or reaches this offset. A client that reads the marker from the state topic raises `LedgerWentBack`."""
+"""The marker for a rebuild that is in progress. It is stored as if it were the end of the ledger, but no real ledger
+has this topic id or reaches this offset. A client that reads the marker from the state topic raises
+`LedgerWentBack`."""
 TOGETHER = 500
 """Maximum number of facts in one ledger entry. Once its facts exceed 256 KiB in total, an entry gets no further
 facts."""

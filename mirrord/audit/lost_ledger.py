@@ -1,5 +1,5 @@
-"""Finds out whether a flow's ledger is lost. A ledger is lost if it is missing, corrupt, empty or shorter than it once
-was, or if it does not account for records in the target topics."""
+"""Finds out whether a flow's ledger is lost. A ledger counts as lost if it is missing, corrupt, empty or shorter than
+it once was, or if it does not account for records in the target topics."""
 
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.ledger.errors import LedgerCorrupt, LedgerMissing, LedgerWentBack

@@ -63,9 +63,8 @@ class LaneAuditPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The newest proof that an earlier audit recorded for this lane, if its level is sufficient. The ranges begin where
     the proven part ends. None if there is no such proof, or if everything is audited again."""
     is_from_begin: bool = True
-    """Whether the audit includes the first range that has not been proven yet. It does not if `since_ms` excludes this
-    range. The range begins where the proven part ends or, if nothing is proven, at the first record of the offset
-    map."""
+    """Whether the audit includes the first unproven range of the lane. False if `since_ms` excludes this range. The
+    range begins where the proven part ends or, if nothing is proven, at the first record of the offset map."""
     left_out: int = 0
     """Number of ranges that the audit omits because they are older than `since_ms`."""
     lost: int = 0
@@ -279,8 +278,8 @@ class _Clusters(msgspec.Struct, frozen=True):
         targets = {TopicPartition(lane.target_topic, lane.partition) for lane in lanes}
         source_ids = await _ids(config, flow.source, {each.topic for each in sources})
         target_ids = await _ids(config, flow.target, {each.topic for each in targets})
-        # The resume positions were read before these offsets, so the target's log end offset is at or above them unless
-        # the target has lost records.
+        # The resume positions have already been read when these offsets are requested. Each log end offset is therefore
+        # at or above the resume position in its partition, unless the target has lost records.
         starts = await log_offsets(config.clusters[flow.target], targets, "start")
         ends = await log_offsets(config.clusters[flow.target], targets, "end")
         since = None
@@ -296,7 +295,8 @@ class _Clusters(msgspec.Struct, frozen=True):
             await log_offsets(config.clusters[flow.source], sources, "start"),
             await log_offsets(config.clusters[flow.source], sources, "end"),
             since,
-            # If two flows copy the same names in opposite directions, the target also has other writers.
+            # If two flows copy topics with the same names in opposite directions, other clients also write to the
+            # target.
             any(goes_back(flow, other) for other in config.all_flows),
         )
 
@@ -401,10 +401,11 @@ def _is_enough(proven: RangeAudited | None, level: str) -> bool:
 
 
 async def read_ledger(config: Config, flow: FlowConfig) -> tuple[FlowState, Gaps, list[RangeAudited]]:
-    """Read the flow's state with its resume positions, every verdict that the ledger still holds, and the results of
+    """Return the flow's state with its resume positions, every verdict that the ledger still holds, and the results of
     earlier audits.
 
-    The resume positions are read before the ledger. The ledger therefore explains every offset below them.
+    The resume positions are read first, and the ledger is read to its end afterwards. The ledger therefore explains
+    every offset below the resume positions.
     """
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     await store.open(read_only=True)

@@ -1,6 +1,6 @@
 """Reads the source log and the target log of a lane whose ledger is lost, and determines the lane's position.
 
-Batch headers are compared first, and individual records where necessary (`mirrord.audit.rules.rebuild_placement`).
+Batch headers are compared first, and individual records where necessary. See `mirrord.audit.rules.rebuild_placement`.
 """
 
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping, Sequence
@@ -44,8 +44,8 @@ MOST_RECORDS = 2_000_000
 """Maximum number of a lane's records that are held in memory for each log. Each record takes about 250 bytes."""
 
 RIVAL_BATCHES = 20
-"""If another producer wrote many batches, only the records of a sample of them are searched for in the source. The
-sample contains this number of the producer's first batches, and the same number of its last batches."""
+"""If a producer other than the lane's wrote many batches, only the records of a sample of them are searched for in the
+source. The sample consists of this many of the producer's first batches and the same number of its last ones."""
 ORIGINALS_AT_ONCE = 1_000
 READ_OVER = 1_000
 """If the gap between two ranges of wanted offsets is no larger than this, both ranges are read together with the
@@ -86,8 +86,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     keeps: Callable[[DecodedRecord], bool] | None = None
     """The flow's record filter; None if it has no filter. The function may raise PolicyFault."""
     foreign: frozenset[int] = frozenset()
-    """The ids of producers that copied records from the target to the source topic. These records are not copied
-    back."""
+    """Ids of producers that copied records from the target topic to the source topic. Their records are not copied."""
 
 
 class _Own(msgspec.Struct):
@@ -250,7 +249,7 @@ class LaneLook:
     async def _filtered(
         self, named: TopicPartition, reconstructed: ReconstructedLane, rules: Rules
     ) -> ReconstructedLane:
-        """Change the verdict on skipped records to `filtered` where the flow's current filter skips them."""
+        """Change the verdict `unexplained` to `filtered` for the records that the flow's current filter rejects."""
         if rules.keeps is None or not reconstructed.left_out:
             return reconstructed
         spans = [(each.start, each.end) for each in reconstructed.verdicts if each.reason == "unexplained"]
@@ -267,7 +266,7 @@ class LaneLook:
 
 
 def _leaves(rules: Rules, record: DecodedRecord) -> bool:
-    """Return whether the flow's current filter skips the record. If the filter fails, the record is kept."""
+    """Return whether the flow's current filter rejects the record. Return False if the filter raises PolicyFault."""
     try:
         return rules.keeps is not None and not rules.keeps(record)
     except PolicyFault:
@@ -413,7 +412,7 @@ class _Lane:
 
     async def _compared(self, placed: Placed, producer: tuple[int, int]) -> Placed:
         """Find the source positions of the copies whose batches equal either no source batch or more than one.
-        Individual records are compared, more of them in each round. Raises Unplaced."""
+        Individual records are compared, more of them in each iteration. Raises Unplaced."""
         around, last = LOOK_AROUND, -1
         while True:
             here, there = doubtful(placed, around)
@@ -460,8 +459,9 @@ def _without_copies(made: LaneRebuilt, found: _Target, rules: Rules, *, is_empty
 
 
 def _key(batch: ReadBatch, *, is_copy: bool) -> Hashable:
-    """Return a key for a batch. Two keys are equal only if the batches hold the same records. The conditions are those
-    of `mirrord.replication.lane.target.batch_compare.same_bytes`."""
+    """Return a key for a batch. Two keys are equal only if the batches hold the same records. Like
+    `mirrord.replication.lane.target.batch_compare.same_bytes`, the key relies on the batch header and the checksum of
+    the records."""
     header = batch.header
     length = header.last_offset_delta + 1
     is_alike = not batch.is_old and header.record_count == length

@@ -1,4 +1,4 @@
-"""Records in the ledger which range of each lane an audit has proven (`RangeAudited`)."""
+"""Records in the ledger, as `RangeAudited` facts, which range of each lane an audit has proven."""
 
 from collections.abc import Iterable, Sequence
 
@@ -20,8 +20,8 @@ async def record_proof(config: Config, flow: FlowConfig, plan: FlowPlan, facts: 
     omitted. Raises EnvironmentFault.
 
     The map can change if the target loses the end of its log: ordinals below the resume position then get new offsets.
-    The proof does not cover the new offsets. If it were recorded, the next audit would skip these ordinals. The map is
-    therefore compared with the audited one immediately before the append.
+    The proof does not cover the new offsets. If the proof were recorded, the next audit would skip these ordinals.
+    Immediately before the append, the current map is therefore compared with the audited map.
     """
     planned = {lane.lane: lane for lane in plan.lanes}
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)
@@ -43,7 +43,7 @@ async def record_proof(config: Config, flow: FlowConfig, plan: FlowPlan, facts: 
 
 
 def _joined(found: Iterable[MapPiece]) -> list[MapPiece]:
-    """Merge adjacent parts of the map that were separated only by the division into ranges."""
+    """Merge adjacent parts of the offset map that are separate only because the audit divided the map into ranges."""
     joined: list[MapPiece] = []
     for piece in found:
         last = joined[-1] if joined else None

@@ -1,10 +1,10 @@
 """Copies to a separate topic the records that an audit has found to be missing or altered. Each record is copied once.
 
-The topic has the format of the dead-letter topic (`mirrord.replication.dead_letters.topic`). Each record carries its
-original topic, partition and offset. Before it writes anything, a repair determines which records the topic already
-holds. The repair is recorded in the ledger (`RangeRepaired`) after the records have been written. If the process
-crashes between these two steps, the repair can be run again: it then finds the records in the topic and only updates
-the ledger.
+The repair topic has the same format as the dead-letter topic, and `mirrord.replication.dead_letters.topic` writes to
+both. Each record carries its original topic, partition and offset. Before it writes anything, a repair determines which
+records the repair topic already holds. After the records have been written, the fact `RangeRepaired` records the repair
+in the ledger. If the process crashes between these two steps, the repair can be run again: it then finds the records in
+the repair topic and only updates the ledger.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -129,8 +129,8 @@ async def repair(config: Config, found: Iterable[Damage], origin: Origin | None)
 async def _flow(
     config: Config, flow: FlowConfig, found: list[Damage], origin: Origin | None, facts: list[RangeRepaired]
 ) -> list[Repair]:
-    """Repair the ranges of one flow. The caller records `facts` in the ledger, even if this function raises an
-    exception."""
+    """Examine the damaged ranges of one flow and, if `origin` is given, repair them and add the repairs to `facts`. The
+    caller records `facts` in the ledger even if this function raises an exception."""
     state = await read_state(flow, ClusterAccess(config, PATIENCE_S).ledger)
     source, target = config.clusters[flow.source], config.clusters[flow.target]
     letters = DeadLetters(flow, source, target, repair_topic(flow.name))

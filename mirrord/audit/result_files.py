@@ -58,7 +58,7 @@ _MAP_BYTES = 16
 
 RangeKey = tuple[str, LaneId, int, int, str]
 """Identifies an audited range: flow, lane, first ordinal, ordinal after the last one, and a digest. The digest covers
-the part of the offset map that says which source and target records correspond to each other."""
+the whole `AuditRange`, including the range's part of the offset map and its verdicts."""
 
 
 def range_key(flow: str, wanted: AuditRange) -> RangeKey:
@@ -186,15 +186,15 @@ def _result(row: Mapping[str, Any]) -> RangeResult:
 
 
 def proven(lane: LaneAuditPlan, results: Iterable[RangeResult], level: AuditLevel, at_ms: int) -> RangeAudited | None:
-    """Return the fact that records the range that a lane's results prove. It begins where the proof of earlier audits
-    ends. Return None if nothing new is proven."""
+    """Return the fact that records which range of the lane these results prove. The range begins where the proof of
+    earlier audits ends. Return None if the results prove nothing new."""
     found = {(result.first, result.end): result for result in results}
     first: AuditRange | None = None
     last: AuditRange | None = None
     newest_ms = lane.proven.newest_ms if lane.proven else -1
     for wanted in lane.ranges if lane.is_from_begin else ():
         if not wanted.pieces:
-            break  # a proof names ordinals, so it needs pieces
+            break  # a proof covers ordinals, and a range without pieces has none
         result = found.get((wanted.first, wanted.end))
         if result is None or result.compared.differences:
             break
@@ -214,8 +214,8 @@ def proven(lane: LaneAuditPlan, results: Iterable[RangeResult], level: AuditLeve
 
 
 def summary(flow: FlowPlan, lane: LaneAuditPlan, results: Iterable[RangeResult], *, level: AuditLevel) -> LaneSummary:
-    """Return the totals of a lane's results. An audit at the level `ledger` proves nothing about records, so it leaves
-    the proven position of earlier audits unchanged."""
+    """Return the totals of a lane's results. An audit at the level `ledger` proves nothing about records, so
+    `proven_to` is then the position that earlier audits have proven."""
     found = {(result.first, result.end): result for result in results}
     differences: Counter[str] = Counter()
     explained: Counter[str] = Counter()

@@ -1,5 +1,5 @@
-"""Handles SIGHUP: the daemon reads its configuration file again and applies it. A daemon that was started from a
-terminal stops instead, because SIGHUP then means that the terminal has been closed."""
+"""Handles SIGHUP: the daemon reads its configuration file again and applies the changes. A daemon that was started from
+a terminal stops instead, because SIGHUP then means that the terminal has been closed."""
 
 import argparse
 import asyncio

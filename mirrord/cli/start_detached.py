@@ -66,8 +66,8 @@ def start_detached(conf: str, options: Sequence[str]) -> int:
 
 async def report_to_parent(fd: int, http: str, status: Callable[[], Awaitable[Status | None]]) -> None:
     """Report the address of this daemon to the command that started it, over the pipe `fd`. The report is sent as soon
-    as all flows are running or on standby, but after `READY_S` seconds in any case. Then detach stderr from the
-    command."""
+    as all flows are running or on standby, or after `READY_S` seconds at the latest. After the report, detach stderr
+    from the command."""
     deadline = time.monotonic() + READY_S
     waiting: dict[str, str] = {}
     while True:

@@ -69,7 +69,7 @@ def _address(views: dict[str, LedgerView | MirrordError]) -> str:
 
 def _check(http: str, terms: HandoverTerms, config: Config) -> None:
     """Raise ConfigError if the running daemon differs from this configuration in its flows, its instance name or its
-    lease time."""
+    `lease_ttl`."""
     there, here = set(terms.flows), {flow.name for flow in config.flows}
     if there != here:
         raise ConfigError(

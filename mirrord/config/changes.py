@@ -89,8 +89,8 @@ class ConfigChanges(msgspec.Struct, frozen=True):
 def compare(old: Config, new: Config, *, own_file: bool) -> ConfigChanges:
     """Return the changes from `old` to `new`.
 
-    `own_file` means that `new` was read from the daemon's own file. Only then may it contain new clusters, policy
-    classes, folders and Spark settings.
+    `own_file` means that `new` was read from the daemon's own file. Otherwise, `new` must not contain new clusters,
+    policy classes, folders or Spark settings.
     """
     before = {flow.name: flow for flow in old.flows}
     after = {flow.name: flow for flow in new.flows}
@@ -114,7 +114,7 @@ def compare(old: Config, new: Config, *, own_file: bool) -> ConfigChanges:
     if old.replicators != new.replicators:
         replicators = tuple(_lines("replicators", plain(old.replicators), plain(new.replicators)))
     jobs = [line for name in _JOBS for line in _lines(name, plain(getattr(old, name)), plain(getattr(new, name)))]
-    jobs = [line for line in jobs if not line.startswith("compact.path:")]  # every flow reports this change
+    jobs = [line for line in jobs if not line.startswith("compact.path:")]  # each flow reports this change as `archive`
     return ConfigChanges(tuple(flows), replicators, tuple(refused), tuple(jobs))
 
 

@@ -4,9 +4,9 @@ No two flows may have the same name or, with one exception, write to the same to
 leads back to the cluster at which it begins. No ring may copy its own output.
 
 If two clusters copy topics to each other under the same names, a flow between these clusters does not copy records that
-other flows have written to its source (`mirrord.replication.lane.source.loop_detection`). Flows from two such clusters
-are therefore allowed to write to the same topic. Flows are also allowed to form a ring if every cluster in the ring
-exchanges topics in this way with all other clusters in the ring.
+other flows have written to its source. `mirrord.replication.lane.source.loop_detection` recognizes these records. Flows
+from two such clusters are therefore allowed to write to the same topic. Flows are also allowed to form a ring if every
+cluster in the ring exchanges topics in this way with all other clusters in the ring.
 
 Whether two lists of regexes select a common topic cannot be decided from the regexes alone. Two flows into the same
 cluster are therefore tested with a few example topic names. They are refused if both flows select one of these names

@@ -24,7 +24,7 @@ def spark_settings(found: object) -> dict[str, str]:
     """Return the Spark properties that are set in a `spark` table of a conf.toml, keyed by their full names, such as
     `spark.master`.
 
-    To TOML, the line `spark.master = "local[2]"` is the key `master` of the table `spark`. This function restores the
+    In TOML, the line `spark.master = "local[2]"` sets the key `master` of the table `spark`. This function restores the
     prefix `spark.`.
     """
     if not isinstance(found, dict):

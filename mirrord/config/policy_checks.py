@@ -1,8 +1,8 @@
 """Checks the policies of a flow: which of them are third-party code, and whether they can be used.
 
-This module does not load any policies. A caller can pass a `PolicyCheck` that loads policies
-(`policies.policy_trial.LOADING`) to the functions that read a file. Without a `PolicyCheck`, only the built-in names
-are known, and the path of a class, such as `module:Class`, is accepted unchecked.
+This module does not load any policies. A caller can pass a `PolicyCheck` that loads policies, such as
+`policies.policy_trial.LOADING`, to the functions that read a file. Without a `PolicyCheck`, only the built-in names are
+known, and the path of a class, such as `module:Class`, is accepted unchecked.
 """
 
 import functools

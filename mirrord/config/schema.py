@@ -45,7 +45,7 @@ from mirrord.model.errors import ConfigError
 from mirrord.model.names import Alias
 
 NamingSetting = str
-"""`prefix`, `identity`, a template such as `dr-{topic}`, or a third-party policy (`mirrord.config.policy_names`)."""
+"""`prefix`, `identity`, a template such as `dr-{topic}`, or a third-party policy: see `mirrord.config.policy_names`."""
 Isolation = Literal["read_committed", "read_uncommitted"]
 OnLoss = Literal["continue", "halt"]
 """What a lane does if the source no longer holds records that have not been copied: continue after them, or halt."""
@@ -61,7 +61,7 @@ ReplicationFactor = int | Literal["broker", "source"]
 ALIAS = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ALIAS_RULE = 'up to 64 letters, digits, "_" and "-"'
 CLUSTER = ValueKind(text, "the alias of a `[clusters.ALIAS]` table")
-"""The kind of a key that names a cluster. The loader replaces it with a kind that accepts only the file's aliases."""
+"""The kind of a key that names a cluster. The loader replaces it with one that accepts only aliases in the file."""
 _ALARM_AFTER = duration(1_000, MONTH_MS)
 _AUTO_OR_COUNT = either("auto", number(1, 10_000))
 _LEASE = duration(1_000, 300_000)

@@ -94,8 +94,8 @@ def _in_code(rule: str) -> str:
 
 
 def _quantity(unit: Callable[[int], str]) -> Callable[[object], str]:
-    # A configuration that was not read from a file may hold values that cannot be expressed in a file. If such a
-    # configuration is written to a file, the loader refuses the file.
+    # A configuration that was not read from a file may hold values that no file can express. Such a value is written
+    # nevertheless, and the loader then refuses the file.
     return lambda value: format_text(unit(value)) if isinstance(value, int) else format_value(value)
 
 

@@ -65,14 +65,14 @@ class DaemonAccess(ClusterAccess):
         return Mm2Upkeep(flow, self._config.clusters, timeout_s, self.clock, self._sent)
 
     async def probe(self, flow: FlowConfig, known: TargetProbed | None) -> TargetProbed:
-        """Probe the brokers of the flow's target, and return the result
-        (`mirrord.supervision.broker_probe.probe_target`). Raises NotProbed."""
+        """Probe the brokers of the flow's target, and return the result. See
+        `mirrord.supervision.broker_probe.probe_target`. Raises NotProbed."""
         return await probe_target(self._config.clusters[flow.target], probe_topic(flow.name), self.clock, known)
 
 
 class Supervisor:
-    """Runs all flows of one daemon. HTTP clients observe and control it through
-    `mirrord.daemon.http_api.StatusSource`."""
+    """Runs all flows of one daemon. Implements `mirrord.daemon.http_api.StatusSource`, through which HTTP clients
+    observe and control the daemon."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class Supervisor:
         nothing.
 
         `own_file` means that the configuration was read from the daemon's own file. Clusters, policy classes, folders
-        and Spark settings that are new to the daemon are accepted only from this file (`mirrord.config.changes`).
+        and Spark settings that are new to the daemon are accepted only from this file. See `mirrord.config.changes`.
         """
         async with self._applying:
             changes = compare(self._config, config, own_file=own_file)
@@ -215,8 +215,8 @@ class Supervisor:
             log.info("daemon_stopped")
 
     async def order(self, order: Order, *, dry_run: bool) -> OrderAnswer:
-        """Carry out an operator command, such as pause, resume, move or drain
-        (`mirrord.supervision.order_execution.carry_out`)."""
+        """Carry out an operator command, such as pause, resume, move or drain. See
+        `mirrord.supervision.order_execution.carry_out`."""
         if self._stopping.is_set():
             raise EnvironmentFault("nothing was changed: this daemon is draining")
         desks = {name: flow.desk() for name, flow in self._flows.items()}
@@ -264,8 +264,8 @@ class Supervisor:
         return metrics_text(self.status())
 
     async def translate(self, question: Question) -> Answer:
-        """Return the offset at which a consumer of one cluster resumes on the other cluster
-        (`mirrord.daemon.http_api.StatusSource`)."""
+        """Return the offset at which a consumer of one cluster resumes on the other cluster. Raises the same errors as
+        `mirrord.daemon.http_api.StatusSource.translate`."""
         store = self._ledgers.get(self._config.flow(question.flow).name)
         if store is None or not store.state.flow:
             raise EnvironmentFault(f"the ledger of {question.flow} has not been read yet")
@@ -277,8 +277,8 @@ class Supervisor:
         self._begin_stop()
 
     async def hand_over(self, call: HandoverCall) -> HandoverAnswer:
-        """Answer a request from the daemon that replaces this daemon
-        (`mirrord.supervision.upgrade.outgoing.Handover`)."""
+        """Answer a request from the daemon that replaces this daemon. See
+        `mirrord.supervision.upgrade.outgoing.Handover`."""
         return await self._handover.answer(
             call,
             HandoverTerms(

@@ -78,7 +78,7 @@ class StatusSource(Protocol):
         ...
 
     async def apply(self, config: Config, *, own_file: bool, dry_run: bool) -> ConfigChanges:
-        """Apply a new configuration (`mirrord.daemon.daemon.Supervisor.apply`)."""
+        """Apply a new configuration, and return the changes. See `mirrord.daemon.daemon.Supervisor.apply`."""
         ...
 
     async def order(self, order: Order, *, dry_run: bool) -> OrderAnswer:
@@ -105,8 +105,8 @@ class HttpServer:
     def __init__(
         self, source: StatusSource, listen: HostPort | None, token: str | None, *, elsewhere: bool = False
     ) -> None:
-        """Create the server. The default addresses are the ports from `DEFAULT_PORT` upward on 127.0.0.1. The server
-        uses the first free one if `listen`, the configured address, is None.
+        """Create the server. `listen` is the configured address. If it is None, the server uses the first free default
+        address. The default addresses are the ports from `DEFAULT_PORT` upward on 127.0.0.1.
 
         `elsewhere` is set if this daemon replaces a daemon that may still be using the configured address. If this
         address is taken, the server initially listens on a default address. `move_in` later adds the configured

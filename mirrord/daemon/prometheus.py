@@ -86,8 +86,8 @@ def _buckets(requests: RequestsStatus) -> list[tuple[str, float]]:
 
 
 def samples(status: Status) -> Iterator[Sample]:
-    """Yield the values of all metrics. If a value is unknown, the metric is omitted, because zero would be
-    incorrect."""
+    """Yield the values of all metrics. If the value of a metric is unknown, the metric is omitted, because the value 0
+    would be incorrect."""
     yield Sample("mirrord", (status.version, status.instance), 1)
     for flow in status.flows:
         name = (flow.name,)
@@ -143,7 +143,7 @@ def _by_label(flow: FlowStatus) -> Iterator[tuple[str, tuple[str, ...], float]]:
     for reason, number in offsets.items():
         yield "mirrord_verdict_offsets", (reason,), number
     for reason in LOSSES:
-        # A value of 0 is included as well: an alert on an increase needs the value from before the first loss.
+        # The value 0 is exported as well, because an alert on an increase needs the value from before the first loss.
         yield "mirrord_lost_offsets", (reason,), offsets[reason]
     for job in flow.jobs:
         yield "mirrord_job_runs", (job.job,), job.runs

@@ -1,5 +1,5 @@
-"""Reads, from the checkpoints on the target (`mirrord.mm2.checkpoints`), the positions that consumer groups had before
-this process started.
+"""Reads the checkpoints on the target, which `mirrord.mm2.checkpoints` writes. They hold the positions that consumer
+groups had before this process started.
 
 A checkpoint records a group's last known position on the source and the matching position on the target. The source's
 `__consumer_offsets` may hold only a newer position of the group. With the checkpoint, mirrord can still detect that the

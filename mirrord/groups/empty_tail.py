@@ -1,8 +1,8 @@
 """Determines whether the last offsets of a compacted partition hold no records. This can happen because compaction
 removes tombstones without lowering the log end offset.
 
-If a fetch request includes several partitions, a response without records from one of them does not prove that this
-partition has none, because records from the other partitions may have filled the response. Therefore, the request that
+A fetch request may include several partitions. If the response contains no records from one of them, that partition may
+still have records, because records from the other partitions may have filled the response. Therefore, the request that
 this module sends includes only one partition and belongs to no fetch session. The broker then returns at least one
 batch if the partition has a batch at or after the requested offset (KIP-74).
 """

@@ -52,8 +52,9 @@ CHECK_S = 60.0
 """Interval in seconds at which all positions on both clusters are compared, even if no group has committed. The target
 may have deleted committed offsets in the meantime."""
 FRESH_S = 2.0
-"""A report compares all positions again, unless the last comparison began less than this many seconds ago. It waits at
-most this many seconds for the result. If a cluster does not answer in time, the report contains the older positions."""
+"""A report compares all positions again, unless the last comparison began less than this many seconds ago. The report
+waits at most this many seconds for the result of the comparison. If a cluster does not answer in time, the report
+contains the older positions."""
 
 
 class GroupSync(LeasedWorker):
@@ -154,15 +155,15 @@ class GroupSync(LeasedWorker):
         return GroupsNews(self.note, tuple(self._parts.rounds.take_translated()), states)
 
     def report_all(self) -> None:
-        """Make the next calls to `news` return every position again. A new caller needs this, because it has not seen
-        the results of earlier calls."""
+        """Make the next calls to `news` return every position again. This is necessary for a new caller of `news`,
+        which has not seen the results of earlier calls."""
         if self._parts is not None:
             self._parts.rounds.want_all()
             self._wanted.set()
 
     @property
     def note(self) -> str:
-        """One line for operators that says why the groups, or some of them, are not followed. Empty if all groups are
+        """One line for operators that says why some or all of the groups are not followed. Empty if all groups are
         followed."""
         sources = (self._parts.source, self._parts.target_groups) if self._parts is not None else ()
         lines = [*self._troubles.lines, *(each.note for each in sources if each is not None)]

@@ -55,8 +55,8 @@ def ahead_of(
     do not show this yet.
 
     To find out how far these lanes have copied, the caller requests the ends of their target partitions. For an
-    unprotected lane, this end proves nothing, because the target broker may have accepted a batch that leaves a gap.
-    Unprotected lanes and halted lanes are therefore omitted.
+    unprotected lane, the end of the target partition proves nothing, because the target broker may have accepted a
+    batch that leaves a gap. Unprotected lanes and halted lanes are therefore omitted.
     """
     found: list[LaneState] = []
     for place, offset in positions.items():
@@ -80,9 +80,9 @@ class Atlas:
     before its records, so the ledger then explains every record below the resume positions and below `ends`.
 
     A lane's resume position may be up to one second old. `ends` therefore holds the current high watermarks of some
-    target partitions, by lane. A lane's records below this high watermark are known to have been copied. If other
-    clients also write to the target partition, a translated position may be slightly too low until the lane writes its
-    next progress record. A translated position is never too high.
+    target partitions, by lane. A lane's records below the high watermark of its target partition are known to have been
+    copied. If other clients also write to the target partition, a translated position may be slightly too low until the
+    lane writes its next progress record. A translated position is never too high.
     """
 
     def __init__(
@@ -153,8 +153,8 @@ class Atlas:
 
 
 def _by_end(lane: LaneState, progress: Progress, end: int) -> CopiedPosition | None:
-    """Return how far a lane has copied, according to the end of its target partition. Return None if this end shows no
-    more copied records than the lane's progress record."""
+    """Return how far a lane has copied, according to the end of its target partition. Return None if the end of the
+    target partition shows no more copied records than the lane's progress record."""
     run = lane.target_runs.last
     if run is None or end <= progress.target_offset or end < run.offset:
         return None
@@ -164,8 +164,8 @@ def _by_end(lane: LaneState, progress: Progress, end: int) -> CopiedPosition | N
 
 
 def line_of(translation: Translation) -> str:
-    """Return one line for operators that explains why the record at the requested position has no known copy. Return an
-    empty string if there is nothing to explain."""
+    """Return one line for operators that explains why no copy of the record at the requested position is known. Return
+    an empty string if there is nothing to explain."""
     match translation.kind:
         case "before_map" if translation.reason == "inherited":
             return "MirrorMaker 2 copied the record there, and its target offset was not recorded"

@@ -21,7 +21,7 @@ from mirrord.runtime.clock import Clock
 
 MOST_TIMES = 500
 """Maximum number of positions in one request for which the lag in time is determined. The lag in time is the age of the
-first record that the group has not read, so this record must be fetched for each position."""
+first unread record. This record must be fetched for each position."""
 PATIENCE_S = 3.0
 POLL_S = 0.05
 

@@ -6,7 +6,7 @@ up to the end that it had when reading began. No commits from the partition are 
 reached, because a newer commit by the same group may still follow.
 
 The topic is compacted, so the last offsets of a partition may hold no records. If no records have arrived for a while,
-the reader checks whether this is the case (`mirrord.groups.empty_tail`).
+the reader uses `mirrord.groups.empty_tail` to check whether this is the case.
 """
 
 import asyncio
@@ -67,8 +67,8 @@ class GroupLog:
         changed: Callable[[set[str]], None],
     ) -> None:
         """`passes` selects groups by name. `take` is called with the key and value of each record of a selected group;
-        the value is None for a tombstone. `changed` is called with the names of the groups after their records have
-        been passed to `take`."""
+        the value is None for a tombstone. `changed` is called after records have been passed to `take`, with the names
+        of the groups that these records belong to."""
         self.skipped = 0
         """Number of records and batches that could not be decoded."""
         self.lost = ""
@@ -212,8 +212,8 @@ class _Partition:
         if self._stopped:
             return
         if chunk.error == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # The log was truncated. The remaining records are read again from the log start. Reading a commit again
-            # does no harm, because the last commit of a group replaces earlier commits.
+            # The log was truncated. All remaining records are read again, beginning at the log start offset. Reading a
+            # commit again does no harm, because the last commit of a group replaces earlier commits.
             self._position, self._empty_until = max(chunk.log_start, 0), -1
             self._want(AGAIN_S)
         elif chunk.error in {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID}:

@@ -51,8 +51,8 @@ def refusal(error: int, side: Side) -> CommitRefusal:
         why = f"the group has members on the {side}, and is left unchanged"
         return CommitRefusal(name, "active", why, is_later=False, has_members=True)
     if error == ErrorCode.GROUP_ID_NOT_FOUND:
-        # Brokers return this error if the group is not a consumer group
-        # (org.apache.kafka.coordinator.group.modern.share.ShareGroup).
+        # Brokers return this error if the group is not a consumer group. See, for example,
+        # org.apache.kafka.coordinator.group.modern.share.ShareGroup.
         why = f"there is a group of a different type with this name on the {side}: {name}"
         return CommitRefusal(name, "refused", why, is_later=False, has_members=False)
     need = "; READ on the group or its topic is missing" if "AUTHORIZATION" in name else ""

@@ -2,9 +2,9 @@
 committed offsets, and commits the new offsets on the target.
 
 The target's committed offsets are read right before each commit, and the broker refuses a commit for a group with
-members. Therefore, a commit by another client is overwritten only if it arrives in the few milliseconds between the
-read and the commit. With `groups.reverse`, the source's committed offsets are read in the same way, and
-`mirrord.groups.reverse_sync` syncs back the positions that have moved only on the target.
+members. Therefore, mirrord overwrites another client's commit only if this commit arrives in the few milliseconds
+between the read and mirrord's own commit. With `groups.reverse`, the source's committed offsets are read in the same
+way, and `mirrord.groups.reverse_sync` syncs back the positions that have moved only on the target.
 """
 
 import asyncio
@@ -104,8 +104,8 @@ class GroupRounds:
             self._due.update(self._back.statuses)
 
     def forget_expired(self) -> None:
-        """Forget groups that no longer have any committed offsets on the source, except the newest `EXPIRED_KEPT` of
-        them (`mirrord.groups.rules.commit_plan`)."""
+        """Forget groups that no longer have any committed offsets on the source. The newest `EXPIRED_KEPT` of these
+        groups are kept (see `mirrord.groups.rules.commit_plan`)."""
         for group in self._book.forget_expired():
             self.statuses.pop(group, None)
             self._due.discard(group)

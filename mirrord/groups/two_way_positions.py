@@ -9,8 +9,8 @@ flow's own lane, and the lane of the opposite flow.
 
 If the reader has read all records that a lane has copied, the record that it needs next from this lane does not exist
 in the other log yet. The offset of this record is then unknown, but it has a lower bound. The lower bound follows from
-the ends of both logs, which are requested regularly (`Sight`). Without this bound, a translated position could never
-advance past the last record of a cluster to which clients no longer produce.
+the ends of both logs, which are requested regularly. A `Sight` holds the result of one such request. Without this
+bound, a translated position could never advance past the last record of a cluster to which clients no longer produce.
 """
 
 from collections import deque
@@ -86,8 +86,8 @@ def across(position: int, own: Way, back: Way) -> Mapped:
 
 
 def _copied_from(translation: Translation, way: Way, progress: Progress) -> int:
-    """Return an offset in the log that the lane writes to. All copies that the lane has written or will write below
-    this offset are copies of records that the reader has already read."""
+    """Return an offset in the log that the lane writes to. The reader has already read the originals of all copies that
+    the lane has written or will write below this offset."""
     offset = translation.offset or 0
     if translation.kind != "at_end" or not _is_all(way.lane, progress):
         return offset
@@ -97,8 +97,8 @@ def _copied_from(translation: Translation, way: Way, progress: Progress) -> int:
 
 
 def _read_from(translation: Translation, way: Way, progress: Progress) -> int:
-    """Return an offset in the log that the lane reads. If the lane has copied or will copy a record below this offset,
-    the reader has already read the copy."""
+    """Return an offset in the log that the lane reads. The reader has already read the copies of all records below this
+    offset that the lane copies."""
     offset = translation.offset or 0
     return (
         max(offset, progress.source_offset) if translation.kind == "at_end" and _is_all(way.lane, progress) else offset
@@ -271,7 +271,8 @@ class Backs(NamedTuple):
 
     def of(self, lane: LaneState) -> tuple[str, LaneState] | str:
         """Return the lane that copies this lane's partitions in the opposite direction, with the name of its flow. If
-        there is no such lane, return the reason why positions cannot be translated."""
+        there is no such lane, or if one of the partitions also contains records from a third cluster, return the reason
+        why positions cannot be translated."""
         key = lane.key
         for topic in (key.source_topic_id, key.target_topic_id):
             if (flow := self.third.get((topic, key.partition))) is not None:

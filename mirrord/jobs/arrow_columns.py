@@ -10,8 +10,8 @@ from mirrord.kafka.protocol.record_batch import CODEC_MASK, CONTROL, LOG_APPEND_
 from mirrord.runtime.arrow import RecordBatch, arrow
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-"""The names of the compression codecs. The index of a name is the number of the codec in a batch's attributes
-(org.apache.kafka.common.record.CompressionType)."""
+"""The names of the compression codecs. The index of a name is the number of the codec in a batch's attributes, as
+defined in org.apache.kafka.common.record.CompressionType."""
 
 _BATCH_TYPES: dict[str, Any] = {
     "topic": arrow.string(),
@@ -97,7 +97,7 @@ class BatchColumns:
         header = batch.header
         size = batch.end - batch.start
         if batch.is_old:
-            # Message formats 0 and 1 have no batch header that holds the other fields.
+            # In message formats 0 and 1, a batch has no header with the other fields.
             batch_values = (
                 header.base_offset,
                 header.last_offset,

@@ -1,5 +1,5 @@
 """Compares the copies of compacted topics by key. Spark tasks read ranges of the source log and the target log, and
-Spark groups the records of each key.
+Spark groups the records by key.
 
 Each range is read once, and no process holds more keys than the ranges of its task contain. Spark's shuffle spills to
 disk when memory is full. Only differences reach the driver.
@@ -68,8 +68,8 @@ def key_works(plans: Sequence[FlowPlan], chosen: Collection[RangeName]) -> list[
 
 
 class KeyTask:
-    """The callable that Spark runs with the ranges of one task. For each range, it yields the newest records of each
-    key."""
+    """The callable that Spark runs with the ranges of one task. For each range, it yields each key with the newest
+    source record and the newest target record."""
 
     def __init__(self, clusters: dict[Alias, ClusterConfig], read: Any, rate_bytes_per_s: int | None) -> None:
         self._clusters = clusters
@@ -95,7 +95,7 @@ class KeyTask:
 
 
 def _merged(one: tuple[Newest, KeyedCopy], other: tuple[Newest, KeyedCopy]) -> tuple[Newest, KeyedCopy]:
-    # Retention may have raised the log start offset between the two reads.
+    # Retention may have raised the log start offset of the target between the two reads.
     return merged(one[0], other[0]), max(one[1], other[1], key=lambda copy: copy.target_log_start)
 
 
@@ -130,7 +130,8 @@ def stale_keys(
         rows(works).reduceByKey(_merged, partitions).mapPartitions(_judged).collect()
     )
     if suspects:
-        # Compaction may have removed the copies because of newer records that the audit does not cover.
+        # Compaction may have removed the copies because the target holds newer records with the same keys, after the
+        # offsets that the audit covers.
         doubted = {number for number, _ in suspects}
         wanted = frozenset(suspects)
         newer = rows(_tails([each for each in works if each.number in doubted]))

@@ -106,8 +106,8 @@ class Audit:
                     results.write(rows)
                     rows = []
         finally:
-            # If the audit is interrupted, the results that exist by then are stored, so that --resume can continue from
-            # there.
+            # If the audit is interrupted, the results that exist by then are stored, so that --resume does not compare
+            # these ranges again.
             if results is not None:
                 results.write(rows)
 

@@ -1,5 +1,5 @@
-"""The Spark task of an audit: it reads some ranges from the source log and the target log and compares them
-(`mirrord.audit.range_audit.RangeReader`).
+"""The Spark task of an audit: it reads some ranges from the source log and the target log and compares them. It uses
+`mirrord.audit.range_audit.RangeReader`.
 
 Every Python process of Spark imports this module, and the CPU time of such a process is counted from its start. The
 module therefore imports only what a task needs: no pyspark, no ledger, and no daemon configuration.
@@ -63,7 +63,7 @@ class AuditTask:
         rate_bytes_per_s: int | None = None,
     ) -> None:
         """Create the task. `counters` are the Spark accumulators for the fields of `TaskProgress`. `rate_bytes_per_s`
-        limits the rate of one task."""
+        limits the rate at which one task reads."""
         self._clusters = clusters
         self._by_records = by_records
         self._rate_bytes_per_s = rate_bytes_per_s

@@ -1,8 +1,8 @@
-"""`python -m mirrord.jobs.job_main PARENT`: runs one audit or compaction for a daemon, according to the order that it
-reads from stdin.
+"""`python -m mirrord.jobs.job_main PARENT`: runs one audit or compaction for a daemon, as specified by the `JobOrder`
+that it reads from stdin.
 
 The process exits when its parent exits. It runs with low CPU priority (`nice`), so that it does not slow down copying.
-It writes one report to stdout. Its log files are in the same directory as those of the daemon.
+It writes one `JobReport` to stdout. Its log files are in the same directory as those of the daemon.
 """
 
 import os
@@ -32,13 +32,13 @@ from mirrord.supervision.jobs.job_process import JobOrder, JobReport
 
 NICE = 10
 MOST_LINES = 100
-"""Maximum number of differences that are logged, one line each. `mirrord audit` prints all of them."""
+"""Maximum number of differences that are logged, one line each. `mirrord audit --json` prints all of them."""
 
 log = structlog.get_logger()
 
 
 def main() -> int:
-    """Run the requested job. The exit code carries no information, because the report contains the result."""
+    """Run the requested job. Return 0 even if the job fails, because the report contains the result."""
     tie_to(int(sys.argv[1]))
     os.nice(NICE)
     # Spark's Java process inherits stdout. It must neither write to the report nor keep the stream open.

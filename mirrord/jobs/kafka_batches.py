@@ -50,7 +50,7 @@ class KafkaBatches(DataSource):
         return spark_schema(records=self._options().records)
 
     def reader(self, schema: Any) -> "BatchesReader":
-        """Return a reader that uses the options. Raises ConfigError."""
+        """Return a reader that uses the options of this data source. Raises ConfigError."""
         del schema  # no caller can supply a different schema
         return BatchesReader(self._options())
 

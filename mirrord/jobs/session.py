@@ -22,8 +22,8 @@ from mirrord.runtime.java import OLDEST_JAVA, find_java
 LOCAL = "local[*]"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties").as_uri()
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""The environment variable with which spark-submit passes on the port of the Java process that it has started
-(pyspark.java_gateway)."""
+"""The environment variable with which spark-submit passes on the port of the Java process that it has started.
+pyspark.java_gateway reads this variable."""
 _RAISED = re.compile(r"[\w.]*(Error|Exception|Fault|Exit|Interrupt)(: |$)")
 _CLOSED = {
     "spark.ui.enabled": "false",
@@ -52,7 +52,8 @@ def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # No public API says whether this process has a SparkContext. The active session depends on the thread.
+    # No public API says whether this process has a SparkContext. The active session does not show this either, because
+    # each thread has its own.
     is_shared = SparkContext._active_spark_context is not None  # pyright: ignore[reportPrivateUsage]
     builder: Any = SparkSession.builder
     for key, value in merged_settings(settings, is_submitted=is_submitted).items():

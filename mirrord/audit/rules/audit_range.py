@@ -25,10 +25,10 @@ class MapPiece(msgspec.Struct, frozen=True, array_like=True):
 class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
     """The unit of comparison: a range of ordinals of a lane, with the surrounding source offsets and target offsets.
 
-    The ranges of a lane neither overlap nor have gaps between them, on the source as well as on the target. Each offset
-    is therefore examined exactly once. If a part of the map is truncated, the source has lost the records of that part
-    and reuses their offsets for other records. Only the target offsets of such a part belong to the range. A range
-    without any part of the map covers only source offsets, and the ledger has verdicts on all of them.
+    On both the source and the target, the ranges of a lane are contiguous and do not overlap. Each offset is therefore
+    examined exactly once. If a part of the map is truncated, the source has lost the records of that part and reuses
+    their offsets for other records. Only the target offsets of such a part belong to the range. A range without any
+    part of the map covers only source offsets, and the ledger has verdicts on all of them.
     """
 
     lane: LaneId
@@ -47,8 +47,8 @@ class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
     """Verdicts on source offsets outside the parts of the map, in the order of the offsets. Each offset has at most one
     of these verdicts."""
     forgotten_below: int = 0
-    """Before it was trimmed, the ledger may have held more verdicts on source offsets below this one. Such a verdict
-    might have explained why a record was not copied. The value is 0 if the ledger still holds all verdicts."""
+    """A source offset. Before the ledger was trimmed, it may have held more verdicts on offsets below this one. Such a
+    verdict might have explained why a record was not copied. The value is 0 if the ledger still holds all verdicts."""
     brought_back: tuple[int, ...] = ()
     """Target offsets of the records that were skipped and later appended by `mirrord quarantine replay`, in ascending
     order."""

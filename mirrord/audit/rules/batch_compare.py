@@ -1,10 +1,10 @@
-"""Comparison of source batches and target batches by their headers. It proves most ranges equal without reading any
-records.
+"""Comparison of source batches and target batches by their headers. For most ranges, the headers prove that source and
+target are equal, so that no records have to be compared.
 
 A source batch and a target batch hold the same records if the target holds the records in one batch, at the offsets
-that the offset map gives, and with the same checksum (`mirrord.replication.lane.target.batch_compare.same_bytes`). If
-any batch on the source or the target does not meet these conditions, the headers do not prove the range, and its
-records have to be compared.
+that the offset map gives, and with the same checksum. `mirrord.replication.lane.target.batch_compare.same_bytes` makes
+this comparison. If any batch on the source or the target does not meet these conditions, the headers prove nothing
+about the range, and its records have to be compared.
 """
 
 from bisect import bisect_right
@@ -39,8 +39,8 @@ def compare_batches(
 
     `source` contains the batches that a consumer of the source receives. `target` contains all batches of the target
     except control batches, which hold no records. None in place of a batch represents a batch with an older message
-    format. With `others_write`, records that other clients wrote to the target do not count as differences. If the map
-    contains a record that is in none of the batches, the range is not proven.
+    format. With `others_write`, records that other clients wrote to the target do not count as differences. The result
+    is also None if the offset map contains a record that is in none of the batches.
     """
     found = _copies(wanted, target, others_write=others_write)
     if found is None or any(piece.truncated for piece in wanted.pieces):
@@ -78,9 +78,9 @@ def compare_batches(
 def _copies(
     wanted: AuditRange, target: Iterable[SeenBatch | None], *, others_write: bool
 ) -> tuple[dict[int, SeenBatch], list[Explained]] | None:
-    """Return the lane's own batches by base offset, and the offsets of the permitted batches of other producers. The
-    latter batches hold records that `mirrord quarantine replay` appended and, with `others_write`, records of other
-    clients. Return None if the target holds any batch of another kind."""
+    """Return the lane's own batches by base offset, and the offsets of the batches that other producers were allowed to
+    write. Those are the batches that `mirrord quarantine replay` appended and, with `others_write`, the batches of
+    other clients. Return None if the target holds any other batch."""
     copies: dict[int, SeenBatch] = {}
     explained: list[Explained] = []
     for copy in target:

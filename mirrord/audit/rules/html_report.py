@@ -1,5 +1,5 @@
-"""The HTML report of an audit: one self-contained file with plots (`mirrord.audit.rules.svg_plot`). This module only
-turns results into text; it does no I/O.
+"""The HTML report of an audit: one self-contained file with plots, which `mirrord.audit.rules.svg_plot` draws. This
+module only turns results into text; it does no I/O.
 
 All text from clusters and files is escaped. The page contains no script.
 """
@@ -95,8 +95,8 @@ def _card(title: str, content: str) -> str:
 
 
 def _proven(points: Sequence[ProvenPoint]) -> Iterator[str]:
-    """Yield plots of the proven positions and of their lag. Each audit that is recorded in the ledgers is one point in
-    time."""
+    """Yield plots of the proven positions and of their lag. Each audit that is recorded in the ledgers adds one point
+    to the line of each partition that it has audited."""
     known = [point for point in points if point.newest_ms >= 0]
     proven_up_to = _series((f"{each.flow} {each.partition}", each.at_ms, each.newest_ms) for each in known)
     lags = _series(

@@ -23,8 +23,8 @@ class Newest(msgspec.Struct, frozen=True, array_like=True):
     of -1 means that there is no such record."""
 
     source: int = _NONE
-    """The offset of the newest source record with the key. Both records that were copied to the target and records that
-    were copied from the target count."""
+    """The offset of the newest source record with the key. This is either a record that was copied to the target or a
+    record that was copied from the target."""
     place: int = _NONE
     """The target offset that the offset map gives for the source record; -1 if that record was copied from the
     target."""
@@ -34,7 +34,7 @@ class Newest(msgspec.Struct, frozen=True, array_like=True):
     is_own: bool = False
     """Whether the lane's producer wrote the target record."""
     origin: int = _NONE
-    """The source offset that the offset map gives for the target record."""
+    """The source offset that the offset map gives for the target record; -1 if the map does not contain that record."""
     is_truncated: bool = False
     """Whether the source lost the original of the target record after the original was copied."""
     target_content: bytes = b""
@@ -110,7 +110,8 @@ def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
     The newest target record with the key should be the copy of the newest source record with the key. These deviations
     are permitted:
 
-    - The newest target record is the copy of a newer record, which the source itself no longer holds.
+    - The newest target record is the copy of a record that the source no longer holds and that was newer than the
+      newest source record.
     - The newest source record is a tombstone, and the target holds no record with the key. Compaction has removed both
       the tombstone and the records that it deletes.
     - The copy is missing from a target that is not compacted, or is below the log start offset of the target. The

@@ -1,4 +1,5 @@
-"""The audit level `ledger`: what the ledger and the bounds of both logs prove about a range. No records are read."""
+"""The audit level `ledger`: what the ledger and the start and end offsets of both logs prove about a range. No records
+are read."""
 
 from collections.abc import Iterator
 
@@ -74,8 +75,8 @@ def losses_within(wanted: AuditRange, compared: Compared) -> Iterator[Explained]
 
 
 def _piece(piece: MapPiece, target_start: int, target_end: int) -> Iterator[Difference | Explained]:
-    """Yield, with the reason, the ranges within a part of the map that were truncated or that the target log does not
-    cover."""
+    """Yield the ranges within a part of the map that were truncated or that are not in the target log. Ranges at or
+    above the log end offset of the target are differences. All other ranges are explained."""
     lost = max(piece.target, target_end)
     if lost < piece.target + piece.length:
         here = None if piece.truncated else piece.source + lost - piece.target
@@ -90,8 +91,8 @@ def _piece(piece: MapPiece, target_start: int, target_end: int) -> Iterator[Diff
 def _between(
     wanted: AuditRange, target_start: int, target_end: int, *, others_write: bool
 ) -> Iterator[Difference | Explained]:
-    """Yield the target offsets that are not in any part of the map. They are explained if `mirrord quarantine replay`
-    appended the records, or if other clients may write to the target. Otherwise, they are differences."""
+    """Yield the target offsets that are not in any part of the map. Such offsets are explained if `mirrord quarantine
+    replay` appended the records, or if other clients may write to the target. Otherwise, they are differences."""
     placed = [(piece.target, piece.target + piece.length) for piece in wanted.pieces]
     target = (max(wanted.target_start, target_start), min(wanted.target_end, target_end))
     # A replayed record is followed by the marker of its transaction.

@@ -1,6 +1,6 @@
-"""Finds ranges that exist only on the source or only on the target: source records that did not arrive at the target,
-and records that other clients wrote to the target. The ranges are derived from the offset map, without reading the
-logs."""
+"""Finds the offset ranges whose records exist only on the source or only on the target: source records that did not
+arrive at the target, and records that other clients wrote to the target. The ranges are derived from the offset map,
+without reading the logs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
@@ -14,17 +14,17 @@ from mirrord.model.intervals import Interval
 from mirrord.model.names import LaneId, Side, TopicId, TopicPartition
 
 Why = Reason | Literal["pending", "not begun", "foreign"]
-"""Why a range exists only on the source or only on the target. The reason is either a verdict in the ledger or one of
-three other values. "pending": the range has not been copied yet. "not begun": no record of its partition has been
-copied. "foreign": another client wrote the range to the target."""
+"""Why the records of a range exist only on the source or only on the target. The reason is either a verdict in the
+ledger or one of three other values. "pending": the records have not been copied yet. "not begun": no record of their
+partition has been copied. "foreign": another client wrote the records to the target."""
 
 _WITHHELD: frozenset[Reason] = frozenset(("filtered", "rejected", "skipped", "unexplained"))
 """Verdicts on records that were never copied and that the source may still hold."""
 
 
 class OneSidedRange(msgspec.Struct, frozen=True, order=True):
-    """The offsets [start, end) that exist only on the source or only on the target. Some of these offsets may hold no
-    record."""
+    """The offsets [start, end), whose records exist only on the source or only on the target. Some of these offsets may
+    hold no record."""
 
     side: Side
     start: int
@@ -41,7 +41,8 @@ def not_begun(state: FlowState, wanted: Iterable[TopicPartition], ids: Mapping[s
 def stretches(
     state: FlowState, lane_id: LaneId, verdicts: Sequence[Verdict], source: Interval, target: Interval | None
 ) -> Iterator[OneSidedRange]:
-    """Yield the ranges of a lane that exist only on the source, followed by those that exist only on the target.
+    """Yield the ranges of a lane whose records exist only on the source, followed by those whose records exist only on
+    the target.
 
     `source` and `target` limit the source offsets and the target offsets that are considered. `target` is None if
     another flow copies in the opposite direction. Other clients are then expected to write to the target, and the

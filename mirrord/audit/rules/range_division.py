@@ -2,7 +2,7 @@
 
 The map can be divided at a point only if everything before that point has lower source offsets and lower target offsets
 than everything after it. Offsets decrease only where a run begins at an offset below the end of the previous run
-(`Runs.turns`). A range that contains such a run may therefore be longer than the limit.
+(`Runs.turns`). A range that contains such a run may therefore hold more records than `most_records`.
 """
 
 from bisect import bisect_left, bisect_right
@@ -80,7 +80,7 @@ def ranges(
     - The first range begins at the offsets `proven_to`. If no earlier audit has proven anything, it begins with the
       first part of the map. Verdicts on the source offsets directly before that part then also belong to the range.
     - Offsets between two ranges belong to the earlier range.
-    - The last range extends to the source offset of the ordinal `end`, if the ledger knows this offset.
+    - The last range extends to the source offset of the ordinal `end` if the verdicts extend to that offset.
     - If there are no ordinals but there are verdicts to check, a single range without any part of the map is yielded.
     - Of truncated records, only the target offsets are included, because the source reuses their source offsets.
 
@@ -221,6 +221,6 @@ class _Turns:
         self._lowest = [*reversed(list(accumulate(reversed(offsets), min))), _NEVER]
 
     def lowest_from(self, ordinal: int) -> int:
-        """Consider the runs after this ordinal that begin below the end of the previous run. Return the lowest offset
-        at which one of them begins. If there is no such run, return a number above all offsets."""
+        """Return the lowest offset at which a run after this ordinal begins. Only runs that begin below the end of the
+        previous run count. If there is no such run, return a number above all offsets."""
         return self._lowest[bisect_right(self._ordinals, ordinal)]

@@ -38,7 +38,7 @@ class ReconstructedLane(msgspec.Struct, frozen=True, kw_only=True):
     target: tuple[tuple[Run, int], ...]
     """The runs of ordinals and target offsets, each with the leader epoch under which the target accepted it."""
     holes: tuple[tuple[int, int], ...]
-    """Ranges (first, last) of ordinals that the target has refused."""
+    """Ranges (first, last) of the ordinals of batches that the target has refused."""
     verdicts: tuple[Verdict, ...]
     epochs: tuple[tuple[int, int], ...]
     records: int
@@ -48,8 +48,8 @@ class ReconstructedLane(msgspec.Struct, frozen=True, kw_only=True):
     ordinal: int
     """The lane's next ordinal."""
     until: int
-    """The ordinal after those that are reserved for refused records that have not been copied again yet. Equal to
-    `ordinal` if there are no such records."""
+    """The ordinals from `ordinal` to this one, exclusive, are reserved for refused records that have not been copied
+    again yet. Equal to `ordinal` if there are no such records."""
     source_offset: int
     """The source offset after that of the last copied record."""
     source_epoch: int
@@ -115,7 +115,7 @@ def standing(placed: Placed, others: Sequence[Other], log_start: int, *, filtere
 
 
 def _left(whole: Interval, covered: Sequence[Interval], visible: Sequence[Interval]) -> Iterator[Interval]:
-    """Yield the parts of `whole` that were not copied although a consumer of the source receives them."""
+    """Yield the parts of `whole` that were not copied although a consumer of the source receives their records."""
     for gap in uncovered(whole, covered):
         yield from within(gap, visible)
 
@@ -158,7 +158,8 @@ def _verdicts(
     others: Sequence[Other],
     missing: Sequence[Interval],
 ) -> Iterator[Verdict]:
-    """Yield a verdict on every source offset that was skipped, in the order of the offsets."""
+    """Yield a verdict on every source offset that was not copied and does not have to be copied again, in the order of
+    the offsets."""
     explained = [(each.start, each.end) for each in others]
     known = sorted([*visible, *explained])
     made: list[Verdict] = []

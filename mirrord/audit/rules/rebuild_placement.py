@@ -21,8 +21,8 @@ from mirrord.model.intervals import Interval, uncovered
 from mirrord.replication.lane.target.batch_relocation import Unplaced
 
 LOOK_AROUND = 1_000
-"""The first round compares this many more source records than there are copied records with unknown positions. Later
-rounds compare even more source records."""
+"""The first iteration compares this many more source records than there are copied records with unknown positions.
+Later iterations compare even more source records."""
 NOWHERE = -1
 GONE = object()
 """The key of records whose content is unknown because the target's log cleaner has removed them from the target log."""

@@ -43,9 +43,9 @@ def stretches(placed: Placed, *, filtered: bool) -> list[UnmatchedUnits] | None:
     """Return the parts of both logs in which batches alone do not determine which records correspond to each other.
 
     Each part begins and ends with a matched batch, or at the beginning or the end of the logs. With `filtered`, both
-    logs form a single part: the records that a filter kept from one batch may equal another batch. Return None if the
-    target lacks ordinals, or if the copies are not in source order. Individual records cannot be matched in these
-    cases.
+    logs form a single part, because a target batch that holds only some of the records of its source batch may equal a
+    different source batch. Return None if the target lacks ordinals, or if the copies are not in source order.
+    Individual records cannot be matched in these cases.
     """
     copies, at = placed.copies, placed.at
     known = [each for each in at if each >= 0]

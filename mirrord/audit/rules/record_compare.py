@@ -6,7 +6,8 @@ offsets of each difference.
 2. Each remaining source record is paired with a target record that has the same content at a different offset, if such
    a record exists.
 3. Records without a partner are classified. If the map assigns a source record and a target record to each other, the
-   record counts as altered. All others count as missing, duplicated, or not written by the lane.
+   record counts as altered. Any other source record counts as missing. Any other target record counts as duplicated,
+   extra or foreign (see `DifferenceKind`).
 
 A deviation is not a difference if it is explained by retention, by compaction or by a verdict in the ledger.
 """

@@ -1,8 +1,8 @@
 """Finds disorder that the offset map itself documents: records that were copied after newer ones, or copied twice.
 
-A lane copies records again if the target refused or lost them (`HoleFound`, `MapRebuilt`). The offset map then contains
-the target offsets of the later copies, so a comparison based on the map finds these copies equal. A reader of the
-target topic nevertheless reads them out of order.
+A lane copies records again if the target refused or lost them. The facts `HoleFound` and `MapRebuilt` record this. The
+offset map then contains the target offsets of the later copies, so a comparison based on the map finds these copies
+equal. A reader of the target topic nevertheless reads the records out of order.
 """
 
 from bisect import bisect_left, bisect_right

@@ -1,5 +1,5 @@
 """Marks differences as repaired. A repaired record is missing or altered on the target, but a repair has written it to
-a different topic, which the ledger records."""
+a different topic and recorded this in the ledger."""
 
 from collections.abc import Iterator, Sequence
 from typing import get_args

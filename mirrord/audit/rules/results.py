@@ -83,7 +83,7 @@ class Seen(msgspec.Struct, frozen=True):
 
     offset: int
     content: bytes
-    """A digest of key, value and headers (`mirrord.kafka.client.record_digest`)."""
+    """A digest of key, value and headers, which `mirrord.kafka.client.record_digest` computes."""
     time_ms: int
     key: bytes | None = None
     """A digest of the key alone; None if there is no key."""
@@ -108,7 +108,7 @@ class Difference(msgspec.Struct, frozen=True, order=True):
 
 
 class Explained(msgspec.Struct, frozen=True, order=True):
-    """A range of offsets at which source and target differ, and the cause that makes this acceptable. The offsets are
+    """A range of offsets at which source and target differ, and the cause that explains the deviation. The offsets are
     those of the source or of the target, depending on `side`."""
 
     cause: Cause

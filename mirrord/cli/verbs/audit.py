@@ -133,7 +133,7 @@ def _show_progress(progress: AuditProgress, line: ProgressLine, lease: JobLease 
 
 
 def _order(arguments: argparse.Namespace) -> AuditOrder:
-    """Return the scope of the audit (`AuditOrder`), as specified by the command-line arguments. Raises ConfigError."""
+    """Return the options of the audit, as specified by the command-line arguments. Raises ConfigError."""
     begin_ms = since_ms(arguments.since)
     if not 0 < arguments.sample <= 1:
         raise ConfigError(f"--sample: found {arguments.sample:g}; allowed: a share above 0 and up to 1, such as 0.1")

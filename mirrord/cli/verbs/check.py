@@ -42,7 +42,8 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Examine both clusters and print the findings. Return 1 if a start would fail. Raises ConfigError."""
+    """Examine the clusters of the configuration and print the findings. Return 1 if a start would fail. Raises
+    ConfigError."""
     config, remarks = load_file(arguments.conf, LOADING)
     config = some_flows(config, arguments)
     report = asyncio.run(check(config, ClusterAccess(config, PATIENCE_S), probe=arguments.probe))

@@ -50,8 +50,8 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read both logs, and print the ranges that exist only on the source or only on the target. Raises ConfigError or
-    EnvironmentFault."""
+    """Read both logs, and print the offset ranges whose records exist only on the source or only on the target. Raises
+    ConfigError or EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
     check_topics(arguments)
     begin_ms = since_ms(arguments.since)

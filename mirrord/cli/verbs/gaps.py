@@ -1,5 +1,5 @@
 """`mirrord gaps`: shows exactly which source offsets were not copied, and why. With `--foreign`, it instead shows the
-target offsets that other clients wrote. Only the target cluster is read."""
+target offsets of records that other clients wrote. Only the target cluster is read."""
 
 import argparse
 import asyncio
@@ -67,7 +67,7 @@ class GapLine(msgspec.Struct, frozen=True):
 
 
 class ForeignLine(msgspec.Struct, frozen=True):
-    """A range of target offsets that another client wrote, as `mirrord gaps --foreign` prints it."""
+    """A range of target offsets whose records another client wrote, as `mirrord gaps --foreign` prints it."""
 
     flow: str
     target_topic: str

@@ -1,4 +1,4 @@
-"""`mirrord lag`: shows the lag of every lane, in descending order."""
+"""`mirrord lag`: shows the lag of every lane: first the halted lanes, then all others in order of descending lag."""
 
 import argparse
 

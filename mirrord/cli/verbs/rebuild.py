@@ -66,8 +66,8 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the contents of the rebuilt ledger and, with `--apply`, write it. Raises ConfigError or
-    EnvironmentFault."""
+    """Print the position of each partition in the rebuilt ledger and, with `--apply`, write this ledger. Raises
+    ConfigError or EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
     found = asyncio.run(_find_positions(config))
     lines = [line for each in found for line in _lines(each)]

@@ -39,8 +39,8 @@ from policies.policy_trial import LOADING
 
 LOOK_S = 1.0
 LOOK_SHARE = 0.01
-"""The maximum share of a CPU core that gathering the status may use. With thousands of lanes, gathering the status
-takes longer, so this is done less often."""
+"""The maximum share of a CPU core that gathering the status may use. Gathering takes longer with thousands of lanes, so
+the status is then gathered less often."""
 PROGRESS_S = 10.0
 """Interval in seconds between progress lines in the log if the output is not a terminal."""
 _EPILOG = """Ctrl-C or SIGTERM drains and stops the daemon within 10 seconds. A second Ctrl-C or SIGTERM stops it at
@@ -190,8 +190,9 @@ class _Ended:
         self._fault: EnvironmentFault | None = None
 
     async def now(self, status: Status) -> bool:
-        """Return whether the migration has just ended: all records have been copied, or it is certain that some of them
-        never will be. After this method has returned True once, it always returns False."""
+        """Return whether the migration has just ended. It ends successfully when all records have been copied. It fails
+        if a lane is halted or paused, or if a partition is not copied. After this method has returned True once, it
+        always returns False."""
         if self._reached or self._fault is not None:
             return False
         try:

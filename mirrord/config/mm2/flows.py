@@ -52,8 +52,8 @@ class FlowReader:
         self._to = end
 
     def find(self, name: str) -> PropertyValue | None:
-        """Return the value that is set for this flow. If there is none, return the value that is set for all flows
-        without a prefix. If neither is set, return None.
+        """Return the value of the property with this flow's prefix. If the file does not set it, return the value of
+        the property without a prefix, which applies to all flows. If neither is set, return None.
 
         Former names of the property are accepted as well.
         """

@@ -9,14 +9,15 @@ target. It then decides what to commit, or why nothing is committed:
 - The target's position is never moved back to an earlier offset unless the group moved back on the source. This is the
   case if the group's newest commit on the source is lower than one of its earlier commits.
 - A group may also have moved back on the source before this process started. mirrord detects this with checkpoints,
-  which are records on the target (`mirrord.groups.checkpoint_memory`). A checkpoint holds a group's position on the
-  source and the matching position on the target. The group moved back if its newest commit on the source is lower than
-  the source position in its latest checkpoint, and its position on the target is still the one in this checkpoint.
-- If the group moved back on the source, the target's position is moved back only under two conditions. The group must
-  have previously reached the target's position on the source, and the target's position must not have been committed by
-  a consumer. A consumer commits the leader epoch of the record that it has read, whereas mirrord commits no leader
-  epoch (OffsetAndMetadata; KIP-320). With `groups.reverse`, these conditions do not apply if the two positions matched
-  while this process was running and only the one on the source has moved since.
+  which are records on the target that `mirrord.groups.checkpoint_memory` reads. A checkpoint holds a group's position
+  on the source and the matching position on the target. The group moved back if two conditions are met. Its newest
+  commit on the source is lower than the source position in its latest checkpoint. Its position on the target is still
+  the target position in this checkpoint.
+- If the group moved back on the source, the target's position is moved back only under two conditions. An earlier
+  position of the group on the source must have matched or passed the target's position, and the target's position must
+  not have been committed by a consumer. A consumer commits the leader epoch of the record that it has read, whereas
+  mirrord commits no leader epoch (see OffsetAndMetadata and KIP-320). With `groups.reverse`, these conditions do not
+  apply if the two positions matched while this process was running and only the one on the source has moved since.
 - mirrord never deletes a committed offset. If an offset expires on the source, or if the source deletes its topic, the
   offset on the target remains until the target deletes it as well.
 - Nothing is committed for a group that has members on the target.
@@ -48,8 +49,8 @@ EXPIRED_KEPT = 1_000
 
 
 class GroupFilter:
-    """Selects the groups to sync. The whole name of a selected group matches one of the patterns in `groups.match` and
-    none of the patterns in `groups.exclude`."""
+    """Selects the groups to sync. A group is selected if its whole name matches one of the patterns in `groups.match`
+    and none of the patterns in `groups.exclude`."""
 
     def __init__(self, config: GroupsConfig) -> None:
         self._match = [re.compile(pattern) for pattern in config.match]
@@ -201,8 +202,8 @@ class Write(NamedTuple):
     commit: CommittedOffset
     why: str
     waits: bool = False
-    """Whether the group's position on the other cluster is further ahead than the position that is committed. The
-    committed position is then the last one that the offset map can translate."""
+    """Whether the offset map cannot translate the group's exact position on the other cluster yet. The committed
+    position is then the last earlier position that the offset map can translate."""
 
 
 class Hold(NamedTuple):
@@ -242,10 +243,10 @@ def plan(course: Course, mapped: Mapped, present: CommittedOffset | None, past: 
 
 
 def _left_to_target(newest: OffsetValue, offset: int, present: CommittedOffset, past: Past) -> Hold | None:
-    """Return why the target keeps its position, or None if this function does not decide.
+    """Return the decision to keep the target's position, or None if this function finds no reason to keep it.
 
-    The target keeps its position if its consumers have committed a newer one, or if the source was set to that
-    position.
+    There are four reasons. The group has moved only on the target. The source was set to the target's position. Only
+    records of other writers lie between the two positions. It is not known on which side the group moved last.
     """
     pair, by_consumer = past.pair, present.leader_epoch != NO_EPOCH
     if past.two_way and pair is not None and newest.offset == pair.source:

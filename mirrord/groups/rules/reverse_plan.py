@@ -10,8 +10,9 @@ that side differs from the pair. The decision depends on where the group has mov
 - on neither side: nothing is committed.
 
 A pair is `seen` if this process has committed one of its positions, or has observed that both positions match. Other
-pairs come from checkpoints (`mirrord.groups.checkpoint_memory`), which an earlier process wrote to the target. Pairs
-from checkpoints may be outdated. They can be a reason to commit nothing, but never a reason to move the source back.
+pairs come from checkpoints that an earlier process wrote to the target. `mirrord.groups.checkpoint_memory` reads these
+checkpoints. Pairs from checkpoints may be outdated. They can be a reason to commit nothing, but never a reason to move
+the source back.
 
 Without a `seen` pair, mirrord may have committed a group's current position itself. The position counts as committed by
 a consumer in two cases: it has a leader epoch (mirrord commits none), or it changed while this process was running.
@@ -130,9 +131,9 @@ def _not_on(
     if pair is not None and newest.offset == pair.target:
         if present.offset < pair.source:
             return Hold("ahead", "the source has moved, and the target will follow")
-        # Both positions still equal the pair, in which the target was set to the source's position. The target's
-        # position can nevertheless translate to a higher offset on the source if the two logs contain the same records
-        # in a different order.
+        # Neither position has moved since the pair was recorded, when the target was set to the source's position. The
+        # target's position can nevertheless translate to a higher offset on the source if the two logs contain the same
+        # records in a different order.
         if present.offset == pair.source and is_seen and not pair.back:
             return Hold("in step")
     if not is_seen and not is_own:
