@@ -216,6 +216,10 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
 """The same in another mode, or with hardly any memory for runs (True)."""
 TRAPPED: tuple[tuple[int, str, Mode, bool], ...] = (
     (47170919761, "suspended brokers, old records", "sequence", False),
+    (601331315285, "late + retention", "sequence", True),
+    (267152535827, "late + retention", "sequence", True),
+    (954248848836, "late + retention", "sequence", True),
+    (220991118706, "late + retention", "sequence", True),
     (92471408392, "compacted copy, beside others + target retention", "sequence", False),
     (1060871302012, "late + retention", "sequence", True),
     (423576624646, "late + retention", "sequence", True),

@@ -74,7 +74,7 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
         return False
     if any(end > first and start < until for start, end in (*answer.gone, *_replaced_earlier(lane, answer))):
         return False
-    if any(end > first and _is_unread(lane, answer, max(start, first)) for start, end in answer.replaced):
+    if any(end > first and _is_unread(lane, answer, max(start, first), end) for start, end in answer.replaced):
         return False
     if not answer.first <= first <= answer.last:
         return True
@@ -110,22 +110,28 @@ def _replaced_earlier(lane: Lane, answer: CheckAnswer) -> Iterator[tuple[int, in
                 yield max(start, first), min(end, behind)
 
 
-def _is_unread(lane: Lane, answer: CheckAnswer, ordinal: int) -> bool:
-    """Return whether the source records to which the map assigns this ordinal and the following ones do not exist yet.
+def _is_unread(lane: Lane, answer: CheckAnswer, first: int, end: int) -> bool:
+    """Return whether the source records to which the map assigns some of the ordinals [first, end) do not exist yet.
     The target then holds a batch that was sent before the ordinals were reassigned.
 
-    If a lane skips deleted source records and continues at the end of the source log, it has not read a record there,
-    and the ledger says that the source epoch is not known. The ledger records the epoch before the first of these
-    ordinals is sent. However, if the source log ends below the offset at which the lane continued, the source has lost
-    records.
+    If this attempt to host the lane has assigned the ordinals, it knows which of them it has sent. Otherwise, the
+    ledger shows whether a record has been read. If a lane skips deleted source records and continues at the end of the
+    source log, it has not read a record there, and the ledger says that the source epoch is not known. The ledger
+    records the epoch before the first of these ordinals is sent. However, if the source log ends below the offset at
+    which the lane continued, the source has lost records.
     """
     record = lane.record
-    run = record.source_runs.run_at(ordinal) if record is not None else None
-    if record is None or run is None or lane.phase is not Phase.RESUMING:
+    if record is None or lane.phase is not Phase.RESUMING:
         return False
-    is_leap = not source_epochs.follows(record, run.ordinal)
-    is_known = source_epochs.recorded_at(record.epochs, ordinal) != source_epochs.UNKNOWN
-    return is_leap and not is_known and answer.source_end >= run.offset
+    unsent = max(first, lane.sent_below)
+    run = record.source_runs.run_at(unsent)
+    if run is not None and unsent < end and lane.comparison.assigned_from <= run.ordinal:
+        return answer.source_end >= run.offset
+    run = record.source_runs.run_at(first)
+    if run is None or source_epochs.follows(record, run.ordinal):
+        return False
+    is_known = source_epochs.recorded_at(record.epochs, first) != source_epochs.UNKNOWN
+    return not is_known and answer.source_end >= run.offset
 
 
 def filled(lane: Lane, now: float, found: target_scan.Reading) -> Effects:

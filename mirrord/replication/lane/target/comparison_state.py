@@ -26,6 +26,9 @@ class ComparisonState:
     reassigned. A new round repeats it."""
     first_ack_pause: int = -1
     """The pause before this comparison is retried."""
+    assigned_from: int = NEVER
+    """The lowest ordinal that this attempt to host the lane has assigned to other records than were sent under it, or
+    may have been. All later runs in the ledger are from this attempt as well."""
     due_at: int = NEVER
     """The lowest reassigned ordinal that has not been compared since (`target.reassigned_ordinals`). The comparison
     begins when this ordinal has been acknowledged. `NEVER` if there is none."""

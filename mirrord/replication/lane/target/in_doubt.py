@@ -122,6 +122,7 @@ def assign(lane: Lane, runs: Sequence[Run]) -> bool:
         return False
     comparison = lane.comparison
     comparison.compared = min(comparison.compared, first)
+    comparison.assigned_from = min(comparison.assigned_from, first)
     comparison.due_at = min(comparison.due_at, first)
     # All ordinals up to `sent_below` may have had other records, not only those at which a run begins.
     sent_below = lane.sent_below if first < lane.sent_below else 0

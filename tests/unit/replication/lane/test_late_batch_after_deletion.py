@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from mirrord.ledger.facts.core import SourceRun
 from mirrord.model.runs import Run
 from mirrord.replication.lane.difference import settles
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     AskCheck,
@@ -98,8 +99,24 @@ def test_records_whose_epoch_is_recorded_may_have_been_copied(
     epochs: tuple[tuple[int, int], ...], run: Run, source_end: int, *, is_open: bool
 ) -> None:
     play, check = assigned_again()
+    play.lane.comparison.assigned_from = NEVER  # a former holder has assigned the ordinals
     play.fold(SourceRun(LANE, 2, (run,), (), epochs))
     assert settles(play.lane, checked(check, source_end, (run.ordinal, 2))) is not is_open
+
+
+@pytest.mark.parametrize(
+    ("assigned_from", "sent_below", "source_end", "is_open"),
+    [(0, 0, 17, True), (0, 1, 17, True), (0, 2, 17, False), (0, 0, 16, False), (1, 0, 17, False)],
+)
+def test_a_holder_that_assigned_the_ordinals_itself_knows_which_it_has_sent(
+    assigned_from: int, sent_below: int, source_end: int, *, is_open: bool
+) -> None:
+    """WRONG VERDICT. The holder had read the first of these records, so their epoch was in the ledger, but it had not
+    sent it. The ledger said that the source had lost them in an election."""
+    play, check = assigned_again()
+    play.fold(SourceRun(LANE, 2, (Run(0, 17),), (), ((0, 0),)))
+    play.lane.comparison.assigned_from, play.lane.sent_below = assigned_from, sent_below
+    assert settles(play.lane, checked(check, source_end, (0, 2))) is not is_open
 
 
 def test_records_that_were_acknowledged_to_the_lane_itself_were_copied() -> None:
