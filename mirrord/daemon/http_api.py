@@ -284,10 +284,8 @@ def _question(query: Mapping[str, str]) -> Question:
 
 def losses(status: Status) -> dict[str, dict[str, int]]:
     """Return the number of lost source offsets by flow and reason. Flows without losses are omitted."""
-    found = {
-        flow.name: {reason: lost for reason in LOSSES if (lost := flow.totals.verdict_offsets.get(reason))}
-        for flow in status.flows
-    }
+    offsets = {flow.name: flow.verdict_offsets() for flow in status.flows}
+    found = {name: {reason: lost for reason in LOSSES if (lost := each[reason])} for name, each in offsets.items()}
     return {name: lost for name, lost in found.items() if lost}
 
 

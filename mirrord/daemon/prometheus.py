@@ -1,7 +1,6 @@
 """Turns a daemon's status into metrics, in the Prometheus text format. The catalog `mirrord.model.metrics` lists all
 metrics."""
 
-from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate
 from typing import NamedTuple, get_args
@@ -137,9 +136,7 @@ def _by_label(flow: FlowStatus) -> Iterator[tuple[str, tuple[str, ...], float]]:
     yield "mirrord_flow_state", (flow.state,), 1
     for state, number in flow.totals.lanes.items():
         yield "mirrord_lanes", (state,), number
-    offsets: Counter[str] = Counter(flow.totals.verdict_offsets)
-    for loss in flow.losses:
-        offsets[loss.reason] += loss.offsets
+    offsets = flow.verdict_offsets()
     for reason, number in offsets.items():
         yield "mirrord_verdict_offsets", (reason,), number
     for reason in LOSSES:

@@ -433,6 +433,13 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Source offsets that were lost because their topics were deleted. Topics that were re-created afterwards are
     included."""
 
+    def verdict_offsets(self) -> Counter[str]:
+        """Return the number of source offsets with each verdict, including those whose topics were deleted."""
+        offsets: Counter[str] = Counter(self.totals.verdict_offsets)
+        for loss in self.losses:
+            offsets[loss.reason] += loss.offsets
+        return offsets
+
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The status of all flows in one configuration, as known to one process at the time `at_ms`."""

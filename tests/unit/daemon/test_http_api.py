@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 import aiohttp
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from mirrord.config.changes import ConfigChanges
 from mirrord.config.schema import ClusterConfig, Config, FlowConfig, HttpConfig
@@ -31,6 +32,7 @@ from mirrord.model.status import (
     LaneStatus,
     LatencyStatus,
     LeaseStatus,
+    LossStatus,
     RequestsStatus,
     Status,
     Totals,
@@ -179,6 +181,8 @@ async def test_health(base: str, daemon: Daemon) -> None:
     assert await get(f"{base}/readyz") == (200, "application/json", '{"ready":true,"reasons":[],"losses":{}}')
     # Lost records do not make it unready; it reports them all the same.
     assert losses(FULL) == {"eu-us": {"expired": 5}}
+    flow = replace(FULL.flows[0], losses=(LossStatus("gone", 0, "expired", 2), LossStatus("gone", 1, "recreated", 3)))
+    assert losses(replace(FULL, flows=(flow,))) == {"eu-us": {"expired": 7, "recreated": 3}}
     daemon.reasons = ["the ledger of eu-us is not read yet"]
     status, _, text = await get(f"{base}/readyz")
     assert (status, json.loads(text)["reasons"]) == (503, daemon.reasons)
