@@ -87,7 +87,8 @@ class FlowSetup(msgspec.Struct, frozen=True):
         """Return the lease time and the request timeout to assume for a previous holder that may still write.
 
         The result is (`lease_ttl_ms`, `request_timeout_ms`). Each value is the longer of this replicator's own time and
-        the previous holder's time. `holder` contains the previous holder's times from the ledger (`LaneTaken`).
+        the previous holder's time. `holder` contains the previous holder's times, as recorded in the ledger
+        (`LaneTaken.times`).
         """
         own = (self.runtime.lease_ttl_ms, self.runtime.request_timeout_ms)
         if former in {"none", "left"}:
@@ -100,16 +101,16 @@ class FlowSetup(msgspec.Struct, frozen=True):
         holder's times from the ledger.
 
         A process that is still running may send batches until its lease ends. A batch that has been sent is appended
-        within the sender's request timeout, or never. If the process exits, this time does not become longer, because
-        the kernel discards all undelivered data (`tune` in `mirrord.kafka.client.socket_options`).
+        within the sender's request timeout, or never. The same limit applies if the process exits, because the kernel
+        then discards all undelivered data (see `tune` in `mirrord.kafka.client.socket_options`).
         """
         ttl_ms, timeout_ms = self.times(former, holder)
         match former:
             case "none" | "left":
                 return 0.0
             case "dead":
-                # If the process ran an older version, the kernel may still deliver the process's data until the lease
-                # ends.
+                # If the holder's times are not in the ledger, its process ran an older version. The kernel may still
+                # deliver the data of such a process until the lease ends.
                 return max(timeout_ms, 0 if all(holder) else ttl_ms) / 1000
             case "unknown":
                 return (ttl_ms + timeout_ms) / 1000

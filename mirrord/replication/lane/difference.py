@@ -55,13 +55,13 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
     holds either the records in that batch or the records in the offset map. If the source has deleted the records in
     the map, the comparison cannot show which of the two the target holds. In this case, the result is False, and the
     offset map is rebuilt from both logs: the source may still have the records in that batch. The result is also False
-    if the lane resumes and retention on the target has deleted the records that it held under these ordinals. A
-    compacted target is an exception: the map could not be rebuilt from its log, and the lane would stay halted.
+    if the lane resumes and retention on the target has deleted the target's records with these ordinals. A compacted
+    target is an exception: the map could not be rebuilt from its log, and the lane would stay halted.
 
     If the source has lost the records in the map in an election, or never had them, the target usually holds the
     records in the map: the lane copied them before the election. There are two exceptions: a batch that was appended
-    before the ordinals were reassigned (`evidence.note_earlier`), and records in the map that were never read
-    (`_is_unread`).
+    before the ordinals were reassigned (see `evidence.note_earlier`), and records in the map that were never read (see
+    `_is_unread`).
     """
     record = lane.record
     # If there are policies, which may change records, the lane waits before it writes (`resuming.decide`).
@@ -94,8 +94,8 @@ def _is_deleted_in_doubt(lane: Lane, answer: CheckAnswer) -> bool:
     """Return whether retention on the target has deleted records of ordinals that were assigned to other records.
 
     Records that were acknowledged to the lane itself are not in doubt. The same is true if the ledger shows that a
-    former holder received acknowledgements for all ordinals in doubt (`TargetRun.in_doubt_below`). It had waited until
-    no earlier batch could arrive before it assigned the ordinals to other records.
+    former holder received acknowledgements for all ordinals in doubt (`TargetRun.in_doubt_below`). Before that holder
+    assigned the ordinals to other records, it had waited until no earlier batch could arrive.
     """
     first, end = reassigned_ordinals.in_doubt(lane)
     return lane.phase is Phase.RESUMING and end > lane.resume_ordinal and answer.deleted_until > first
@@ -116,9 +116,10 @@ def _is_unread(lane: Lane, answer: CheckAnswer, first: int, end: int) -> bool:
 
     If this attempt to host the lane has assigned the ordinals, it knows which of them it has sent. Otherwise, the
     ledger shows whether a record has been read. If a lane skips deleted source records and continues at the end of the
-    source log, it has not read a record there, and the ledger says that the source epoch is not known. The ledger
-    records the epoch before the first of these ordinals is sent. However, if the source log ends below the offset at
-    which the lane continued, the source has lost records.
+    source log, it has not read a record there, and the ledger says that the source epoch is not known. Before a lane
+    sends the first record under these ordinals, it records the epoch in the ledger. An epoch that is not known
+    therefore shows that the lane has not sent any of them. However, if the source log ends below the offset at which
+    the lane continued, the source has lost records.
     """
     record = lane.record
     if record is None or lane.phase is not Phase.RESUMING:

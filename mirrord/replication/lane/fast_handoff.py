@@ -2,9 +2,9 @@
 lane's previous holder.
 
 All requests to the target are sent at once, before the ledger has confirmed the new grant. The first records are
-fetched at the same time. The answers remain valid, because nothing is written in the meantime: the former holder has no
-batch in flight, and any other replicator would need a grant before it could write. The lane resumes from the checkpoint
-if all of these conditions are met:
+fetched at the same time. The answers remain valid, because no replicator writes to the target partition in the
+meantime: the former holder has no batch in flight, and any other replicator would need a grant before it could write.
+The lane resumes from the checkpoint if all of these conditions are met:
 
 - The new grant directly follows the grant in the checkpoint.
 - The target's leader epoch is the same as in the checkpoint, which means that the target log has not lost records in an
@@ -13,7 +13,7 @@ if all of these conditions are met:
   The acknowledged records are committed, so the lane does not have to wait for the high watermark.
 - The broker remembers the lane's producer, and the producer's last ordinal matches the checkpoint.
 
-Otherwise, the lane resumes normally (`mirrord.replication.lane.resuming`).
+Otherwise, the lane resumes normally (see `mirrord.replication.lane.resuming`).
 """
 
 from mirrord.kafka.rules.error_policy import NONE
@@ -88,7 +88,7 @@ def grant_bound(lane: Lane, grant: int) -> Effects:
 
 
 def fetched(lane: Lane, chunk: Chunk) -> Effects:
-    """Keep records that have been fetched early until it is known whether they may be copied."""
+    """Keep the records of the early fetch until it is known whether they may be copied."""
     if lane.takeover.fast_handoff is not None and answers(lane, chunk.question):
         lane.takeover.fast_handoff.chunk = chunk
     return []

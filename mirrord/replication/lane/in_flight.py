@@ -198,7 +198,7 @@ def _go_on(lane: Lane, effects: Effects) -> Effects:
 
 def leapt(lane: Lane, batch: Batch, base_offset: int) -> Effects:
     """Handle an accepted batch whose base offset is above the recorded log end, which means that other batches were
-    appended in between."""
+    appended before it."""
     effects = note(lane, (TargetRun(lane.id, lane.grant, batch.first, base_offset, lane.log.end_epoch),))
     if not lane.protected:
         # The batches in between may be the lane's own batches, sent by a former holder. This can be ruled out only if
@@ -291,8 +291,8 @@ def drain(lane: Lane, now: float) -> Effects:
 
 
 def _record_skipped(lane: Lane) -> Effects:
-    """Record the verdicts on the source offsets that were skipped after the last record. The ledger then explains all
-    offsets before the lane's position."""
+    """Record the verdicts on the source offsets that were skipped after the last copied record. The ledger then
+    explains all offsets before the lane's position."""
     if lane.phase is not Phase.COPYING or lane.ready or lane.plan or lane.intents or lane.blocked is not None:
         return []
     if not lane.skipped or lane.declared >= 0 or lane.next_ordinal < lane.late_writes.in_doubt_below:
@@ -314,8 +314,8 @@ def drained(lane: Lane, now: float) -> Effects:
     # Batches that were sent over a dead connection may still be appended. If so, the next holder has to wait for them.
     lane.clean = lane.failure is None and not lane.log.must_read_log and lane.phase is not Phase.OPENING
     lane.clean = lane.clean and lane.log.unread_from is None and now >= lane.late_writes.until
-    # A broker that was suspended may still append batches that it received earlier, however long ago
-    # (`in_doubt.answered`).
+    # A broker that was suspended may still append batches that it received earlier, however long ago (see
+    # `in_doubt.answered`).
     lane.clean = lane.clean and not lane.late_writes.unanswered and lane.comparison.differs is None
     lane.clean = lane.clean and (lane.sent or lane.takeover.left_cleanly or lane.takeover.opened_here)
     lane.phase = Phase.DRAINED

@@ -68,7 +68,7 @@ def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
 
 
 def _are_many(lane: Lane, runs: list[Run]) -> bool:
-    """Return whether to record the position because many offsets have been skipped since the last record."""
+    """Return whether to record the position because many offsets have been skipped since the last copied record."""
     return not runs and sum(each.end - each.start for each in lane.skipped) >= lane.limits.skipped_offsets_noted
 
 

@@ -10,7 +10,8 @@ from mirrord.model.runs import Runs
 
 
 class LaneRecord(Protocol):
-    """The part of the folded ledger about one lane (`mirrord.ledger.state.LaneState`). The lane only reads it."""
+    """The part of the folded ledger that concerns one lane. The lane reads this state but never changes it. Implemented
+    by `mirrord.ledger.state.LaneState`."""
 
     @property
     def producer_id(self) -> int: ...

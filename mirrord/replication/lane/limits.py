@@ -36,4 +36,5 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     retry_s: float = 0.2
     denied_s: float = 5.0
     skipped_offsets_noted: int = 10_000
-    """Once this many offsets have been skipped since the last record, the lane's position is recorded in the ledger."""
+    """Once the lane has skipped this many offsets since the last copied record, its position is recorded in the
+    ledger."""

@@ -246,8 +246,8 @@ def append_failed(lane: Lane, failure: AppendFailed) -> Effects:
 
 
 def enter(lane: Lane, now: float, _: Reopen) -> Effects:
-    """Take a new grant. From then on, facts from older grants can no longer take effect, so the append whose outcome is
-    unknown is settled."""
+    """Take a new grant, because the outcome of an append is unknown. Once the new grant has taken effect, facts from
+    older grants no longer can, so the ledger then shows the outcome."""
     new_round(lane)
     lane.appends.clear()
     if lane.in_flight:

@@ -17,8 +17,8 @@ class Phase(Enum):
     """Target and source differ. The lane is halted while both logs are read to find out what the target holds."""
     COPYING = "copying"
     SETTLING = "settling"
-    """A batch was refused, or it is not known whether a batch was appended. Nothing new is sent until all batches in
-    flight have been answered."""
+    """The lane is about to resume, for example because a batch was refused, or because it is not known whether a batch
+    was appended. Nothing new is sent until all batches in flight have been answered."""
     DRAINING = "draining"
     DRAINED = "drained"
     HALTED = "halted"

@@ -1,7 +1,7 @@
 """Handles a batch that the target refuses because of its content, or that cannot be read from the source.
 
-The batch is split until the one record that causes the refusal is found (`source.batch_splitting`). This record is then
-in quarantine: the ledger records its source offset and the reason, and the lane halts before the record until an
+The batch is split until the one record that causes the refusal is found (see `source.batch_splitting`). This record is
+then in quarantine: the ledger records its source offset and the reason, and the lane halts before the record until an
 operator decides.
 
 If the flow's `on_reject` is `skip`, the record is skipped instead. It is first parked: it is written to the dead-letter

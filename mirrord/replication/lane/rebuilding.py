@@ -8,9 +8,9 @@ map: records may be missing or appear twice. The map is rebuilt in these steps:
 
 1. Before anything else, record the difference and the halt in the ledger.
 2. Wait until no batch that was sent earlier can still be appended.
-3. Make the requests of the resume sandwich, and wait for the high watermark, as in every resume (`resuming`).
-4. Read both logs, starting at the first doubtful ordinal, to find the source offsets of the lane's own batches
-   (`target.batch_relocation`).
+3. Make the requests of the resume sandwich, and wait for the high watermark, as in every resume (see `resuming`).
+4. Read both logs, starting at the first doubtful ordinal, to find the source offsets of the lane's own batches (see
+   `target.batch_relocation`).
 5. In one ledger entry, record the true map, the records that are in the target twice, and the new ordinals of the
    missing records. Then resume normally. If the entry reports a loss and the flow has `on_loss = "halt"`, stay halted.
 
@@ -129,7 +129,7 @@ def map_recorded(lane: Lane) -> None:
     lane.comparison.first_ack_pending, lane.comparison.first_ack_check = True, None
     lane.comparison.due_at, lane.comparison.due_below = NEVER, 0
     lane.log.unread_from = None
-    # The lane may have to look up the last ordinals again (`_displaced_after`), regardless of which batches were
+    # The lane may have to look up the last ordinals again (see `_displaced_after`), regardless of which batches were
     # refused before.
     lane.log.out_of_order = NEVER_REFUSED
     lane.acked = lane.trusted = lane.resume_ordinal
@@ -224,8 +224,8 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
             f"the copy is compacted and no longer has {which}, and the new map would give them other source offsets",
         )
     lane.resume_ordinal = read.next_ordinal
-    # Ordinals for which only a lookup indicates that they were appended are looked up again, so the lane reads the log
-    # after its last batch.
+    # If only a lookup indicates that the last ordinals were appended, they are looked up again. For this, the lane
+    # reads the log after its last batch.
     lane.comparison.rebuilt_until = read.behind if looked_up else lane.log.end
     if not answer.compacts:
         lane.log.lost_below = None  # all records that were lost are copied again
@@ -250,9 +250,9 @@ def _displaced_after(lane: Lane, ordinal: int) -> Sequence[Displaced]:
 
 
 def _keep_offsets(lane: Lane, looked_up: Sequence[Displaced], read: target_scan.Reading, located: Located) -> bool:
-    """Return whether the rebuilt map assigns all of these ordinals to the same source offsets as the ledger does.
-    Otherwise, a lookup that uses the rebuilt map would look for other records. The log must have a batch before these
-    ordinals, because it is read again from the end of that batch."""
+    """Return whether the rebuilt map assigns all of these ordinals to the same source offsets as the ledger does. If
+    the source offsets differed, a lookup that uses the rebuilt map would look for other records. In addition, the
+    target log must have a batch before these ordinals, because the log is read again from the end of that batch."""
     record, distance = lane.record, located.next_offset - read.next_ordinal
     if record is None or read.behind == 0:
         return False
@@ -331,8 +331,9 @@ def _facts(
         *(HoleFound(lane.id, lane.grant, *hole, read.next_ordinal, ordinal) for hole in leaps(own, first)),
         # The content of these ordinals is unknown, so they are empty in the map.
         *(HoleFound(lane.id, lane.grant, start, end - 1, end, end) for start, end in located.open),
-        # Withdrawing verdicts splits their ranges, and the ledger's state forgets the oldest ranges when it takes new
-        # verdicts. If the new verdicts came first, withdrawn verdicts could therefore still be counted.
+        # The ledger's state keeps the ranges of only the newest verdicts, and cannot withdraw a verdict whose range it
+        # has forgotten. `MapRebuilt` therefore precedes the new verdicts. Otherwise, the new verdicts could cause
+        # ranges to be forgotten, and verdicts that are to be withdrawn would still be counted.
         MapRebuilt(lane.id, lane.grant, first, read.next_ordinal - 1, ordinal, withdraws_verdicts=True),
         *_in_doubt(lane, follow, epochs),
         *read.facts,
@@ -342,9 +343,9 @@ def _facts(
 
 
 def _in_doubt(lane: Lane, follow: Sequence[Run], epochs: source_epochs.Epochs) -> list[SourceRun]:
-    """Return the runs after the rebuilt ordinals again, with the mark that their ordinals are in doubt
+    """Return a fact that records the runs after the rebuilt ordinals again and marks their ordinals as in doubt
     (`SourceRun.regiven`). `MapRebuilt` removes this mark, but further batches that were sent before the map was rebuilt
-    may be appended after those that were found. Return nothing if there are no such batches."""
+    may be appended after those that were found. Return an empty list if there can be no such batches."""
     record, first = lane.record, follow[0].ordinal
     is_marked = record is not None and record.regiven >= 0 and not 0 <= record.regiven_until <= first
     if not is_marked and not in_doubt.was_given(lane, first):
@@ -366,7 +367,7 @@ def _leapt(lane: Lane, first: int, begin: int) -> list[Run]:
     """Return the ledger's runs for the ordinals in [first, begin), which the target lacks.
 
     A new run supersedes only the holes and runs that begin at its ordinal or later. The runs that this function returns
-    are therefore recorded again, before the run at `begin`. Otherwise, the ledger's old holes and runs for these
+    are therefore recorded again, before the run at `begin`. If they were not, the ledger's old holes and runs for these
     ordinals would remain in effect.
     """
     if lane.record is None or first >= begin:

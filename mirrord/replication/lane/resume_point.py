@@ -101,9 +101,9 @@ def _acknowledged_runs(lane: Lane, ordinal: int) -> list[Run]:
     were, or may have been, acknowledged. These records are copied again in the same order, so their runs still apply.
     If the runs were not recorded again, the ledger would no longer show which records were acknowledged.
 
-    A single entry contains all runs, so their number is limited. If there are too many, the ledger assigns the ordinals
-    of the remaining runs to other records, and the lane no longer knows that these ordinals were acknowledged
-    (`position_rewind`)."""
+    A single entry contains all runs, so their number is limited. If there are too many, the remaining runs are not
+    recorded again. The ledger then maps their ordinals to other records, and the lane no longer knows that these
+    ordinals were acknowledged (see `position_rewind`)."""
     record = lane.record
     if record is None or not lane.log.cleaned or lane.decided.open:
         return []
@@ -161,7 +161,8 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
         return lane.retry() if waiting else reassigned_ordinals.comparison_failed(lane, now, answer)
     if is_later:
         lane.comparison.later_pending, lane.comparison.later_from = False, None
-    # Records that have been read since are compared when they have been acknowledged. Their ordinals stay in doubt.
+    # Records that were read after the comparison was requested are compared once they have been acknowledged. Until
+    # then, their ordinals stay in doubt.
     is_all = is_later and not _must_wait(lane) and lane.next_ordinal == answer.last + 1
     reassigned_ordinals.compared(lane, answer, is_all=is_all)
     if waiting and answer.outcome != "different" and difference.must_read_log(lane, answer):
@@ -173,8 +174,8 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
     if waiting and _ends_short(lane, answer, position):
         if missing_ordinals.is_look_up_outdated(lane, answer.source_end):
             return lane.retry()
-        # The ledger does not record this comparison, because ordinals in doubt remain in doubt. The comparison is
-        # repeated when the lane resumes.
+        # This comparison is not recorded in the ledger, because such a fact would end the doubt about its ordinals. The
+        # comparison is repeated when the lane resumes.
         line = f"the source log ends at offset {answer.source_end}, below the position {position}"
         return halt(lane, "truncated", line, answer.source_end, position)
     ends = (lane.comparison.follows(answer.last), is_all)
@@ -201,8 +202,8 @@ def _ends_short(lane: Lane, answer: CheckAnswer, position: int) -> bool:
 
 def _bind_holes(lane: Lane) -> Effects:
     """If the target has skipped or lost records, append a plan to copy them again under new ordinals. The plan must
-    take effect in the ledger before these records are produced. Otherwise, begin to copy once all intents of earlier
-    rounds have taken effect."""
+    take effect in the ledger before these records are produced. If the target has not skipped or lost any records,
+    begin to copy once all intents of earlier rounds have taken effect."""
     if (lane.log.holes or lane.log.copied_again is not None) and lane.record is not None:
         if effects := _record_first_verdicts(lane):
             return effects

@@ -44,8 +44,8 @@ from mirrord.replication.lane.transitions import Quiesce, RebuildMap, Resume
 
 
 def target_moved(lane: Lane, moved: TargetMoved) -> Effects:
-    """Resume when the target partition has a new leader epoch. Otherwise, an idle lane would not notice that records
-    were lost in the election."""
+    """Resume when the target partition has a new leader epoch. Records may have been lost in the election, and an idle
+    lane does not notice this without a resume."""
     if lane.phase is not Phase.COPYING or moved.leader_epoch <= lane.log.end_epoch:
         return []
     lane.go(Quiesce(until_safe=False))
@@ -67,7 +67,7 @@ def enter(lane: Lane, now: float, wanted: Resume) -> Effects:
     lane.origin.line = ""
     offset_gaps.forget(lane)
     missing_ordinals.forget(lane)
-    lane.log.holes, lane.log.facts_with_holes = [], ()  # the log may have lost them since then
+    lane.log.holes, lane.log.facts_with_holes = [], ()  # the log may have changed since they were found
     lane.pipelined = False
     lane.failure = None
     lane.log.look_back = 0
@@ -133,7 +133,8 @@ def producers_answered(lane: Lane, now: float, answer: ProducersAnswer) -> Effec
         return lane.retry()
     if answer.error != NONE and lane.mode == "sequence":
         return lane.retry()
-    # Request 3 accounts for all batches that cannot be appended after it was sent, so the wait is extended before.
+    # The answer to request 3 shows only batches that cannot be appended after this request is sent. The wait for late
+    # batches is therefore extended first.
     in_doubt.answered(lane, now)
     lane.log.entry = answer.entry if answer.error == NONE else None
     return _ask_again(lane, now)
@@ -187,7 +188,7 @@ def decide(lane: Lane) -> Effects:
         lane.resume_position = ResumePosition(0, lane.log.end, lane.log.end_epoch)
         return resume_point.resume_at(lane, 0)
     if out_of_order.is_position_refused(lane):
-        lane.log.shared = missing_ordinals.NOT_KNOWN  # an unchanged log would prove the position, which is wrong
+        lane.log.shared = missing_ordinals.NOT_KNOWN  # the position is wrong even if the log has not changed
         return look_back.begin(lane)
     if lane.log.end < lane.resume_position.target_offset or went_back(lane):
         return look_back.begin(lane)
@@ -215,9 +216,9 @@ def must_read(lane: Lane) -> bool:
     """Return whether the log after the resume position must be read, because what the broker remembers is not
     sufficient."""
     appended = lane.log.end - lane.resume_position.target_offset
-    # Equal numbers of records prove nothing if the log may have been truncated and other clients may have written to it
-    # since then. More records may have been acknowledged than the resume position shows, and other clients may have
-    # written exactly as many records as the log lost.
+    # That the log has grown by exactly as many records as the broker remembers proves nothing if the log may have been
+    # truncated and other clients may have written to it since then. More records may have been acknowledged than the
+    # resume position shows, and other clients may have written exactly as many records as the log lost.
     acknowledged = known_until(lane) > 0
     if is_another_leader(lane) and (acknowledged or lane.log.end > lane.log.log_start or lane.log.entry is not None):
         return True

@@ -77,7 +77,7 @@ class RebuildRequest(msgspec.Struct, frozen=True):
 INSTEAD = (3, 1, 0)
 """Replacements for a codec that the target does not accept, in order of preference: lz4, which is the cheapest; gzip,
 which every Kafka version supports; and no compression. A target never refuses an uncompressed batch because of its
-codec (`target.refused_retry`)."""
+codec (see `target.refused_retry`)."""
 
 
 class PolicyRefused(Exception):

@@ -2,9 +2,9 @@
 not been copied yet.
 
 A seek reassigns the next ordinal, so when it is carried out, no batch of the lane itself or of a former holder may be
-in flight (`mirrord.replication.lane.target.in_doubt`). A single entry in the ledger records the verdict on the range,
-the run after the range, and the fact that the command has been carried out. Until that entry has taken effect, each
-holder that takes the lane carries out the command again.
+in flight (see `mirrord.replication.lane.target.in_doubt`). A single entry in the ledger records the verdict on the
+range, the run after the range, and the fact that the command has been carried out. Until that entry has taken effect,
+each holder that takes the lane carries out the command again.
 """
 
 import msgspec
@@ -34,8 +34,8 @@ def left_out(record: LaneRecord, lowest: int) -> list[Verdict]:
 
 
 def order_recorded(lane: Lane) -> Effects:
-    """Handle an operator command that has been recorded in the ledger. A halted lane resumes. A copying lane first
-    stops."""
+    """Handle an operator command that has been recorded in the ledger. A halted lane resumes. A copying lane stops
+    sending and then resumes if the command can be carried out now."""
     match lane.phase:
         case Phase.HALTED:
             return quarantine.released(lane)

@@ -87,10 +87,11 @@ class Start(msgspec.Struct, frozen=True):
     left_cleanly: bool
     """Whether the former holder drained the lane, so that none of its batches is in flight."""
     handed: Progress | None = None
-    """The former holder's last progress record, which the former holder passed on when it left
-    (`mirrord.replication.lane.fast_handoff`)."""
+    """The former holder's last progress record, which the former holder passed on when it left. Used for a fast handoff
+    (see `mirrord.replication.lane.fast_handoff`)."""
     times: tuple[int, int] = (0, 0)
-    """The lease time and the request timeout, in milliseconds, that the next holder must assume (`LaneTaken`)."""
+    """The lease time and the request timeout, in milliseconds, that the next holder must assume. They are recorded in
+    `LaneTaken`."""
 
 
 class ProducerIdAnswer(msgspec.Struct, frozen=True):
@@ -273,8 +274,8 @@ class ProduceAnswer(msgspec.Struct, frozen=True):
     error: int
     base_offset: int
     held_s: float = 0.0
-    """If the connection ended: for how many more seconds the broker reads nothing from it because a quota was exceeded
-    (KIP-219). What it has received may be appended after that time."""
+    """If the connection ended: the number of seconds for which the broker still reads nothing from it, because a quota
+    was exceeded (KIP-219). Batches that were sent over this connection may be appended after that time."""
 
 
 class ProduceAccepted(msgspec.Struct, frozen=True):
@@ -435,7 +436,8 @@ class AskCheck(msgspec.Struct, frozen=True):
     position: int = -1
     epochs: tuple[tuple[int, int], ...] = ()
     """Pairs (ordinal, source epoch): the records from this ordinal onward were copied from batches of this epoch. If
-    the record at a source offset now has a different epoch, it is a different record and cannot be compared."""
+    the record at a source offset now has a different epoch, the source has lost the copied record, and a difference
+    between the two records does not count."""
 
 
 class AskRebuild(msgspec.Struct, frozen=True):

@@ -96,7 +96,8 @@ class TakeOver:
 
 @dataclass(slots=True)
 class LateWrites:
-    """Batches that may still be appended, although the lane no longer waits for their answers (`target.in_doubt`)."""
+    """Batches that may still be appended, although the lane no longer waits for their answers (see
+    `target.in_doubt`)."""
 
     until: float = 0.0
     """Until this time, batches from a former holder or from a lost connection may still be appended."""
@@ -111,10 +112,10 @@ class LateWrites:
     producer, during a resume or after a takeover."""
     end_read_at: float = 0.0
     """When the target was last asked for the end of its log. The answer accounts for every batch that cannot be
-    appended after this time (`target.in_doubt`)."""
+    appended after this time (see `target.in_doubt`)."""
     in_doubt_below: int = -1
-    """Batches with lower ordinals that were sent in this attempt to host the lane may still be appended, although the
-    lane no longer waits for their answers. -1 if there are no such batches."""
+    """Batches with ordinals below this one that were sent in this attempt to host the lane may still be appended,
+    although the lane no longer waits for their answers. -1 if there are no such batches."""
 
 
 @dataclass(slots=True)
@@ -175,14 +176,14 @@ class TargetLog:
     """Target offset at which the leader epoch of the resume position ends. If the log does not have that epoch, the
     offset at which the next lower epoch in the log ends. -1: not known."""
     epoch_ends: tuple[tuple[int, int, int], ...] = ()
-    """What is known about earlier leader epochs in the log (`mirrord.replication.lane.target.epoch_ends`)."""
+    """What is known about earlier leader epochs in the log (see `mirrord.replication.lane.target.epoch_ends`)."""
     scan: Reading | None = None
     """The result of the latest scan, kept while the ordinals that are missing from the log are looked up."""
     lost_ordinals: tuple[tuple[int, int], ...] = ()
     """Ordinals (first, last) of acknowledged records that the target log has lost."""
     copied_again: tuple[tuple[int, int], ...] | None = None
-    """The lost ordinals whose records are copied again, or None if the records of all lost ordinals are. For each
-    omitted ordinal, the target has a newer record with the same key."""
+    """The lost ordinals whose records are copied again, or None if all lost records are copied again. For each omitted
+    ordinal, the target has a newer record with the same key."""
     copied_again_until: int = 0
     looked_up_to: int = -1
     """End of the target log at the time when the records that are still to be copied again were looked up for a plan.
@@ -197,7 +198,8 @@ class TargetLog:
     went_back: WentBack | None = None
     """Set when the target log has lost records, and kept until the ledger records which of them are copied again."""
     forgotten: Forgotten | None = None
-    """Set when `acknowledged` is lowered after ordinals were reassigned; kept until the ledger shows the outcome."""
+    """Set when `acknowledged` is lowered because ordinals were reassigned; kept until the ledger shows whether the
+    reassignment has taken effect."""
     unproven: tuple[int, int] = (-1, 0)
     """The ordinal up to which a position may have been saved although the log may lack records below it, and the number
     of `Rewound` notes that were in the ledger when this was noted."""
@@ -206,17 +208,17 @@ class TargetLog:
     were appended in this leader epoch or a later one. (-1, -1, -1) if no such ordinals are known."""
     earlier: tuple[tuple[int, int], ...] = ()
     """Ordinals [first, end) of batches that were appended before an earlier read of the log, although that read did not
-    show them (`evidence.note_earlier`)."""
+    show them (see `evidence.note_earlier`)."""
     look_back: int = 0
     """How many offsets below the end of the target log the lane searches for the last batch that it wrote."""
     out_of_order: tuple[int, int, int] = (-1, -1, 0)
     """The last batch that the target refused as out of order: its ordinal, the leader epoch, and how many times in
-    succession (`target.out_of_order`). (-1, -1, 0) if a batch has been accepted since."""
+    succession it was refused (see `target.out_of_order`). (-1, -1, 0) if a batch has been accepted since."""
 
 
 @dataclass(slots=True)
 class OriginDoubt:
-    """A source batch that may be a copy, and the request for its origin (`source.origin_check`)."""
+    """A source batch that may be a copy, and the request for its origin (see `source.origin_check`)."""
 
     doubt: Doubt | None = None
     """The batch of unknown origin, which must be looked up in the ledgers."""
@@ -230,7 +232,7 @@ class OriginDoubt:
 
 @dataclass(slots=True)
 class SourceGap:
-    """Offsets that are missing between the batches of the source (`source.offset_gaps`)."""
+    """Offsets that are missing between the batches of the source (see `source.offset_gaps`)."""
 
     compacts: bool = False
     """Whether the source topic may have been compacted."""
@@ -256,13 +258,13 @@ class RefusalState:
     parking: Parking | None = None
     """The record that is being parked. Until it is parked, the lane does not copy the records after it."""
     parking_pause: int = -1
-    """The pause before parking is retried."""
+    """Number of the pause before parking is retried, or -1."""
     configs_seen: str = ""
-    """Digest of the target topic's configs at the time of the last refusal of a record (`target.refused_retry`)."""
+    """Digest of the target topic's configs at the time of the last refusal of a record (see `target.refused_retry`)."""
     configs_since: float = 0.0
     """When the configs in `configs_seen` were first seen."""
     configs_pause: int = -1
-    """While the lane is halted: the pause before the configs are read again."""
+    """While the lane is halted: number of the pause before the configs are read again, or -1."""
     config_reads: int = 0
     """Number of times that the configs have been read since the lane was halted."""
     corrupt_ordinal: int = -1
@@ -291,16 +293,16 @@ class Lane:
     target_topic: str
     partition: int
     policy: str
-    """Fingerprint of the configuration that determines which records the lane sees."""
+    """Fingerprint of the settings that determine which records the lane copies and how it changes them."""
     read_committed: bool
     rebuild: Rebuilder
     limits: Limits = field(default_factory=Limits)
     mode: Mode = "sequence"
     """With "at-least-once", the lane does not rely on the target broker's producer state. It requests this state only
-    if the broker refuses a batch and may remember deleted records (`out_of_order.must_ask_producers`)."""
+    if the broker refuses a batch and may remember deleted records (see `out_of_order.must_ask_producers`)."""
     on_loss: OnLoss = "continue"
-    """What to do if the source has lost records before they were copied: report the loss and continue after the lost
-    records, or halt."""
+    """What to do if the source has lost records, whether or not they had been copied: report the loss and continue, or
+    halt."""
     on_reject: OnReject = "halt"
     """What to do with a record that cannot be copied: wait for a decision, park it and then skip it, or skip it without
     parking it."""
@@ -312,14 +314,15 @@ class Lane:
     asked: int = 0
     """Number of the latest request."""
     questions: set[int] = field(default_factory=set[int])
-    """Numbers of the requests in this round that have not been answered yet (`correlation`)."""
+    """Numbers of the requests in this round that have not been answered yet (see `correlation`)."""
     replicator: str = ""
     grant: int = 0
     record: LaneRecord | None = None
     producer_id: int = -1
     producer_epoch: int = -1
     trouble: str = ""
-    """While the lane is retrying: why the last batch was not accepted."""
+    """One line for the operator: why the last batch was not accepted, or what a resume is waiting for. Empty after a
+    batch has been acknowledged."""
 
     # takeover
     sent_below: int = 0
@@ -391,7 +394,7 @@ class Lane:
     """Source ranges, in ascending order, that are skipped because of a decision about quarantined records or a command
     to seek ahead."""
     seeks: Seeks = ()
-    """Commands to seek ahead that are still to be carried out (`seek`)."""
+    """Commands to seek ahead that are still to be carried out (see `seek`)."""
 
     # copying, target side
     ready: deque[Batch] = field(default_factory=deque[Batch])

@@ -75,7 +75,8 @@ ENTER: dict[type[Transition], Callable[[Lane, float, Any], Effects]] = {
     Reopen: opening.enter,
     RebuildMap: rebuilding.enter,
 }
-"""The function that carries out each transition that a handler may request (`mirrord.replication.lane.transitions`)."""
+"""The function that carries out each transition that a handler may request (see
+`mirrord.replication.lane.transitions`)."""
 
 
 def step(lane: Lane, now: float, signal: Input) -> Effects:
@@ -206,7 +207,7 @@ def _woken(lane: Lane, now: float, question: int) -> Effects:
 
 def _between(lane: Lane, signal: ScanAnswer) -> Effects:
     """Handle the answer to a scan of the target log above the recorded log end. The scan was requested because a batch
-    or a higher log end had been seen there. It shows whether any of the lane's batches were appended in between."""
+    or a higher log end had been seen there. The answer shows whether any of the lane's own batches are there."""
     if signal.purpose == "confirm":
         if signal.error or signal.own:
             lane.go(Resume(lane.limits.retry_s if signal.error else 0.0))
@@ -332,7 +333,8 @@ def _out_of_range(lane: Lane, chunk: Chunk) -> Effects:
             lane.go(Quiesce())
             return []
         line = f"source offsets [{lane.position}, {chunk.log_start}) were deleted before they were copied"
-        # If records are being copied again, ordinals have already been assigned to some that are now gone.
+        # If records are being copied again, ordinals have already been assigned to some of the records that are now
+        # gone.
         if lane.on_loss == "continue" and not lane.plan:
             lost = Lost(f"{lane.source_topic}-{lane.partition}: {line}")
             effects = [lost, *intake.leap(lane, chunk.log_start, "expired")]

@@ -2,9 +2,9 @@
 continues.
 
 The log is read from the resume position onward. If the lane's records before that position are no longer at their
-recorded target offsets, earlier parts of the log are read (`mirrord.replication.lane.target.look_back`). If ordinals
-are missing in a compacted log, they are looked up by the keys of their records
-(`mirrord.replication.lane.target.missing_ordinals`).
+recorded target offsets, earlier parts of the log are read (see `mirrord.replication.lane.target.look_back`). If
+ordinals are missing in a compacted log, they are looked up by the keys of their records (see
+`mirrord.replication.lane.target.missing_ordinals`).
 """
 
 from collections.abc import Sequence
@@ -60,8 +60,8 @@ def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
     elif not own and lane.log.cleaned and target_scan.never_appended(lane, next_by_entry(lane), answer.start):
         pass  # Retention cannot have deleted all of the records, but the cleaner may have removed some of them.
     elif not own and 0 < answer.start == lane.log.log_start and next_by_entry(lane) > expected:
-        # The log has none of the lane's records. What the broker remembers was appended to this log, so retention on
-        # the target has deleted it.
+        # The log has none of the lane's records. The records that the broker remembers were appended to this log, so
+        # retention on the target has deleted them.
         return _read(lane, now, target_scan.all_deleted(lane, next_by_entry(lane), answer), log)
     elif answer.start > lane.resume_position.target_offset and own:
         # Retention on the target has already deleted the records right after the resume position.
@@ -154,7 +154,8 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
 
 def _holds_all(lane: Lane, log: Log, own: Sequence[OwnBatch]) -> bool:
     """Return whether the target log has everything that it had when the resume position was recorded, so that it makes
-    no difference whether the topic is compacted. The first of the lane's own batches is where the ledger has it."""
+    no difference whether the topic is compacted. The caller must have checked that no ordinal is missing before the
+    first of the lane's own batches."""
     if has_lost_records(lane):
         return False
     found = target_scan.walk(lane, own, nearest(own[0].base_sequence, lane.resume_position.ordinal), log)
@@ -199,8 +200,8 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
 
 
 def shared_answered(lane: Lane, answer: SharedAnswer) -> Effects:
-    """Handle the answer to `AskShared`. It shows up to which offset the target log has remained unchanged since the
-    resume position was recorded."""
+    """Handle the answer to `AskShared`. The answer shows up to which offset the target log has remained unchanged since
+    the resume position was recorded."""
     if lane.stage is not Stage.SHARED:
         return []
     if answer.error != NONE:
@@ -214,7 +215,7 @@ def shared_answered(lane: Lane, answer: SharedAnswer) -> Effects:
         lane.log.shared = missing_ordinals.NOT_KNOWN
         return look_back.begin(lane)
     lane.log.shared = min(answer.end, known[answer.epoch], lane.resume_position.target_offset)
-    if answer.end > lane.log.log_start:  # otherwise the log may not have this epoch (`SharedAnswer`)
+    if answer.end > lane.log.log_start:  # otherwise the log may not have this epoch (see `SharedAnswer`)
         epoch_ends.note_shared(lane, answer.epoch)
     is_whole = lane.log.shared == lane.resume_position.target_offset
     if is_whole and lane.comparison.differs is not None:
@@ -261,8 +262,8 @@ def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Eff
 
 
 def _halt_without_policy(lane: Lane, now: float) -> Effects:
-    """Halt until mirrord may read the policy of the target topic. If the topic is compacted, lost records must not be
-    appended over newer values. If it is not compacted, they must be copied again."""
+    """Halt until mirrord has permission to read the cleanup.policy of the target topic. If the topic is compacted, lost
+    records must not be appended over newer values. If it is not compacted, they must be copied again."""
     line = (
         "the target log lacks records for which it has newer ones with the same keys, and it is not known whether the "
         f"topic {lane.target_topic} is compacted: grant DESCRIBE_CONFIGS on this topic on the target"

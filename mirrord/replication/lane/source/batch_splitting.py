@@ -33,7 +33,7 @@ def bounds(lane: Lane) -> tuple[int, int, int, int]:
     """Return the limits for batches that can be copied unchanged: an ordinal, a source offset, a size in bytes, and the
     attributes that such a batch must not have.
 
-    A part that is copied again ends at the next run in `lane.plan`, even if this is in the middle of a batch.
+    A run that is copied again ends where the next run in `lane.plan` begins, even if that is in the middle of a batch.
     """
     stop = lane.plan[0].ordinal if lane.plan else FAR
     if lane.has_policies:

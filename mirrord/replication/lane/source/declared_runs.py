@@ -2,8 +2,8 @@
 
 The runs of these ordinals show which records are still to be copied again. Such records are not in source order. The
 lane is back in source order at the first ordinal from which every source offset is higher than all offsets before it.
-The ordinals in the fact about a hole (`HoleFound`) do not show what is still to be copied again, because they become
-out of date when a later plan begins where an older one ends, or when a plan is shortened.
+The ordinals in the fact about a hole (`HoleFound`) do not show what is still to be copied again. They become out of
+date when a later plan begins where an older one ends, or when a plan is shortened.
 
 If a plan omits records on purpose because the target has newer records with the same keys, the runs do not show where
 the plan ends. Only the field `until` of a `HoleFound` with an empty range of ordinals shows this.
@@ -84,7 +84,7 @@ def _leaving_out(record: LaneRecord) -> list[HoleFound]:
 
     These are the holes with an empty range of ordinals (`HoleFound`), and holes that were recorded later for records
     that were part of the plan of such a hole. An earlier version of mirrord recorded only these later holes. This
-    version also records a hole with an empty range (`hole_repair`).
+    version also records a hole with an empty range (see `hole_repair`).
     """
     orders = [number for number, hole in enumerate(record.holes) if hole.first > hole.last]
     found = [record.holes[number] for number in orders]

@@ -17,8 +17,8 @@ class StableEnd:
         self._since = -1.0
 
     def note(self, last_stable: int, high_watermark: int, now: float) -> None:
-        """Store the offsets of a fetch response. If the fetch request also reads uncommitted records, the broker
-        returns -1 as the last stable offset."""
+        """Store the offsets of a fetch response. If the isolation level of the fetch request is read_uncommitted, the
+        broker returns -1 as the last stable offset."""
         if not 0 <= last_stable < high_watermark:
             self.offset, self._since = -1, -1.0
         elif last_stable != self.offset:

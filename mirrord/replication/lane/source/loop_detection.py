@@ -20,7 +20,7 @@ or restored. In the following rules, the writer is a lane that writes to this pa
 - If the batch is after the writer's resume position, or has a newer leader epoch than that position, the answer is not
   yet known, and the ledgers are read again.
 - If the batch is below the writer's resume position, does not have a newer leader epoch than that position, and is in
-  no run, it is not a copy. The ledger explains everything below a resume position (`lane_report.progress_record`).
+  no run, it is not a copy. The ledger explains everything below a resume position (see `lane_report.progress_record`).
 """
 
 from collections.abc import Iterable

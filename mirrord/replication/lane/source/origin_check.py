@@ -1,5 +1,5 @@
-"""Asks whether a source batch is a copy (`mirrord.replication.lane.source.loop_detection`). The lane fetches nothing
-until the answer is known.
+"""Asks whether a source batch is a copy (see `mirrord.replication.lane.source.loop_detection`). The lane fetches
+nothing until the answer is known.
 
 Batches that were read before the one in question are sent in the meantime. The batch in question is not kept in memory:
 it is fetched again once the answer is known.

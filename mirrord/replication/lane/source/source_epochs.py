@@ -46,10 +46,10 @@ def follows(record: LaneRecord, ordinal: int) -> bool:
 def recorded_before(record: LaneRecord, epochs: Epochs, ordinal: int) -> int:
     """Return what is recorded about the epoch of the source record that directly precedes the record of an ordinal.
 
-    This is what the ledger has for the ordinal itself, with one exception. The ledger may say that the epoch is not
-    known from this ordinal onward, although the ordinal maps to the source offset directly after that of the previous
-    ordinal. In this case, `epochs_again` has revoked the previously recorded epochs, and the epoch of the previous
-    ordinal applies.
+    The result is what the ledger has for the ordinal itself, with one exception. The ledger may say that the epoch is
+    not known from this ordinal onward, although the ordinal maps to the source offset directly after that of the
+    previous ordinal. In this case, `epochs_again` has revoked the previously recorded epochs, and the epoch of the
+    previous ordinal applies.
     """
     is_anew = (ordinal, UNKNOWN) in epochs and follows(record, ordinal)
     return recorded_at(epochs, ordinal - 1 if is_anew else ordinal)
@@ -105,9 +105,9 @@ def copied_from(record: LaneRecord, offset: int, last: int) -> int | None:
 
 
 def furthest(lane: Lane) -> tuple[int, int] | None:
-    """Return the source offset after the highest copied record that is not known to be lost, and the leader epoch of
-    that record. Return None if the ledger has no holes, if the epoch is not known, or if that record is below the
-    lane's position."""
+    """Return the source offset after the copied record with the highest source offset, and the leader epoch of that
+    record. Records that are known to be lost are ignored. Return None if the ledger has no holes, if the epoch is not
+    known, or if that record is below the lane's position."""
     record = lane.record
     if record is None or not record.holes:
         return None
@@ -120,7 +120,7 @@ def continues_at(record: LaneRecord, ordinal: int, looked_up: Sequence[tuple[int
     """Return the source offset at which a lane continues if it resumes at this ordinal. The records of the ordinals
     (first, last) in `looked_up` are omitted, as in `rest`.
 
-    If both source and target have lost the record of this ordinal, this is the offset at which the source's log
+    If both source and target have lost the record of this ordinal, the result is the offset at which the source's log
     diverges from the copied records.
     """
     offset = record.source_runs.offset_of(ordinal)
@@ -248,7 +248,7 @@ def recall(lane: Lane) -> None:
     lane.epoch = lane.seen.go_to(lane.position)
     is_unknown = (
         lane.epoch < 0 and last_copied(lane) is None
-    )  # otherwise the source is asked (`truncation.confirm_source`)
+    )  # otherwise the source is asked (see `truncation.confirm_source`)
     found = lane.history.found_epoch
     if lane.log.last_by_look_up is not None and lane.log.look_up_epoch >= 0 and record is not None:
         found = (lane.position, lane.log.look_up_epoch) if follows(record, lane.resume_ordinal) else found
@@ -437,11 +437,11 @@ def is_recorded_ahead(lane: Lane, record: LaneRecord) -> bool:
 
 def epochs_again(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epochs:
     """Return the epochs that must be recorded so that the ledger's epochs for the resume ordinal and later ordinals no
-    longer apply. Records that are copied again keep their epochs (`carried`)."""
+    longer apply. Records that are copied again keep their epochs (see `carried`)."""
     record, ahead = lane.record, recorded_ahead(lane)
     epochs = lane.history.epochs_again = carried(ahead, pieces) if ahead else ()
     if not epochs:
-        # Further records of this run may still arrive, so nothing is recorded about their epoch until one arrives.
+        # Further records of this run may still arrive. Their epoch is recorded as unknown until one arrives.
         is_open = record is not None and follows(record, lane.resume_ordinal)
         epochs = ((lane.resume_ordinal, UNKNOWN if is_open else max(lane.epoch, UNKNOWN)),)
     lane.history.recorded_epoch = epochs[0][1]

@@ -10,8 +10,8 @@ class SourceHistory:
     """Leader epochs of the source, and whether the source still has the copied records."""
 
     recorded_epoch: int = -2
-    """The source epoch of the next ordinal, according to the ledger and the saved position (`source.source_epochs`). A
-    negative number means that no epoch is recorded."""
+    """The source epoch of the next ordinal, according to the ledger and the saved position (see
+    `source.source_epochs`). A negative number means that no epoch is recorded."""
     recorded_epoch_since: int = 0
     """The ordinal from which `recorded_epoch` applies."""
     epochs_recorded: bool = False
@@ -41,5 +41,5 @@ class SourceHistory:
     suspected_position: int = -1
     """The position at which the source had a record other than the one that was to be copied again."""
     vanished_position: int = -1
-    """The position at which the source lacked a record to be copied again, and at which all such records were looked
-    up."""
+    """The position at which the source lacked a record that was to be copied again, and at which the lane has therefore
+    already requested a new lookup of all such records."""

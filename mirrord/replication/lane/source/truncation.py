@@ -67,7 +67,7 @@ def divergence_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Eff
     start = source_epochs.divergence(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
     if start < _promised_until(lane):
         return _lose_promised(lane, start)
-    # An older broker knows only the ends of its log.
+    # A broker that is too old to report a divergence shows only whether the position is within its log.
     lane.history.source_confirmed = start < NEVER or answer.error in {NONE, OUT_OF_RANGE}
     lane.history.divergence_question = ask(lane)
     wake = Wake(lane.history.divergence_question, now + lane.limits.retry_s, refresh=answer.error != NONE)
@@ -125,7 +125,7 @@ def _confirmation_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> 
     start = source_epochs.divergence_of_copied(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
     lane.fetching = False
     if known is None or start >= known[0]:
-        lane.history.source_confirmed = True  # the chunk follows (`lane.step`)
+        lane.history.source_confirmed = True  # `lane.step` processes the chunk next
         return []
     lane.history.unconfirmed_chunk = None
     if lane.on_loss == "halt":
@@ -152,8 +152,8 @@ def _promised_until(lane: Lane) -> int:
 
 
 def _lose_promised(lane: Lane, start: int) -> Effects:
-    """Handle a divergence that was found while records were being copied again. The lane first copies those of these
-    records that the source still has, and then the records that the source has in place of the lost ones."""
+    """Handle a divergence that was found while records were being copied again. Of these records, the lane first copies
+    those that the source still has. It then copies the records that the source has in place of the lost ones."""
     record = lane.record
     end = _promised_until(lane)
     if lane.on_loss == "halt" or record is None:
@@ -200,7 +200,7 @@ def is_settled(lane: Lane) -> bool:
 
 
 def _compare_again(lane: Lane, now: float) -> Effects:
-    """Start a pending comparison again after a truncation. Otherwise, its result could be about records that the source
+    """Start a pending comparison again after a truncation, because its result could be about records that the source
     has just lost."""
     if lane.comparison.later_question not in lane.questions:
         return []

@@ -22,7 +22,7 @@ class AcknowledgedPart(NamedTuple):
     start: int
     end: int
     leader_epoch: int
-    """Leader epoch of the target in which these records were last known to be in its log."""
+    """The target's leader epoch when these records were last known to be in its log."""
     source_epoch: int
     """Leader epoch that these records had in the source when they were copied."""
 

@@ -197,8 +197,8 @@ def locate(
     twice = {offset for offset, count in there.items() if count > 1 or _within(covered, offset)}
     left = ranges(ordinal for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is None)
     # An undetermined record may be any source record up to `furthest`. Source records up to that offset that were never
-    # copied are therefore missing. A run may also contain offsets that the source does not have yet. The records at
-    # those offsets were never read.
+    # copied therefore count as missing. A run may also contain offsets that the source does not have yet. The records
+    # at those offsets were never read.
     furthest = min(max((named(end - 1) or 0 for _, end in left), default=-1), searched.end - 1)
     top = max(max(counts, default=-1), covered[-1].end - 1 if covered else -1, searched.start - 1, furthest)
     lacking = [offset for offset in source.offsets if offset <= top and offset not in counts]

@@ -19,22 +19,23 @@ class ComparisonState:
     rebuilt_until: int = 0
     """The target offset of the resume position that becomes valid when the rebuilt offset map takes effect."""
     rebuild_in_doubt: bool = False
-    """Whether the rebuilt offset map has been appended to the ledger but the outcome of the append is unknown."""
+    """Whether the outcome of the append of the rebuilt offset map to the ledger is unknown."""
     first_ack_pending: bool = False
     first_ack_check: AskCheck | None = None
     """The open comparison of acknowledged records: the first acknowledged batch, or records whose ordinals were
     reassigned. A new round repeats it."""
     first_ack_pause: int = -1
-    """The pause before this comparison is retried."""
+    """Number of the pause before this comparison is retried, or -1."""
     assigned_from: int = NEVER
-    """The lowest ordinal that this attempt to host the lane has assigned to other records than were sent under it, or
-    may have been. All later runs in the ledger are from this attempt as well."""
+    """The lowest ordinal that this attempt to host the lane has assigned to a record although a different record was
+    sent under it, or may have been sent. All later runs in the ledger are from this attempt as well."""
     due_at: int = NEVER
-    """The lowest reassigned ordinal that has not been compared since (`target.reassigned_ordinals`). The comparison
-    begins when this ordinal has been acknowledged. `NEVER` if there is none."""
+    """The lowest reassigned ordinal whose record has not been compared since the reassignment (see
+    `target.reassigned_ordinals`). The comparison begins when this ordinal has been acknowledged. `NEVER` if there is
+    none."""
     due_below: int = 0
     """The end of the reassigned ordinals: the ordinal after the one at which the last run with reassigned ordinals
-    begins, or a higher one if the lane had sent later ordinals before."""
+    begins, or a higher one if the lane had already sent records under later ordinals."""
     is_doubt_limited: bool = False
     """Whether the end of the ordinals in doubt has been appended to the ledger since the last reassignment. The append
     is not repeated if it does not take effect."""
@@ -44,10 +45,11 @@ class ComparisonState:
     """Where the later comparison (`later_pending`) starts. Until the comparison is complete, no higher resume position
     is saved, because acknowledgements above this one may be for another holder's batches."""
     later_begins_at: int = NEVER
-    """The lowest target offset of a record at or above `later_from`. It may be below the offset in `later_from` if the
-    log lost its last records and they were appended again."""
+    """The lowest target offset of a record whose ordinal is not below that of `later_from`. It may be below the offset
+    in `later_from` if the log lost its last records and they were appended again."""
     later_end_question: int = -1
-    """Number of the open request for the end of the target log before the later comparison (`later_end`)."""
+    """Number of the open request for the end of the target log that precedes the later comparison. The answer is kept
+    in `later_end`."""
     later_end: int = -1
     later_question: int = -1
     """Number of the open request for the later comparison."""

@@ -2,12 +2,12 @@
 
 An election may remove records of the lane. A delayed batch with later ordinals may then be appended at the offsets of
 these records. If the log holds newer records with the same keys, the lost records are not copied again. It was not the
-log cleaner that removed these records, so the log itself does not show when they were last in it. The ledger records
-this (`Displaced`), because a later election may remove the newer records. In that case, the displaced ordinals are
-looked up again.
+log cleaner that removed the lost records, so the log itself does not show when it last had them. The ledger therefore
+records this for the displaced ordinals (`Displaced`). If a later election removes the newer records, the displaced
+ordinals are looked up again.
 
-Ordinals for which only a lookup indicates that they were appended (`Missing.kind`) are recorded in the same way. It is
-not certain that the log ever had them, so their target offsets are not known either.
+Ordinals of the kind `last` (`Missing.kind`) are recorded in the same way if a lookup indicates that they were appended.
+It is not certain that the log ever had them, so their target offsets are not known either.
 """
 
 from collections.abc import Iterator, Sequence
@@ -91,7 +91,8 @@ def _looked_up(lane: Lane, found: Reading, until: int) -> Iterator[Missing]:
 
 
 def _is_recorded(lane: Lane, displaced: Displaced) -> bool:
-    """Return whether the ledger records these displaced ordinals, with conditions that are at least as wide."""
+    """Return whether the ledger already records these ordinals as displaced, and counts at least the same records as
+    newer."""
     return any(
         each.first <= displaced.first
         and displaced.last <= each.last
@@ -160,8 +161,8 @@ def reached(lane: Lane, first: int, room: int) -> int:
 
 def as_recorded(lane: Lane, missing: Missing) -> Iterator[Missing]:
     """Split lost records into parts, because the ledger may already record some of them as displaced. For such a part,
-    both the ledger and the new scan state which other records are newer. Both statements are true, so the wider
-    condition applies."""
+    both the ledger and the new scan state which other records are newer. Both statements are true, so a record counts
+    as newer if it is newer according to at least one of them."""
     first = missing.first
     for each in within(known(lane), missing.first, missing.last):
         begin, last = max(each.first, first), min(each.last, missing.last)

@@ -35,9 +35,10 @@ def known(lane: Lane) -> Mapping[int, int]:
 
 
 def earlier(lane: Lane, leader_epoch: int) -> tuple[tuple[int, int], ...]:
-    """Return what is known about epochs before `leader_epoch` in the log of the leader of this epoch, as pairs (epoch,
-    offset) in ascending order. The next holder of the lane needs these pairs just as this one does. Only the pairs for
-    the newest epochs are returned, because a higher epoch shows at least as much as a lower one."""
+    """Return pairs (epoch, offset), in ascending order, for epochs before `leader_epoch`: in the log of the leader of
+    `leader_epoch`, each epoch is known to extend at least to its offset. The next holder of the lane needs these pairs
+    just as this one does. Only the pairs for the newest epochs are returned, because a higher epoch shows at least as
+    much as a lower one."""
     if not lane.log.epoch_ends:
         return ()  # the usual case, kept fast because this is computed for each lane every second
     known = _of_log(lane, leader_epoch)
@@ -45,7 +46,9 @@ def earlier(lane: Lane, leader_epoch: int) -> tuple[tuple[int, int], ...]:
 
 
 def learn(lane: Lane, progress: Progress) -> None:
-    """Take over what earlier holders recorded about earlier epochs in the log of the resume position."""
+    """Load what earlier holders recorded about earlier epochs: in the progress record, and in the `Rewound` notes of
+    the ledger. A record or note is used only if it has the leader epoch of the resume position, because the others are
+    about a different leader's log."""
     leader = lane.resume_position.leader_epoch
     rewinds = [rewound for _, rewound in lane.record.rewinds] if lane.record is not None else []
     found = [each.epoch_ends for each in (progress, *rewinds) if each.leader_epoch == leader]
@@ -58,8 +61,8 @@ def _of_log(lane: Lane, leader_epoch: int) -> dict[int, int]:
 
 
 def _note(lane: Lane, found: Mapping[int, int]) -> None:
-    """Add the given epochs to what is known about the log of the current leader. Keep what is known about the log of
-    the resume position, which may be the log of a different leader."""
+    """Add the given epochs to what is known about the log of the current leader. If the resume position has the epoch
+    of a different leader, keep what is known about that leader's log as well."""
     before, now = lane.resume_position.leader_epoch, lane.log.end_epoch
     ends = _of_log(lane, now)
     for epoch, end in found.items():

@@ -23,8 +23,8 @@ def next_by_entry(lane: Lane) -> int:
 
 
 def went_back(lane: Lane) -> bool:
-    """Return whether the last sequence in the broker's producer state is lower than the resume position requires. This
-    alone does not prove that the log has lost records."""
+    """Return whether the last sequence in the broker's producer state is lower than the resume position requires. A
+    lower sequence alone does not prove that the log has lost records."""
     return lane.log.entry is not None and next_by_entry(lane) < lane.resume_position.ordinal
 
 
@@ -54,7 +54,7 @@ def is_plan_unrecorded(lane: Lane) -> bool:
 
 def is_another_leader(lane: Lane) -> bool:
     """Return whether the leader epoch of the target partition differs from the one recorded with the resume position.
-    This is also true if no leader epoch was recorded."""
+    The result is also true if no leader epoch was recorded."""
     return lane.resume_position.leader_epoch != lane.log.end_epoch
 
 
@@ -68,8 +68,9 @@ def is_recorded(lane: Lane) -> bool:
 def known_until(lane: Lane) -> int:
     """Return the ordinal after the last acknowledged one, even if the target log has lost that ordinal's record.
 
-    Until a lost record is appended again, records with the same key that other clients write count as newer. The resume
-    position is not sufficient to determine this ordinal, because it does not advance while a comparison is pending.
+    This ordinal is needed because records that other clients write with the key of a lost record count as newer until
+    the lost record is appended again. The resume position is not sufficient to determine this ordinal, because it does
+    not advance while a comparison is pending.
     """
     reached = lane.acknowledged[-1][0] if lane.acknowledged else 0
     return max(lane.resume_position.ordinal, lane.acked, reached)
@@ -86,8 +87,8 @@ def unproven_until(lane: Lane) -> int:
 
 
 def note_earlier(lane: Lane, own: Sequence[OwnBatch]) -> None:
-    """Note which of the lane's own batches in the target log are not below some resume position although, according to
-    their leader epochs, they were appended before that position was recorded.
+    """Note which of the lane's own batches in the target log are at or above a recorded resume position, although their
+    leader epochs show that they were appended before that position was recorded.
 
     The log that was read for that position did not have these batches: they had been lost or cleaned there, and a
     replica that still has them is now the leader. The lane, or a former holder, may have assigned their ordinals to

@@ -61,13 +61,13 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
 
 
 def are_in_order(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> bool:
-    """Return whether lost records are copied again in source order if they get their former ordinals. `again` are the
-    ordinals (first, last) of these records.
+    """Return whether lost records are copied again in source order if they get their former ordinals. `again` contains
+    the ordinals (first, last) of these records.
 
-    The order of the ordinals may differ from source order: some records of holes had already been copied again under
-    later ordinals when they were lost, whereas other records of holes had not, and these get their former ordinals. The
-    rest of an older plan has later ordinals than the lost records, but its source offsets may be lower. If records were
-    copied in the order of their ordinals, an older record could follow a newer one.
+    The order of the ordinals may differ from source order. Some records of holes may have been copied again, under
+    later ordinals, before they were lost. Other records of holes had not been copied again yet, and get their former
+    ordinals. The rest of an older plan has later ordinals than the lost records, but its source offsets may be lower.
+    If records were copied in the order of their ordinals, an older record could follow a newer one.
     """
     older = rest(record, missing_ordinals.planned_until(lane), lane.log.lost_ordinals)
     offsets = [offset for _, offset, _ in _to_copy(record, again, older)]
@@ -78,7 +78,7 @@ def _to_copy(
     record: LaneRecord, again: Sequence[tuple[int, int]], older: RestOfPlan | None
 ) -> Iterator[tuple[int, int, int]]:
     """Yield the lost records that are copied again, and then the rest of an older plan, as pieces (former ordinal,
-    source offset, length). `again` are the ordinals (first, last) of the lost records."""
+    source offset, length). `again` contains the ordinals (first, last) of the lost records."""
     for each in again:
         yield from source_epochs.mapped(record, *each)
     # The last piece is the record at which the lane continues in source order.
@@ -96,7 +96,7 @@ def _epoch_source(record: LaneRecord, ordinal: int) -> int:
     used: it may be the epoch of a record that was never copied and that the source has lost.
 
     If there is a gap between the source offsets of the two ordinals, the epoch of this ordinal applies to the offsets
-    in the gap (`epoch_cache`). The epoch of the previous ordinal may end inside the gap.
+    in the gap (see `epoch_cache`). The epoch of the previous ordinal may end inside the gap.
     """
     is_explicit = any(ordinal == first for first, _ in record.truncations)
     is_explicit = is_explicit or ordinal <= source_epochs.mended_until(record, ordinal)
@@ -104,8 +104,8 @@ def _epoch_source(record: LaneRecord, ordinal: int) -> int:
 
 
 def _is_after_gap(record: LaneRecord, ordinal: int) -> bool:
-    """Return whether any offset between the source offset of the previous ordinal and that of this ordinal was not
-    copied. Return False if the source is known to have lost the record of this ordinal."""
+    """Return whether there is a gap between the source offsets of the previous ordinal and of this ordinal. Return
+    False if the source is known to have lost the record of this ordinal."""
     offset, former = record.source_runs.offset_of(ordinal), record.source_runs.offset_of(ordinal - 1)
     if offset is None or former is None or source_epochs.is_truncated(record, ordinal, offset):
         return False
@@ -147,9 +147,9 @@ def _acknowledged_until(lane: Lane, pieces: Sequence[tuple[int, int, int]]) -> i
 def _may_leave_out(record: LaneRecord, runs: Sequence[Run]) -> bool:
     """Return whether a plan skips source offsets whose records an older plan may have omitted on purpose.
 
-    The end of such a plan must be recorded separately (`_without_ordinals`). If it were not, and the source then lost
-    the records that follow the omitted ones, the runs of the plan would no longer show that the plan extends beyond the
-    omitted records.
+    The end of such a plan must be recorded separately (see `_without_ordinals`). If it were not, and the source then
+    lost the records that follow the omitted ones, the runs of the plan would no longer show that the plan extends
+    beyond the omitted records.
     """
     if not any(hole.first > hole.last for hole in record.holes):
         return False

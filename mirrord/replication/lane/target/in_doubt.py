@@ -33,8 +33,8 @@ def leave_in_flight(lane: Lane, now: float, end: int) -> None:
 
 
 def hold(lane: Lane, now: float, held_s: float) -> None:
-    """Note that the broker reads the rest of a lost connection only after `held_s` seconds, because it throttles the
-    connection. Batches in this rest may still be appended then."""
+    """Note that the broker reads the remaining data of a lost connection only after `held_s` seconds, because it
+    throttles the connection. Batches in this data may still be appended then."""
     lane.late_writes.until = max(lane.late_writes.until, now + held_s + lane.limits.request_timeout_s)
 
 
@@ -89,9 +89,9 @@ def was_given(lane: Lane, ordinal: int) -> bool:
     """Return whether a different record may have been sent under this ordinal and may have been appended.
 
     After a takeover, the result is true for the next ordinal and all later ones until the first batch of this holder
-    has been acknowledged. This is so even after the barrier, because a batch of the former holder may be appended later
-    than expected. The lane does not know how many records this batch has. If the source has deleted one of them, only
-    the ordinals after this record are assigned to other records.
+    has been acknowledged. The result is true even after the barrier, because a batch of the former holder may be
+    appended later than expected. The lane does not know how many records this batch has. If the source has deleted one
+    of them, only the ordinals from that of the deleted record onward are assigned to other records.
     """
     return (
         lane.comparison.later_pending
@@ -103,10 +103,10 @@ def was_given(lane: Lane, ordinal: int) -> bool:
 def note_deleted(lane: Lane, ordinal: int, verdicts: Sequence[Verdict]) -> None:
     """Note that the run that begins at `ordinal` follows source offsets with these verdicts.
 
-    Suppose that it is the first run in this round, and that the source has deleted records before it. A former holder
-    that read these records may have sent them under this ordinal, and may have left the lane cleanly. That holder's
-    batch can then be appended only if the batch was delayed for longer than the barrier. The lane compares the first
-    acknowledged batch with the source, as after a takeover that was not clean.
+    This matters if it is the first run in this round and the source has deleted records before it. A former holder that
+    read these records may have sent them under this ordinal. Even if that holder left the lane cleanly, its batch may
+    be appended late, after a delay longer than the barrier. Therefore, the lane compares the first acknowledged batch
+    with the source, as after a takeover that was not clean.
     """
     is_first = ordinal == lane.acked == lane.resumed_at.ordinal
     if is_first and not lane.takeover.opened_here and any(each.reason in _DELETED for each in verdicts):
@@ -114,9 +114,9 @@ def note_deleted(lane: Lane, ordinal: int, verdicts: Sequence[Verdict]) -> None:
 
 
 def assign(lane: Lane, runs: Sequence[Run]) -> bool:
-    """Note that these runs begin, in ascending order. Return whether a different record may have been sent under the
-    ordinal at which the first one begins. If so, comparisons made earlier in this round no longer settle which records
-    the target holds (`difference.settles`)."""
+    """Note that these runs assign ordinals. The runs are in ascending order. Return whether a different record may have
+    been sent under the ordinal at which the first one begins. If so, comparisons made earlier in this round no longer
+    settle which records the target holds (see `difference.settles`)."""
     first = runs[0].ordinal
     if not was_given(lane, first):
         return False

@@ -4,8 +4,8 @@ log lost them.
 The lane asks the leader where the leader epoch of the resume position ends in its log (KIP-101). If the epoch ends at
 or after the resume position, the log has lost nothing below this position, and the cleaner removed all records that are
 missing there. If the epoch ends earlier, the log has lost the lane's records that were stored at or after the end of
-the epoch. If the leader does not know this epoch, an earlier epoch may be used instead (`epoch_ends`). All other
-missing records are looked up by their keys (`mirrord.replication.lane.target.superseded_records`).
+the epoch. If the leader does not know this epoch, an earlier epoch may be used instead (see `epoch_ends`). All other
+missing records are looked up by their keys (see `mirrord.replication.lane.target.superseded_records`).
 """
 
 from bisect import insort
@@ -254,9 +254,9 @@ def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
 
 
 def is_look_up_outdated(lane: Lane, source_end: int) -> bool:
-    """Return whether the source has lost the last record that a lookup found to be superseded (`_last`). `source_end`
-    is the end of the source log, or -1. A new lookup would not include this record, so it would end at a lower
-    ordinal."""
+    """Return whether the source has lost the last record that a lookup found to be superseded (see `_last`).
+    `source_end` is the end of the source log, or -1. A new lookup would not include this record, so it would end at a
+    lower ordinal."""
     record = lane.record
     offset = record.source_runs.offset_of(lane.resume_ordinal - 1) if record is not None else None
     return lane.log.last_by_look_up is not None and offset is not None and 0 <= source_end <= offset
@@ -264,7 +264,7 @@ def is_look_up_outdated(lane: Lane, source_end: int) -> bool:
 
 def note_unproven(lane: Lane, until: int) -> None:
     """Note that a resume position up to this ordinal may have been saved, although the records below it may not be in
-    the target log. If the lane resumes below it, the ledger revokes such positions (`position_rewind.unproven`)."""
+    the target log. If the lane resumes below it, the ledger revokes such positions (see `position_rewind.unproven`)."""
     lane.log.unproven = (until, len(lane.record.rewinds) if lane.record is not None else 0)
 
 
@@ -289,7 +289,7 @@ def go_back(lane: Lane, kept: tuple[tuple[int, int], ...]) -> None:
     """Note that, of the lost records, only those with ordinals in `kept` are copied again.
 
     The lane keeps its former position until the ledger contains this plan. The fact with the plan also revokes saved
-    resume positions that are too high (`position_rewind`). If the fact does not take effect, the lane looks up the
+    resume positions that are too high (see `position_rewind`). If the fact does not take effect, the lane looks up the
     missing ordinals again.
     """
     remember_position(lane)

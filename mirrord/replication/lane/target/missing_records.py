@@ -24,7 +24,7 @@ def pieces(record: LaneRecord, missing: Missing) -> Iterator[tuple[int, int, int
 
 
 def without_record(record: LaneRecord, missing: Missing) -> Iterator[int]:
-    """Yield the missing ordinals whose records cannot be looked up (`pieces`)."""
+    """Yield the missing ordinals whose records cannot be looked up, because `pieces` does not yield them."""
     found = ((ordinal, ordinal + length) for ordinal, _, length in pieces(record, missing))
     for start, end in uncovered((missing.first, missing.last + 1), found):
         yield from range(start, end)

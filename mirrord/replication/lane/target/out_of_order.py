@@ -3,9 +3,9 @@ read before they were sent. A batch that the broker recognizes as a repeat of a 
 
 Such a refusal shows that the broker remembers the lane's producer, and that the batch does not follow the producer's
 last one. The cleaner keeps the last batch of a producer that the broker remembers. A former holder may have sent this
-batch after the log was read, and the next reading shows it. Otherwise, a lookup may have found the records of the
-ordinals before the refused batch superseded. The lane then assumed that these records had been appended and later
-removed, whereas in fact they were never appended, or were lost.
+last batch after the log was read. If so, the next reading of the log shows it. If not, the cause may be a lookup which
+found that the records of the ordinals before the refused batch were superseded. The lane then assumed that these
+records had been appended and later removed, whereas in fact they were never appended, or were lost.
 
 Acknowledged ordinals are not in doubt, because the log has not changed since the lane resumed under the same leader.
 What the broker remembers may be older than the log: a replica that copies a log from which the cleaner has removed the

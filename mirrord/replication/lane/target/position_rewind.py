@@ -119,9 +119,9 @@ def _runs_from(runs: Sequence[Run], ordinal: int) -> list[Run]:
 
 
 def unproven(lane: Lane, runs: Sequence[Run]) -> Rewound | None:
-    """Return the `Rewound` that the fact with these runs has to contain if the lane resumes below a resume position
-    that may have been saved although the target log may lack records below it (`evidence.unproven_until`). Return None
-    if there can be no such position.
+    """Return the `Rewound` that the fact with these runs has to contain if the lane resumes below an unproven resume
+    position. Such a position may have been saved although the target log may lack records below it (see
+    `evidence.unproven_until`). Return None if there can be no such position.
 
     Without this `Rewound`, the next holder may begin at that position. The records that were copied again below it
     would then look like records that were appended twice, and the next holder would halt.
@@ -152,8 +152,8 @@ def valid_position(progress: Progress, record: LaneRecord | None) -> tuple[Resum
     positions = [ResumePosition(progress.ordinal, progress.target_offset, progress.leader_epoch)]
     reached = progress.ordinal
     for number, (grant, each) in enumerate(record.rewinds if record is not None else ()):
-        # If a later holder does not know of this rewind, it is running a version without `Progress.rewinds` and has
-        # resumed since the rewind.
+        # If the progress record of a later holder does not count this rewind, that holder ran a version without
+        # `Progress.rewinds`. If it has resumed, it did so after the rewind, and its position is valid.
         is_before = number >= progress.rewinds and (grant == progress.grant or progress.state not in RESUMED)
         if is_before or grant > progress.grant:
             positions.insert(0, ResumePosition(each.ordinal, each.target_offset, each.leader_epoch))

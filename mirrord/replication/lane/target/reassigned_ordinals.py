@@ -3,8 +3,8 @@
 If a different record may already have been sent under an ordinal (`SourceRun.regiven`), an acknowledgement does not
 prove which of the two records the target holds. Only a comparison with the source does. Until a comparison is complete,
 the ledger keeps the lowest of these ordinals as a mark. If the mark were kept for long, the next holder would have to
-compare all records that were copied since. If the source or the target had deleted some of them by then, it would
-rebuild the offset map, and would copy records again that the target has had.
+compare all records that were copied since. If the source or the target had deleted some of them by then, that holder
+would rebuild the offset map, and would copy records again that the target already had.
 
 The lane therefore compares these records when they have been acknowledged. At the same time, it records in the ledger
 where the ordinals in doubt end (`TargetRun.in_doubt_below`). A drain does not wait for the comparison, and a replicator
@@ -29,7 +29,8 @@ from mirrord.replication.lane.target.resume_position import ResumePosition
 
 def in_doubt(lane: Lane) -> tuple[int, int]:
     """Return the ordinals [first, end) for which neither the ledger nor a comparison in this round shows which records
-    the target holds. Both are `NEVER` if there are none. `end` is also `NEVER` if the ledger does not show it."""
+    the target holds. Both are `NEVER` if there are none. `end` is also `NEVER` if the ledger does not show where these
+    ordinals end."""
     record = lane.record
     if record is None or record.regiven < 0:
         return NEVER, NEVER
@@ -64,7 +65,7 @@ def compare_due(lane: Lane) -> Effects:
             lane.comparison.due_at = marked
         elif lane.acked >= lane.comparison.due_below:
             lane.comparison.due_at, lane.comparison.due_below = NEVER, 0
-        return []  # or the ledger does not have the next mark yet
+        return []  # nothing is in doubt below `acked`, or the ledger does not have the next mark yet
     return compare(lane, marked, _first_offset(lane, marked))
 
 
@@ -104,8 +105,8 @@ def compare_again(lane: Lane, ordinal: int) -> Effects:
 
 
 def compared(lane: Lane, answer: CheckAnswer, *, is_all: bool) -> None:
-    """Note that these ordinals have been compared. `is_all`: no batch that was sent before can follow
-    (`TakeoverChecked.is_all`)."""
+    """Note that these ordinals have been compared. `is_all` says that no batch that was sent earlier can be appended
+    after the compared ones (see `TakeoverChecked.is_all`)."""
     check = lane.comparison.first_ack_check
     if check is not None and answer.first <= check.first <= check.last <= answer.last:
         lane.comparison.first_ack_check = None

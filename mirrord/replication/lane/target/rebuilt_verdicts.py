@@ -2,7 +2,7 @@
 
 The former map assigned ordinals to these source offsets, or left it open whether it did, because its last run had no
 end. The rebuilt map contains neither these offsets nor a record that is copied again from them, so the ledger has to
-record the reason.
+record why they are not copied.
 """
 
 import sys

@@ -16,9 +16,9 @@ def added(lane: Lane, missing: Missing) -> Missing:
     """Return `missing` with the ledger's target runs of the lost records, if these runs show which other records are
     older.
 
-    This requires the leader epoch in which the records were last in the log: a record of a later epoch may be newer
-    even if it is before their recorded places. It also requires that all facts about the target log have taken effect,
-    and that the records were acknowledged.
+    The runs show this only under three conditions. The leader epoch in which the lost records were last in the log must
+    be known: a record of a later epoch may be newer even if it is before their recorded places. All facts about the
+    target log must have taken effect. The lost records must have been acknowledged.
     """
     record = lane.record
     if missing.kind != "lost" or missing.leader_epoch < 0 or record is None or lane.notes:

@@ -105,7 +105,8 @@ def _pause(lane: Lane, now: float) -> Wake:
 
 
 def read_configs_after_pause(lane: Lane, now: float) -> Wake:
-    """Resume a lane that is halted because it may not read the configs of the target topic, once it may read them."""
+    """Begin a pause, after which a halted lane reads the configs of the target topic again. The lane is halted because
+    it has no permission to read them, and resumes once it can read them."""
     lane.refusal.configs_seen = ""
     return _pause(lane, now)
 

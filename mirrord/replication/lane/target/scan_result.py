@@ -26,7 +26,8 @@ class Log(NamedTuple):
 
     @property
     def is_policy_unknown(self) -> bool:
-        """Return whether nothing shows that the topic is compacted, or that it is not."""
+        """Return whether it is unknown if the topic is compacted: its policy is not known, and the log has no offsets
+        without a batch."""
         return self.compacts is None and not self.is_bare
 
     def bare(self, start: int, end: int) -> tuple[int, int]:
@@ -51,8 +52,8 @@ class Missing(msgspec.Struct, frozen=True, array_like=True):
     first: int
     last: int
     above: int
-    """A record with the same key at or above this target offset is newer than the missing record. `recorded_at` may
-    contain higher offsets."""
+    """A record with the same key at or above this target offset is newer than the missing record. For some of the
+    ordinals, `recorded_at` may contain a higher offset, which then applies instead."""
     has_room: bool
     """Whether the log has at least one empty offset for each missing ordinal, at the position where their records
     belong. If so, a cleaner may have removed all of these records."""
@@ -60,8 +61,8 @@ class Missing(msgspec.Struct, frozen=True, array_like=True):
     """For `lost`: the target's leader epoch in which these records were last in the log. A record from a later epoch is
     newer."""
     recorded_at: tuple[Run, ...] = ()
-    """For `lost`: the runs of these ordinals in the ledger that begin above the target offset `above`. The records
-    before the target offset of a lost record are older, unless they are from a later epoch."""
+    """For `lost`: the runs of these ordinals in the ledger that begin above the target offset `above`. Other records
+    before the target offset of a lost record are older than it, unless they are from a later epoch."""
 
     def newer_from(self, ordinal: int) -> int:
         """Return the target offset from which on a record with the same key is newer than the missing record with this

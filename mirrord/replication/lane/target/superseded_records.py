@@ -232,8 +232,8 @@ class SupersededJudge:
 
     def is_last_settled(self) -> bool:
         """Return whether all missing records of the kind `last` are superseded or gone. If so, records that follow them
-        may have been appended as well. Otherwise, the lookup ends with these records, because a range of this kind
-        follows all other ranges."""
+        may have been appended as well. If one of them is neither, no record after it was appended. The lookup is then
+        complete, because a range of this kind follows all other ranges."""
         settled = self._superseded | self._gone
         last = (each for each in self._asked.missing if each.kind == "last")
         return all(ordinal in settled for each in last for ordinal in range(each.first, each.last + 1))

@@ -59,9 +59,9 @@ def never_appended(lane: Lane, behind: int, target_offset: int) -> tuple[Interva
 
     Each record takes one target offset. If there are more ordinals than deleted offsets, the log has had a hole. The
     deleted offsets are those from the resume position up to `target_offset`. The ledger's target runs divide these
-    ordinals and offsets into parts. Nothing shows any longer which ordinals a part with a hole contained, so all of
-    them have to be copied again. A run may have an offset above the deleted ones although the log does not have the
-    lane's records there: the log has lost them.
+    ordinals and offsets into parts. Nothing shows any longer which ordinals the log contained in a part with a hole, so
+    all records of such a part have to be copied again. A run may have an offset above the deleted ones although the log
+    does not have the lane's records there: the log has lost them.
     """
     first, start = lane.resume_position.ordinal, lane.resume_position.target_offset
     record = lane.record
@@ -80,7 +80,7 @@ def all_deleted(lane: Lane, behind: int, answer: ScanAnswer) -> Reading:
     lane's next record, even if other clients' records precede that record.
 
     In at-least-once mode, the lane has assigned these ordinals before it requested the broker's producer state. The
-    broker may remember other records under them, so they are copied again.
+    broker may remember other records under these ordinals, so the lane's records are copied again.
     """
     runs = lane.record.target_runs.copy() if lane.record is not None else Runs()
     facts = placed(lane, runs, behind, answer.end)
@@ -102,9 +102,9 @@ def end_of_deleted(lane: Lane, own: Sequence[OwnBatch], first: int) -> list[OwnB
 def _has_room(lane: Lane, runs: Runs, log: Log, gap: Interval, pieces: Sequence[tuple[int, int]]) -> bool:
     """Return whether a cleaner may have removed all records of these ordinals (first, last), which are missing at the
     target offsets [start, end) of `gap`. There must be enough empty offsets. In addition, the offsets that the ledger
-    has for acknowledged records must be empty, and the record that follows these must be at its recorded offset.
-    Otherwise, the log has lost the records, and other clients' records that were at the same offsets may since have
-    been removed."""
+    has for acknowledged records must be empty, and the record that follows those records must be at its recorded
+    offset. Otherwise, the log has lost the records, and other clients' records that were at the same offsets may since
+    have been removed."""
     start, end = gap
     if log.bare(start, end)[0] < sum(last - first + 1 for first, last in pieces):
         return False
@@ -359,7 +359,8 @@ def repeat_behind_position(lane: Lane, own: Sequence[OwnBatch]) -> tuple[int, in
 
     Retention on the target may have deleted the records themselves, so that a comparison of ordinals does not show the
     repeat. As long as the leader has not changed, its log cannot have lost these records, so they were appended once
-    before and then again. This does not apply to ordinals for which only a lookup indicates that they were appended.
+    before and then again. This conclusion does not apply to ordinals for which only a lookup indicates that they were
+    appended.
     """
     position, behind = lane.resume_position, before_displaced(lane, lane.resume_position.ordinal)
     if position.leader_epoch < 0 or position.leader_epoch != lane.log.end_epoch:
