@@ -1,6 +1,7 @@
 """What the ledger says, and what a compacted target holds, once retention has deleted records of the target."""
 
 from mirrord.ledger.offset_map import CopiedPosition, LaneMap
+from mirrord.ledger.state import LaneState
 from tests.sim.host import LANE
 from tests.sim.target import SEQUENCES
 from tests.sim.unknown_records import is_left_open
@@ -85,3 +86,12 @@ def is_repeat_of_deleted(world: World) -> bool:
         return False
     wanted = (known.last_sequence + 1) % SEQUENCES
     return any((first, last) == (wanted, wanted) and base < broker.start for first, last, base in known.batches)
+
+
+def were_unknown(world: World, record: LaneState) -> bool:
+    """Whether retention had deleted the first copies of the records because of which a lane has halted, and the holder
+    that copied them again could not know about those. A later holder may know about them: it has read the last position
+    of an earlier holder. It halts because of the second copies as because of any others."""
+    unknown = {number for copies in world.target.unknown.since.values() for _, number in copies}
+    offsets = {world.source.offset_of[number] for number in unknown}
+    return record.halted is not None and offsets.issuperset(range(record.halted.start, record.halted.end))

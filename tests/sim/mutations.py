@@ -389,11 +389,11 @@ MUTATIONS = (
     ),
     Mutation("other records are where copies were lost", _others_take_no_place, "unclean, beside others"),
     Mutation("a later leader's word is not enough", _any_leaders_word_counts, "unclean, beside others, handed over"),
-    Mutation("one of two records is not named", _one_of_two_records_is_named, "unclean, beside others, handed over"),
+    Mutation("one of two records is not named", _one_of_two_records_is_named, "late + retention"),
     Mutation(
         "records that moved to lower offsets are compared",
         _a_log_that_went_back_begins_where_it_did,
-        "unclean, beside others",
+        "twice + unclean, beside others",
     ),
     Mutation("a loss is recorded", _a_loss_is_not_recorded, "retention"),
     Mutation("each offset is copied or explained", _an_aborted_record_is_not_recorded, "transactions"),

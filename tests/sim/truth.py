@@ -12,6 +12,7 @@ from tests.sim.after_retention import (
     may_be_forgotten,
     was_cleaned,
     was_deleted,
+    were_unknown,
     wrong_translation,
 )
 from tests.sim.host import LANE
@@ -450,11 +451,10 @@ def _may_halt(world: World, record: LaneState) -> bool:
         return True
     if reason == "unexplained" and differs and world.source.expired and are_apart(record):
         return True
-    if reason == "unexplained" and differs and were_deleted(world, record):
+    if reason == "unexplained" and (is_stuck(world) or (differs and were_deleted(world, record))):
         return True
-    if reason == "unexplained" and is_stuck(world):
-        return True
-    return bool((world.source.expired or world.source.cut) and (record.holes or world.rebuilds))
+    is_known = reason == "doubled" and were_unknown(world, record)
+    return is_known or bool((world.source.expired or world.source.cut) and (record.holes or world.rebuilds))
 
 
 def were_deleted(world: World, record: LaneState) -> bool:

@@ -316,6 +316,7 @@ def drained(lane: Lane, now: float) -> Effects:
     lane.clean = lane.clean and lane.log.unread_from is None and now >= lane.late_writes.until
     # A broker that was suspended may still append batches that it received earlier, however long ago (see
     # `in_doubt.answered`).
+    lane.clean = lane.clean and lane.late_writes.end_read_at >= lane.late_writes.former_holder_until
     lane.clean = lane.clean and not lane.late_writes.unanswered and lane.comparison.differs is None
     lane.clean = lane.clean and (lane.sent or lane.takeover.left_cleanly or lane.takeover.opened_here)
     lane.phase = Phase.DRAINED

@@ -75,8 +75,11 @@ def enter(lane: Lane, now: float, wanted: RebuildMap) -> Effects:
     if not is_recorded(lane):
         return _record(lane)
     lane.stage = Stage.END
-    until = max(now + wanted.delay_s, lane.late_writes.until, lane.late_writes.former_holder_until)
-    return [Wake(ask(lane), until, refresh=wanted.delay_s > 0)] if until > now else [AskEnd(ask(lane))]
+    lane.late_writes.is_waiting = lane.late_writes.end_read_at < lane.late_writes.until
+    if wanted.delay_s > 0:
+        return [Wake(ask(lane), now + wanted.delay_s, refresh=True)]
+    lane.late_writes.asked_at = now
+    return [AskEnd(ask(lane))]
 
 
 def _record(lane: Lane) -> Effects:
@@ -96,9 +99,12 @@ def _record(lane: Lane) -> Effects:
     return [effect]
 
 
-def woken(lane: Lane) -> Effects:
-    """Ask for the end of the target log, now that no batch that was sent earlier can still be appended."""
-    return [AskEnd(ask(lane))] if lane.stage is Stage.END else []
+def woken(lane: Lane, now: float) -> Effects:
+    """Ask for the end of the target log after a pause."""
+    if lane.stage is not Stage.END:
+        return []
+    lane.late_writes.asked_at = now
+    return [AskEnd(ask(lane))]
 
 
 def facts_bound(lane: Lane) -> Effects:
@@ -142,7 +148,11 @@ def map_recorded(lane: Lane) -> None:
 
 
 def locate(lane: Lane) -> Effects:
-    """Find out what the target log holds, now that its end is known."""
+    """Find out what the target log holds, now that its end is known. While batches that were sent earlier may still be
+    appended, ask again."""
+    if lane.late_writes.end_read_at < lane.late_writes.until:
+        lane.go(RebuildMap())
+        return []
     first = lane.comparison.differs.first if lane.comparison.differs is not None else 0
     if (
         lane.log.end < lane.resume_position.target_offset

@@ -69,7 +69,7 @@ def wait_to_mend(lane: Lane) -> Effects:
     lane.phase = Phase.WAITING
     lane.log.look_back = 0
     missing_ordinals.forget(lane)
-    return [Wake(ask(lane), lane.late_writes.until)]
+    return in_doubt.wait(lane, lane.late_writes.end_read_at)
 
 
 def _record_again(lane: Lane, ordinal: int, left: RestOfPlan | None) -> Effects:

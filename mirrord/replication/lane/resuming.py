@@ -91,8 +91,9 @@ def woken(lane: Lane, now: float) -> Effects:
         lane.late_writes.asked_at = now
         return [AskEnd(ask(lane))]
     if lane.phase is Phase.REBUILDING and lane.stage is not Stage.VISIBLE:
-        return rebuilding.woken(lane)
+        return rebuilding.woken(lane, now)
     if lane.stage is Stage.VISIBLE:
+        lane.late_writes.asked_at = now
         return [AskVisible(ask(lane), lane.log.end_epoch)]
     return []
 
@@ -100,11 +101,14 @@ def woken(lane: Lane, now: float) -> Effects:
 def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
     """Handle the answers to requests 1 and 3 of the resume sandwich."""
     if answer.error != NONE:
-        if answer.error == in_doubt.NO_ANSWER:
+        if answer.error in in_doubt.UNANSWERED:
             in_doubt.unreachable(lane)
         return lane.retry()
-    if lane.stage is Stage.END:
+    if lane.stage in {Stage.END, Stage.END_AGAIN}:
         in_doubt.answered(lane, now)
+    if lane.stage is Stage.END:
+        if in_doubt.must_wait(lane, now):
+            return in_doubt.wait(lane, now)
         lane.log.end_epoch, lane.log.end_before_entry = answer.leader_epoch, answer.end
         if lane.mode == "at-least-once" and not out_of_order.must_ask_producers(lane):
             lane.log.entry = None
@@ -116,7 +120,7 @@ def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
     if not same_leader(lane, answer):
         return lane.retry()
     lane.log.end = answer.end
-    lane.stage = Stage.VISIBLE
+    lane.stage, lane.late_writes.asked_at = Stage.VISIBLE, now
     return [AskVisible(ask(lane), lane.log.end_epoch)]
 
 
@@ -128,9 +132,10 @@ def same_leader(lane: Lane, answer: EndAnswer) -> bool:
 
 def producers_answered(lane: Lane, now: float, answer: ProducersAnswer) -> Effects:
     """Handle the answer to request 2 of the resume sandwich."""
-    if answer.error == in_doubt.NO_ANSWER:
+    if answer.error in in_doubt.UNANSWERED:
         in_doubt.unreachable(lane)
-        return lane.retry()
+        if lane.mode == "sequence" or in_doubt.is_pending(lane):
+            return lane.retry()
     if answer.error != NONE and lane.mode == "sequence":
         return lane.retry()
     # The answer to request 3 shows only batches that cannot be appended after this request is sent. The wait for late
@@ -142,7 +147,7 @@ def producers_answered(lane: Lane, now: float, answer: ProducersAnswer) -> Effec
 
 def _ask_again(lane: Lane, now: float) -> Effects:
     """Make request 3 of the resume sandwich."""
-    lane.stage = Stage.END_AGAIN
+    lane.stage, lane.late_writes.asked_at = Stage.END_AGAIN, now
     in_doubt.note_end_question(lane, now)
     return [AskEnd(ask(lane))]
 
@@ -151,7 +156,10 @@ def visible_answered(lane: Lane, now: float, answer: VisibleAnswer) -> Effects:
     """Handle the answer to request 4, the high watermark. Repeat the request until the high watermark covers the log
     end."""
     if answer.error != NONE:
+        if answer.error in in_doubt.UNANSWERED:
+            in_doubt.unreachable(lane)
         return lane.retry()
+    in_doubt.answered(lane, now)
     if not covers(lane, answer):
         behind = f"[{answer.high_watermark}, {lane.log.end})"
         lane.trouble = f"target offsets {behind} are on fewer replicas than required: the lane is waiting for these"
@@ -181,8 +189,7 @@ def decide(lane: Lane) -> Effects:
     # With policies, what the broker remembers proves only sequences: if a policy decides differently the next time, a
     # different record gets the same sequence.
     if (lane.has_policies or not lane.protected) and lane.late_writes.end_read_at < barrier_until(lane):
-        lane.phase = Phase.WAITING
-        return [Wake(ask(lane), barrier_until(lane))]
+        return in_doubt.wait(lane, lane.late_writes.end_read_at)
     if lane.takeover.opened_here and not lane.sent:
         # No other attempt has ever used the producer id, and this attempt has sent nothing.
         lane.resume_position = ResumePosition(0, lane.log.end, lane.log.end_epoch)

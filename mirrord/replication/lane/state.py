@@ -105,6 +105,9 @@ class LateWrites:
     """Until this time, a former holder may still be writing, whether or not the broker remembers the producer."""
     unanswered: bool = False
     """Set when the lane gives up waiting for an answer, or a request times out; cleared when the leader answers."""
+    is_waiting: bool = False
+    """Whether the lane cannot resume before `until`. It then only asks for the end of the target log, again and again,
+    to notice whether the leader is suspended."""
     delayed: bool = False
     """Whether a slow answer has already extended the wait for batches that may still be appended."""
     asked_at: float = 0.0

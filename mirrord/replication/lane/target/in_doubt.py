@@ -16,12 +16,36 @@ from collections.abc import Sequence
 
 from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.model.runs import Run
+from mirrord.replication.lane.correlation import ask
+from mirrord.replication.lane.phases import Phase
+from mirrord.replication.lane.signals import Effects, Wake
 from mirrord.replication.lane.state import Lane
 
 _DELETED: tuple[Reason, ...] = ("compacted", "expired", "unexplained")
 """The reasons for which the source lacks records that it had before."""
 NO_ANSWER = 13
 """NETWORK_EXCEPTION: the error that `LaneHost` reports if the connection was lost before the request was answered."""
+
+UNANSWERED = (NO_ANSWER, 5)
+"""NO_ANSWER and LEADER_NOT_AVAILABLE. A broker that is suspended for longer than its session loses its partitions, and
+`Asks` reports only one of the two errors for several requests that were waiting."""
+
+
+def wait(lane: Lane, since: float) -> Effects:
+    """Pause before the lane asks for the end of the target log again. If it asked only at the end of the wait, it would
+    not notice that the leader had been suspended until shortly before. `since` is the time of the last request or
+    answer."""
+    lane.late_writes.is_waiting = True
+    if lane.phase is Phase.RESUMING:
+        lane.phase = Phase.WAITING
+    at = min(lane.late_writes.until, since + lane.limits.request_timeout_s / 8)
+    return [Wake(ask(lane), at)]
+
+
+def must_wait(lane: Lane, now: float) -> bool:
+    """Return whether a lane that waits (`wait`) has to continue to wait."""
+    lane.late_writes.is_waiting = lane.late_writes.is_waiting and now < lane.late_writes.until
+    return lane.late_writes.is_waiting
 
 
 def leave_in_flight(lane: Lane, now: float, end: int) -> None:
@@ -40,7 +64,7 @@ def hold(lane: Lane, now: float, held_s: float) -> None:
 
 def unreachable(lane: Lane) -> None:
     """Note that the leader has not answered within a request timeout."""
-    if _is_pending(lane):
+    if is_pending(lane):
         lane.late_writes.unanswered = True
 
 
@@ -56,12 +80,13 @@ def answered(lane: Lane, now: float) -> None:
     slow must not delay the lane forever.
     """
     took_s = now - lane.late_writes.asked_at
-    is_pending = _is_pending(lane)
-    slow = is_pending and not lane.late_writes.delayed and took_s > lane.limits.request_timeout_s / 4
-    is_late = is_pending and took_s > lane.limits.request_timeout_s
+    pending = is_pending(lane)
+    slow = pending and not lane.late_writes.delayed and took_s > lane.limits.request_timeout_s / 4
+    is_late = pending and took_s > lane.limits.request_timeout_s
     if not (lane.late_writes.unanswered or slow or is_late):
         return
-    lane.late_writes.unanswered, lane.late_writes.delayed = False, lane.late_writes.delayed or slow
+    lane.late_writes.delayed = lane.late_writes.delayed or (slow and not lane.late_writes.unanswered)
+    lane.late_writes.unanswered = False
     if lane.late_writes.former_holder_until > lane.late_writes.end_read_at:
         lane.late_writes.former_holder_until = max(
             lane.late_writes.former_holder_until,
@@ -72,7 +97,7 @@ def answered(lane: Lane, now: float) -> None:
     )
 
 
-def _is_pending(lane: Lane) -> bool:
+def is_pending(lane: Lane) -> bool:
     """Return whether a batch that was sent earlier may have been appended after the lane last asked for the end of the
     target log."""
     return lane.late_writes.end_read_at < max(lane.late_writes.until, lane.late_writes.former_holder_until)

@@ -28,7 +28,7 @@ def begin(lane: Lane, now: float) -> Effects:
 def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
     """Handle the answer to the request for the end of the target log. Nothing from the former holder can be appended
     after this end."""
-    if answer.error == in_doubt.NO_ANSWER:
+    if answer.error in in_doubt.UNANSWERED:
         in_doubt.unreachable(lane)
     if answer.error != NONE or answer.leader_epoch != lane.log.end_epoch:
         return [Wake(ask(lane), now + lane.limits.retry_s)]
