@@ -42,8 +42,8 @@ class NamingPolicy(Protocol):
         ...
 
     def source_topic(self, target_topic: str, /) -> str | None:
-        """Return the source topic for which `target_topic` returns this name, or None if there is no such source
-        topic."""
+        """Return the source topic whose name on the target is `target_topic`, or None if no source topic gets this
+        name."""
         ...
 
 

@@ -190,7 +190,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
         OnLoss,
         Key(
             one_of(OnLoss),
-            'What a lane does if the source no longer holds records that have not been copied. `"continue"`: the lane '
+            'What a lane does if the source has lost records, whether they were copied or not. `"continue"`: the lane '
             'continues after these records and reports the loss. `"halt"`: the lane halts.',
         ),
     ] = "continue"

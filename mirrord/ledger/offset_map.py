@@ -46,7 +46,7 @@ TranslationKind = Literal["exact", "reordered", "not_copied", "before_map", "at_
 
 
 class CopiedPosition(NamedTuple):
-    """The position up to which a lane has certainly been copied: its resume position."""
+    """The position up to which the records of a lane are known to have been copied: the resume position."""
 
     ordinal: int
     """All ordinals below this one are in the target log."""

@@ -92,7 +92,7 @@ ReconcileStep = StartReplicator | Assign | Release | StopReplicator
 
 
 class Wishes(msgspec.Struct, frozen=True):
-    """Constraints on placement in addition to the configuration."""
+    """Constraints on the placement of lanes, in addition to those in the configuration."""
 
     weights: Weights = EQUAL
     alone: frozenset[LaneId] = frozenset()

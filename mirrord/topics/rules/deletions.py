@@ -1,7 +1,9 @@
 """Decides which target topics are deleted after their source topics have been deleted.
 
-A target topic is deleted only if three conditions hold: mirrord has created the topic, `propagate_deletes` is true for
-the flow, and the grace period has ended. The ledger contains the time at which the grace period ends.
+A target topic is deleted only if mirrord has created the topic, `propagate_deletes` is true for the flow, and the grace
+period has ended. The ledger contains the time at which the grace period ends. `mirrord.topics.deletion_sync` checks
+two more conditions: the topic has no records of other clients, and it is not copied in both directions under the same
+name.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
