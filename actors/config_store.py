@@ -1,9 +1,9 @@
 """Stores a daemon's latest configuration in Ray's internal key-value store.
 
-When Ray restarts a supervisor process, the new process receives the arguments with which the first one was created.
-Therefore, it reads the current configuration from this store, which outlives both processes. Before the daemon applies
-a new configuration, it writes that configuration to the store. The stored configuration holds references to secrets,
-never the secrets themselves.
+When Ray restarts a supervisor process, the new process receives the arguments with which the first process was created.
+The configuration in these arguments may be outdated. Therefore, the new process reads the current configuration from
+this store, which outlives both processes. Before the daemon applies a new configuration, it writes that configuration
+to the store. The stored configuration holds references to secrets, never the secrets themselves.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ but Ray's own libraries use it. A test checks that the module exists."""
 
 
 def kept_config(daemon: str) -> Config | None:
-    """Return the most recently stored configuration, or None if there is none. The call blocks for a few milliseconds
-    until Ray answers."""
+    """Return the configuration that was last stored for this daemon, or None if there is none. The call blocks for a
+    few milliseconds until Ray answers."""
     try:
         stored = cast(bytes | None, _store._internal_kv_get(_key(daemon)))
         return None if stored is None else msgspec.msgpack.decode(stored, type=Config)

@@ -174,8 +174,8 @@ async def until_orphaned() -> None:
 
 class Watches:
     """Tracks which supervisor process is waiting for an actor to end. A supervisor process waits by calling the actor.
-    The call returns when a newer supervisor process makes the same call. Otherwise, a call from a process that has died
-    would never return, and would use up one of the concurrent calls that Ray permits.
+    The call returns when a newer supervisor process makes the same call. Without this rule, a call from a supervisor
+    process that has died would never return, and would use up one of the concurrent calls that Ray permits.
     """
 
     def __init__(self) -> None:
@@ -226,7 +226,7 @@ class ActorCalls:
 
 
 class ReplicatorCalls(ActorCalls):
-    """Implements `ReplicatorHandle` with calls to a replicator's actor (`actors.replicator.ReplicatorActor`)."""
+    """Implements `ReplicatorHandle` with calls to an `actors.replicator.ReplicatorActor`."""
 
     _process: psutil.Process | None = None
     """The replicator's process, if the replicator runs on this machine and has sent a report."""
@@ -288,7 +288,7 @@ class ReplicatorCalls(ActorCalls):
 
 
 class GroupCalls(ActorCalls):
-    """Implements `GroupsHandle` with calls to a group follower's actor (`actors.groups.GroupsActor`)."""
+    """Implements `GroupsHandle` with calls to an `actors.groups.GroupsActor`."""
 
     async def news(self) -> GroupsNews:
         """Return the translated positions that have changed since the last call."""

@@ -1,9 +1,9 @@
 """The Ray cluster that a daemon runs on: one that it starts on this machine, or an existing one.
 
 Clients that connect to Ray's ports need a token. A Ray cluster that mirrord starts creates a token unless RAY_AUTH_MODE
-says otherwise (`ray get-auth-token` shows the token). Such a cluster ends when this process ends for any reason: the
-kernel kills Ray's processes when the thread that started them ends (PR_SET_PDEATHSIG, ray._private.services), so
-`connect` must be called on the main thread. `janitor.py` ends the processes that remain.
+says otherwise (`ray get-auth-token` shows the token). Such a cluster ends when this process ends for any reason. The
+kernel kills Ray's processes when the thread that started them ends (PR_SET_PDEATHSIG, ray._private.services).
+Therefore, `connect` must be called on the main thread. `janitor.py` ends the processes that remain.
 """
 
 import logging
@@ -77,9 +77,9 @@ class RayConnection:
     def close(self) -> None:
         """Disconnect from Ray, and stop Ray if mirrord started it.
 
-        The janitor is not notified, because it must not begin until this process has ended. Until then, this process
-        has some of Ray's files open, and the janitor kills every process that has such files open, even one that is
-        merely slow to exit.
+        The janitor is not notified, because it must not begin to clean up until this process has ended. Until then,
+        this process has some of Ray's files open, and the janitor kills every process that has such files open, even
+        one that is merely slow to exit.
         """
         _ray.shutdown()
         if self._folder is not None:
@@ -104,7 +104,7 @@ class RayConnection:
             raise EnvironmentFault(f"ray.address: no Ray cluster at {self._config.address}: {_line(error)}") from error
 
     def _start(self) -> Any:
-        # Processes that Ray starts must be able to find this program, even if it runs from a checkout.
+        # Processes that Ray starts must be able to import mirrord's code, even if this program runs from a checkout.
         home = str(Path(__file__).parents[1])
         paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([home, *filter(None, paths)]))

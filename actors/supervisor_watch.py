@@ -32,7 +32,7 @@ started."""
 LOOK_S = 2.0
 SILENT_S = 30.0
 """`LOOK_S` is the interval between checks of the supervisor's event loop. `SILENT_S` is how long the loop may be
-unresponsive. Both are in seconds."""
+unresponsive before the supervisor process is killed. Both are in seconds."""
 
 log = structlog.get_logger()
 
@@ -142,7 +142,8 @@ class RayDaemon:
         (SIGSTOP) has suspended it. Ray then restarts the supervisor. In the meantime, the replicators continue to
         copy.
 
-        Raises EnvironmentFault if a process of Ray has ended that cannot be replaced: the daemon must be started again.
+        Raises EnvironmentFault if a Ray process that cannot be replaced has ended. In that case, the daemon must be
+        started again.
         """
         now = asyncio.get_running_loop().time()
         if now - self._looked < LOOK_S:

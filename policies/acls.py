@@ -43,7 +43,7 @@ class AclPolicy(Protocol):
     """The policy that decides which ACLs a flow syncs."""
 
     resources: tuple[ResourceKind, ...]
-    """The kinds of resources for which ACLs are synced."""
+    """The resource types for which ACLs are synced."""
     removes: bool
     """Whether mirrord deletes an ACL on the target after the ACL has been deleted on the source. Only ACLs that mirrord
     has created are deleted."""

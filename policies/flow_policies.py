@@ -82,8 +82,8 @@ def record_transform_of(flow: FlowConfig) -> GuardedTransform | None:
 
 
 def leaving_of(flow: FlowConfig) -> GuardedSelection:
-    """Return the user's selection policy (`select`). It refuses some of the topics that the patterns in `topics` and
-    `exclude` accept. Raises ConfigError if it is unusable.
+    """Return the selection policy that the user has set with `select`. The policy may refuse topics that the patterns
+    in `topics` and `exclude` accept. Raises ConfigError if it is unusable.
     """
     key = ("select", flow.select, flow.source, flow.target, repr(flow.select_settings))
     if key not in _made:

@@ -47,7 +47,8 @@ class Naming(Protocol):
 
 class PrefixNaming:
     """Adds the source's alias as a prefix. For example, the target topic of `orders` from cluster `eu` is `eu.orders`.
-    A name shows which clusters the topic has passed through, so flows can form rings."""
+    A name shows which clusters the topic has passed through. Flows can therefore form a ring without copying a topic
+    back to a cluster that it came from."""
 
     def __init__(self, source: Alias, separator: str = SEPARATOR) -> None:
         self._prefix = source + separator

@@ -43,7 +43,7 @@ def _broker_ids(answer: bytes) -> set[int]:
 
 
 def exactly(connection: socket.socket, size: int) -> bytes:
-    """Read this many bytes. Raises OSError if the connection is closed before."""
+    """Read this many bytes. Raises OSError if the connection is closed before all of them have arrived."""
     parts = bytearray()
     while len(parts) < size:
         part = connection.recv(size - len(parts))

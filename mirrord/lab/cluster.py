@@ -68,7 +68,8 @@ class Cluster:
 
     @property
     def aside(self) -> str:
-        """Return the addresses of the brokers' second listener for clients (`LabOptions.aside`)."""
+        """Return the addresses (host:port) of the second listener for clients of each broker, separated by commas. Only
+        a cluster with `LabOptions.aside` has these listeners."""
         return ",".join(f"{LOOPBACK}:{self._ports[broker].aside}" for broker in self.options.broker_ids)
 
     def ports(self, node_id: int = 1) -> Ports:

@@ -16,8 +16,8 @@ from mirrord.runtime.leash import leashed
 _STOP_SECONDS = 30
 _TAIL_BYTES = 16_384
 
-# A node that is not detached exits when the thread that started its process ends (`leashed`). The thread in this pool
-# runs until the interpreter exits.
+# A node that is not detached exits when the thread that started its process ends (see `leashed`). The thread in this
+# pool runs until the interpreter exits.
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lab-starter")
 
 

@@ -54,7 +54,8 @@ def _is_reserved(port: int) -> bool:
 
 @cache
 def _reservations() -> int:
-    """Return a descriptor of the file whose bytes are locked. It stays open: to close it would release the locks."""
+    """Return a descriptor of the file whose bytes are locked. The descriptor stays open, because closing it would
+    release the locks."""
     path = Path(tempfile.gettempdir()) / f"mirrord-lab-ports-{os.getuid()}"
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
@@ -65,7 +66,8 @@ def widest_gap(first: int, last: int) -> tuple[int, int]:
     its highest port."""
     below, above = (LOWEST, first - 1), (last + 1, HIGHEST)
     low, high = max(below, above, key=lambda gap: gap[1] - gap[0])
-    # If the kernel uses nearly all ports for outgoing connections, all ports from `LOWEST` to `HIGHEST` are used.
+    # If the kernel uses nearly all ports for outgoing connections, brokers get ports from the whole range, `LOWEST` to
+    # `HIGHEST`.
     return (low, high) if high - low >= _TRIES else (LOWEST, HIGHEST)
 
 

@@ -35,8 +35,8 @@ class LabOptions:
     """The port of an additional plaintext listener, and the port that this listener advertises. The advertised port
     belongs to a relay between clients and the broker. A relay is possible only in a cluster with one broker."""
     aside: bool = False
-    """Whether each broker has a second plaintext listener for clients (`Cluster.aside`). A test can then cut off the
-    clients of the first listener alone."""
+    """Whether each broker has a second plaintext listener for clients, at the address in `Cluster.aside`. A test can
+    then cut off only the clients of the first listener."""
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
     """Properties that replace or extend those in the nodes' server.properties."""
     heap_mb: int = 384

@@ -4,8 +4,8 @@ a flow's lease writes that flow's records.
 Each kind of record has a separate loop. After a failure, a loop reports a remark and tries again. A failure in one loop
 stops neither the other loops nor the copying of records.
 
-No checkpoints or offset syncs are written for a target topic whose name does not follow the flow's naming rule
-(`mirrord.topics.rules.recreated_topic_names`). MirrorMaker 2's clients derive the name of a target topic from the name
+No checkpoints or offset syncs are written for a target topic whose name does not follow the flow's naming rule (see
+`mirrord.topics.rules.recreated_topic_names`). MirrorMaker 2's clients derive the name of a target topic from the name
 of its source topic, so they would apply the offsets to a different topic.
 """
 

@@ -1,4 +1,4 @@
-"""Reads the time of a cluster from its active controller (`mirrord.kafka.protocol.quorum`).
+"""Reads the time of a cluster from its active controller, with the request in `mirrord.kafka.protocol.quorum`.
 
 Only the controller reports its time. The clocks of the other brokers are assumed to agree with the controller's clock.
 """

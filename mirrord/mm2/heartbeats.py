@@ -78,8 +78,8 @@ class Heartbeats:
         if flow.heartbeats.emit in {"target", "both"}:
             writers.append((flow.target, flow.source, flow.target))
         if flow.heartbeats.emit in {"source", "both"}:
-            # Heartbeats on the source contain the cluster names in the opposite order. MirrorMaker 2's connector for
-            # the opposite direction writes the same heartbeats.
+            # The heartbeats that are written to the source contain the cluster names in the opposite order, like those
+            # of MirrorMaker 2's connector for the opposite direction.
             writers.append((flow.source, flow.target, flow.source))
         await asyncio.gather(*(self._write(*each) for each in writers), self._follow())
 

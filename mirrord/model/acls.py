@@ -9,8 +9,8 @@ ResourceKind = Literal["TOPIC", "GROUP"]
 RESOURCE_KINDS: tuple[ResourceKind, ...] = ("TOPIC", "GROUP")
 PatternKind = Literal["LITERAL", "PREFIXED"]
 WILDCARD = "*"
-"""The name that matches everything. If it is the resource name of a rule with the pattern LITERAL, the rule applies to
-all resources of its kind. If it is the host of a rule, the rule applies to all hosts."""
+"""The name that matches everything. An ACL with this resource name and the pattern type LITERAL applies to all
+resources of its resource type. An ACL with this host applies to all hosts."""
 
 
 class AclRule(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -19,20 +19,20 @@ class AclRule(msgspec.Struct, frozen=True, array_like=True, order=True):
     This struct is stored in facts, so new fields may only be added at the end.
 
     `operation` and `permission` are Kafka's names (READ, WRITE, ALL, ...; ALLOW, DENY), or a number if this version of
-    mirrord does not know the name. A rule that contains such a number is synced unchanged.
+    mirrord does not know the name. An ACL that contains such a number is synced unchanged.
     """
 
     resource: ResourceKind
-    """The kind of the resource."""
+    """The resource type."""
     pattern: PatternKind
-    """How `name` is used. "LITERAL": it is the full name of a resource. "PREFIXED": it is a prefix, and the rule
+    """The pattern type. "LITERAL": `name` is the full name of a resource. "PREFIXED": `name` is a prefix, and the ACL
     applies to all resources whose names begin with it."""
     name: str
     """The full name of a resource, or a prefix of the names of resources."""
     principal: str
     """The Kafka principal, such as `User:ada`."""
     host: str
-    """The host from which the principal connects, or `*` if the rule applies to all hosts."""
+    """The host from which the principal connects, or `*` if the ACL applies to all hosts."""
     operation: str
     """Kafka's name for the operation."""
     permission: str

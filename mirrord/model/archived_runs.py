@@ -28,8 +28,8 @@ class ArchivedRuns(msgspec.Struct, frozen=True, array_like=True):
     checksum: int
     """CRC-32C of the ordinals of all archived runs, followed by their offsets, as little-endian int64."""
     turns: tuple[int, ...] = ()
-    """The first ordinal of each archived run whose first offset is lower than the end of the previous run
-    (`Runs.turns`)."""
+    """The first ordinal of each archived run whose first offset is lower than the end of the previous run (see
+    `Runs.turns`)."""
 
 
 class ArchivedPart(NamedTuple):

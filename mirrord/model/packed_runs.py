@@ -15,7 +15,7 @@ class PackedRuns:
     """The packed pieces on one side of a lane (source or target), in ascending order of ordinals.
 
     Some methods have a parameter `turns`. It contains the first ordinal of each run whose first offset is lower than
-    the end of the previous run on this side (`Runs.turns`).
+    the end of the previous run on this side (see `Runs.turns`).
     """
 
     __slots__ = ("_memory", "first_offsets", "first_ordinals", "pieces", "starts")
@@ -39,7 +39,7 @@ class PackedRuns:
         The last entry is the total number of packed runs."""
 
     def append(self, ordinals: "array[int]", offsets: "array[int]", turns: Sequence[int]) -> None:
-        """Pack runs that follow all packed runs, and append them as a new piece."""
+        """Pack these runs, and append them as a new piece. They must follow all runs that are already packed."""
         piece = self._pack(ordinals, offsets, turns)
         self.pieces.append(piece)
         self.first_ordinals.append(piece.first_ordinal)
@@ -47,8 +47,8 @@ class PackedRuns:
         self.starts.append(self.starts[-1] + piece.count)
 
     def append_merged(self, ordinals: "array[int]", offsets: "array[int]", turns: Sequence[int]) -> None:
-        """Pack runs that follow all packed runs, and append them as a new piece. Small pieces before the new piece are
-        merged into it."""
+        """Pack these runs, and append them as a new piece. They must follow all runs that are already packed. Small
+        pieces before the new piece are merged into it."""
         while (
             self.pieces
             and self.pieces[-1].archived is None
@@ -109,7 +109,7 @@ class PackedRuns:
 
     def floor(self, offset: int, first: int, end: int) -> int:
         """Return the position of the last run that begins at or below an offset. Only the positions from `first` up to
-        but not including `end` are searched (`Runs.floor`)."""
+        but not including `end` are searched (see `Runs.floor`)."""
         lowest, highest = (bisect_right(self.starts, each) - 1 for each in (first, end - 1))
         number = bisect_right(self.first_offsets, offset, lowest + 1, highest + 1) - 1
         piece, start = self.pieces[number], self.starts[number]

@@ -21,8 +21,9 @@ from mirrord.model.run_codec import Packed, RunColumns
 RUN_BYTES = 16
 """Memory in bytes for an unpacked run."""
 PIECE_RUNS = 8192
-"""Maximum number of runs in a packed piece. It also determines how many of its newest runs a lane keeps unpacked on
-each side if memory is not scarce: fewer than twice this number, but at least this number if the lane has that many."""
+"""Maximum number of runs in a packed piece. It also determines how many runs a lane keeps unpacked on each side if
+memory is not scarce. The lane keeps its newest runs unpacked: fewer than twice this number, but at least this number if
+it has that many."""
 FEWEST_RUNS = 128
 """Even if memory is scarce, a lane keeps at least this number of its newest runs unpacked on each side, or all its runs
 if it has fewer."""

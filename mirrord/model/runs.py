@@ -250,7 +250,7 @@ class Runs:
         """Return the position of the last run that begins at or below an offset. Only the positions from `first` up to
         but not including `end` are searched. Return `first - 1` if there is no such run.
 
-        At the searched positions, each run must begin at a higher offset than the previous run (`turns`).
+        At the searched positions, each run must begin at a higher offset than the previous run (see `turns`).
         """
         packed = self._packed.count
         if end > packed:

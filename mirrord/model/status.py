@@ -201,9 +201,9 @@ class RequestsStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     api: RequestKind
     buckets: tuple[int, ...]
-    """Number of responses by latency, one number per bucket (`mirrord.model.metrics.LATENCY_BOUNDS_S`). The last bucket
-    counts all latencies above the last bound. A fetch is counted only if it returned records, because a broker
-    deliberately delays an empty response."""
+    """Number of responses by latency, one number per bucket. `mirrord.model.metrics.LATENCY_BOUNDS_S` contains the
+    bounds of the buckets. The last bucket counts all latencies above the last bound. A fetch is counted only if it
+    returned records, because a broker deliberately delays an empty response."""
     seconds: float
     """Total duration of the requests that are counted in `buckets`."""
     errors: dict[str, int]
@@ -445,7 +445,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The status of all flows in one configuration, as known to one process at the time `at_ms`."""
 
     version: str
-    """Version of mirrord."""
+    """Version of mirrord in the process that created the document."""
     instance: str
     at_ms: int
     gathered: Literal["daemon", "target"]

@@ -52,8 +52,8 @@ async def rights_findings(
     """Return all permissions that the flow needs, and a finding for each missing one. Raises EnvironmentFault if a
     cluster does not answer.
 
-    `ledger` is the folded state of the flow's ledger, or None if the ledger cannot be read. Without it, permissions for
-    topics that the source hides from mirrord are not included (`_hidden`).
+    `ledger` is the folded state of the flow's ledger, or None if the ledger cannot be read. Without the ledger,
+    permissions for topics that the source hides from mirrord are not included (see `_hidden`).
     """
     flow, plan = survey.flow, survey.preview.plan
     admins = {alias: admin(alias) for alias in dict.fromkeys((flow.source, flow.target))}

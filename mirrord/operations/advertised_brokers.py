@@ -39,8 +39,8 @@ class ClusterSeen(msgspec.Struct, frozen=True):
     cluster_id: ClusterId | None = None
     brokers: tuple[BrokerSeen, ...] = ()
     allowed: int | None = None
-    """The operations that mirrord is allowed to perform on the cluster, as a bit field
-    (`mirrord.kafka.protocol.describe_cluster.ClusterRights.allowed`). None if the cluster does not report them."""
+    """The operations that mirrord is allowed to perform on the cluster, as a bit field like
+    `mirrord.kafka.protocol.describe_cluster.ClusterRights.allowed`. None if the cluster does not report them."""
     error: str = ""
 
 

@@ -35,8 +35,8 @@ EndOffsets = Mapping[TopicPartition, int]
 
 
 class FlowProof(msgspec.Struct, frozen=True):
-    """The result of the final check of a flow that has caught up and has been drained: how many records were copied,
-    which offsets were not copied, and where the ledger does not agree with the logs."""
+    """The result of the final check of a flow that has caught up and has been drained. It says how many records were
+    copied, which offsets were not copied, and where the ledger does not agree with the logs."""
 
     flow: str
     partitions: int

@@ -94,7 +94,8 @@ def _exists(key: LaneKey, topic: str, survey: FlowSurvey) -> bool:
 
 
 async def _held(config: Config, survey: FlowSurvey, ours: dict[str, TopicId]) -> dict[str, int]:
-    """Return the number of offsets in each target topic that exists but is missing from the flow's ledger."""
+    """For each target topic that exists but is missing from the flow's ledger, return the number of offsets between its
+    log start and its log end."""
     target = survey.preview.target.topics
     asked = {
         TopicPartition(name, partition)

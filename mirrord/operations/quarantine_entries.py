@@ -50,8 +50,8 @@ async def read_entries(config: Config) -> list[QuarantineEntry]:
 
 
 async def _rejections(config: Config, view: LedgerView) -> dict[LaneId, list[Gap]]:
-    """Return the verdicts on rejected records, with the times at which the ledger recorded them. For records that were
-    skipped because of `on_reject = "skip"`, the quarantine itself does not contain these times."""
+    """Return the verdicts on rejected records, with the times at which they were recorded in the ledger. These times
+    replace the times that are missing from quarantined ranges (see `is_untimed`)."""
     if not any(is_untimed(entry) for lane in view.state.lanes.values() for entry in lane.quarantine):
         return {}
     rejections: dict[LaneId, list[Gap]] = {}
@@ -63,8 +63,8 @@ async def _rejections(config: Config, view: LedgerView) -> dict[LaneId, list[Gap
 
 
 def is_untimed(entry: Parked) -> bool:
-    """Return whether the range was skipped because of `on_reject = "skip"`. For such a range, the quarantine does not
-    say when it was skipped."""
+    """Return whether the range was skipped because of `on_reject = "skip"`. The entry for such a range does not say
+    when the range was skipped."""
     return entry.skipped is not None and entry.skipped.at_ms == 0
 
 

@@ -35,7 +35,8 @@ from mirrord.topics.rules.topic_plan import PlannedLane
 
 LANE_S = 60.0
 """Time limit in seconds for determining where one lane begins. It includes the time that the lane waits for its turn,
-because only a few lanes are examined at once. Both clusters have already answered earlier requests."""
+because only a few lanes are examined at once. It need not include time for connecting, because both clusters have
+already answered earlier requests."""
 
 By = InheritedBy | Literal["history", "start", "trouble", "unknown"]
 

@@ -1,7 +1,7 @@
 """Before a daemon starts, finds everything that would keep it from running. Nothing is altered.
 
 An unreachable cluster is accepted, because the daemon keeps trying to reach it. Other faults do not go away when the
-daemon tries again: for example, a refused connection, a missing permission, two flows that write to the same topic, or
+daemon tries again. Examples are a refused connection, a missing permission, two flows that write to the same topic, and
 a flow with the same name that has copied between different clusters.
 """
 

@@ -57,7 +57,7 @@ class LedgerView(msgspec.Struct, frozen=True):
     def age_ms(self, now_ms: int) -> int:
         """Return the number of milliseconds since the lease was renewed.
 
-        The result compares the clocks of two machines, so it is intended only for display.
+        The two times come from the clocks of two machines, so the result is intended only for display.
         """
         return max(0, now_ms - self.renewal.at_ms) if self.renewal else 0
 

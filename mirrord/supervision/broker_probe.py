@@ -63,8 +63,8 @@ ROUND_TRIPS = 40
 """The probe takes longer if the brokers are far away, so the time limit is extended by the duration of this many round
 trips to a broker."""
 MOST_ROUND_TRIP_S = 0.5
-"""Longest round-trip time, in seconds, that is assumed when the time limit is extended (`ROUND_TRIPS`). If a round trip
-takes longer, distance is not the cause."""
+"""Longest round-trip time, in seconds, that is assumed when the time limit is extended (see `ROUND_TRIPS`). If a round
+trip takes longer, distance is not the cause."""
 DELETE_S = 1.0
 CONNECT_S = 1.0
 POLL_S = 0.02

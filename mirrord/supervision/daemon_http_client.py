@@ -93,7 +93,7 @@ async def give_order(http: str, config: Config, order: Order, *, dry_run: bool) 
 
 
 async def hand_over(http: str, config: Config, call: HandoverCall, seconds: float) -> HandoverAnswer:
-    """Send a handover request to the daemon at this address. The daemon in this process will replace it.
+    """Send a handover request to the daemon at this address, which the daemon in this process will replace.
 
     Raises NoAnswer or CommandRefused.
     """

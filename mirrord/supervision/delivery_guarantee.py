@@ -1,5 +1,5 @@
-"""Determines whether lanes can copy records exactly once to a flow's target brokers, by probing the brokers
-(`mirrord.supervision.broker_probe`). The ledger keeps the result, so a new probe is needed only after the brokers have
+"""Determines whether lanes can copy records exactly once to a flow's target brokers, by probing the brokers with
+`mirrord.supervision.broker_probe`. The ledger keeps the result, so a new probe is needed only after the brokers have
 changed."""
 
 from collections.abc import Awaitable, Callable

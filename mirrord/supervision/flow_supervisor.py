@@ -223,7 +223,7 @@ class FlowSupervisor:
             running = asyncio.current_task()
             if running is not None and running.cancelling():
                 raise
-            # The supervisor was not cancelled. One of its tasks was cancelled and did not handle this.
+            # The supervisor was not cancelled. One of its tasks was cancelled and did not handle the cancellation.
             if not self._stopping.is_set():
                 self._log.error("flow_failed", reason="cancelled from below")
         except ForeignFlow as fault:
@@ -346,7 +346,7 @@ class FlowSupervisor:
                 task.cancel()
 
     async def _stand_aside(self, store: LedgerStore) -> None:
-        """Wait while another daemon holds the flow's lease and controls this daemon's replicators."""
+        """In an upgrade, wait while the new daemon holds the flow's lease and controls this daemon's replicators."""
         self._log.info("flow_handed_over", to=self.handover.successor)
         self._state = "draining"
         if not await self.handover.stand_aside(store, self._stopping):

@@ -2,7 +2,7 @@
 
 Without this removal, the ledger would keep the lanes of short-lived topics permanently. If a lane were removed by
 mistake, its topic would be copied again from the beginning. Therefore, it is not enough that a topic is missing from a
-cluster's list of all topics: the broker's metadata may be outdated, and the list omits topics that mirrord lacks the
+cluster's list of all topics. The broker's metadata may be outdated, and the list omits topics that mirrord lacks the
 permission to describe.
 
 A source topic and its target topic are forgotten only if three conditions are met. Both topics have been missing for an

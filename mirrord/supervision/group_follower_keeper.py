@@ -92,7 +92,7 @@ class GroupKeeper:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Remarks for operators, one line each."""
+        """The remark for operators in `note`, or nothing if `note` is empty."""
         return (self.note,) if self.note else ()
 
     async def report(self, *, reverse: bool = False) -> GroupsReport | None:

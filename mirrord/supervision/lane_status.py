@@ -268,13 +268,13 @@ def lag(source_offset: int, source_end: int | None) -> int | None:
 
 
 def lag_seconds(lag_records: int | None, last_record_ms: int, now_ms: int, held_s: float | None = None) -> float | None:
-    """Return how many seconds ago the target last held all records of the source. Return 0 if no record is missing, and
-    None if the time is unknown.
+    """Return how many seconds ago the target last held all records of the source, or None if the time is unknown. If no
+    record is known to be missing, return 0, or `held_s` if it is longer than `FRESH_S`.
 
-    There are two estimates. The first is `held_s`: the lane has copied up to a log end of the source that was seen
-    `held_s` seconds ago. The second is the age of the newest copied record, because all missing records are newer.
-    Neither estimate is too low, so the lower one is returned. If that record's timestamp is in the future, there is no
-    second estimate.
+    If records are missing, there are two estimates. The first is `held_s`: the lane has copied up to a log end of the
+    source that was seen `held_s` seconds ago. The second is the age of the newest copied record by its timestamp,
+    because all missing records are newer. If the timestamps of the records are correct, neither estimate is too low, so
+    the lower one is returned. If the newest copied record has a timestamp in the future, there is no second estimate.
     """
     if lag_records is None:
         return None

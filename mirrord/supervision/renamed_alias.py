@@ -3,8 +3,8 @@ flow.
 
 The names of target topics contain the alias, so all topics would be copied again under different names. The change is
 detected because the ledger contains the cluster id and the names of the target topics. Continuing with the former names
-would not be safe: flows in the opposite direction recognize copies by the alias in the topic name, so they would copy
-topics with the former alias back to their origin.
+would not be safe. Flows in the opposite direction recognize copies by the alias in the topic name. They would not
+recognize topics with the former alias as copies, and would copy these topics back to their origin.
 """
 
 from collections.abc import Callable
@@ -29,8 +29,8 @@ def check_alias(flow: FlowConfig, state: FlowState) -> None:
     ]
     if not lanes:
         return
-    # Audits and compactions also change lanes that are no longer in use. The lane that was opened last and the lane
-    # that was changed last must therefore both lead to the same alias.
+    # The lane that was changed last is not sufficient evidence, because audits and compactions also change lanes that
+    # are no longer in use. It must lead to the same alias as the lane that was opened last.
     newest, last_used = max(lanes, key=_opened), max(lanes, key=_used)
     former = _other_alias(flow, newest)
     if not former or _other_alias(flow, last_used) != former:

@@ -2,7 +2,7 @@
 these offsets in the ledger.
 
 The offsets are stored before target topics are created and before lanes open. An outage of the target, a pause or a
-conflict therefore cannot change the offset at which a partition begins (`mirrord.ledger.start_offsets`).
+conflict therefore cannot change the offset at which a partition begins (see `mirrord.ledger.start_offsets`).
 """
 
 import asyncio

@@ -93,7 +93,8 @@ class UncoveredEnds:
 
     async def _record(self, recorder: Recorder, hosted: frozenset[LaneId]) -> None:
         """Record the log ends in the state topic. If a log end shows that records were lost, write the verdict to the
-        ledger first, because the verdict is derived from the old record in the state topic."""
+        ledger first, because the verdict is derived from the old record in the state topic, which the new record
+        replaces."""
         state, ends = recorder.state, self._ends
         facts = truncated(state, ends, hosted)
         lower = {SourcePartition(lane.source_topic, lane.key.source_topic_id, lane.partition): fact

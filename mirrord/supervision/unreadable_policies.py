@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 
 class UnreadablePolicies:
-    """Determines which target topics of one flow have configs that mirrord may not read."""
+    """Determines which target topics of one flow have configs that mirrord is not allowed to read."""
 
     def __init__(self, flow: FlowConfig, target: UpkeepAdmin) -> None:
         self.remarks: tuple[str, ...] = ()
@@ -33,8 +33,9 @@ class UnreadablePolicies:
         self._readable: set[str] = set()
 
     async def round(self, topics: Collection[str]) -> None:
-        """Try to read the configs of these target topics. Topics whose configs were readable once are not asked about
-        again. If the cluster does not answer, the remarks do not change: other loops report that."""
+        """Try to read the configs of these target topics. Topics whose configs were readable once are not examined
+        again. If the cluster does not answer, the remarks do not change, because other loops report that the cluster
+        does not answer."""
         self._readable &= set(topics)
         try:
             seen = await self._target.settings(sorted(set(topics) - self._readable))

@@ -115,7 +115,8 @@ class AclSync:
         self._wait_ms = 0
         self.fault = ""
         self.remarks: tuple[str, ...] = ()
-        """Remarks for operators, one line each."""
+        """Remarks for operators from the latest comparison, one line each. They concern ACLs that cannot be synced, and
+        ACLs of other clients that remain on the target."""
 
     async def round(self, copies: Mapping[str, str], ledger: FlowState, recorder: Recorder) -> None:
         """Compare the ACLs of both clusters once, and create or delete ACLs on the target as needed.
@@ -181,8 +182,8 @@ def _refusal(refused: Mapping[AclRule, str]) -> str:
 
 
 def remarks_of(plan: AclsPlan) -> list[str]:
-    """Return remarks for operators about two kinds of ACLs: those that exist only on the target and that mirrord does
-    not delete because it did not create them, and those that cannot be synced."""
+    """Return remarks for operators about two kinds of ACLs. The first kind exists only on the target, and mirrord does
+    not delete these ACLs because it did not create them. The second kind exists on the source and cannot be synced."""
     lines: list[str] = []
     if plan.foreign:
         count = len(plan.foreign)

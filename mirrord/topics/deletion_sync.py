@@ -59,7 +59,8 @@ class DeletionSync:
         """For each target topic that contains records from other writers: one line that tells operators why the topic
         is not deleted."""
         self.remarks: tuple[str, ...] = ()
-        """Remarks for operators, one line each."""
+        """Remarks for operators, one line each. They concern target topics that will be deleted, and target topics that
+        are kept although their source topics no longer exist."""
 
     async def round(self, discovered: Discovered, ledger: FlowState, recorder: Recorder) -> None:
         """Plan and carry out the deletions that follow from `discovered`, the latest discovery result. Raises
@@ -166,8 +167,8 @@ async def _first_of_others(logs: LogReader, named: TopicPartition, part: Interva
 def deletion_guards(
     flow: FlowConfig, config: Config, claims: Claims
 ) -> tuple[Callable[[TopicCopy, FlowState], Awaitable[str]], Callable[[], str]]:
-    """Return the two functions with which `DeletionSync` checks whether a target topic may be deleted. The first
-    searches the topic for records from other writers (`foreign_record`). The second returns the name of a flow that
-    copies topics with the same names in the opposite direction, or an empty string if there is none.
+    """Return the two functions with which `DeletionSync` checks whether a target topic may be deleted. The first calls
+    `foreign_record`, which searches the topic for records from other writers. The second returns the name of a flow
+    that copies topics with the same names in the opposite direction, or an empty string if there is none.
     """
     return partial(foreign_record, flow.target, config.clusters[flow.target]), partial(claims.flow_back, flow)

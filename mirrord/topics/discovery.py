@@ -45,7 +45,7 @@ SOON_S = 0.5
 """Time, in seconds, until the next refresh if the target does not list all changes yet."""
 REPEAT_S = 5.0
 """Interval, in seconds, at which a refresh is repeated until it succeeds without faults. This interval is used only if
-the configuration turns off periodic refreshes (`refresh`)."""
+the setting `refresh` turns off periodic refreshes."""
 _TOO_FEW_BROKERS = "INVALID_REPLICATION_FACTOR"
 
 SettingsOf = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, str]]]]

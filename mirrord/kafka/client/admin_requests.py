@@ -26,8 +26,8 @@ class Asker:
 
     def __init__(self, config: ClusterConfig, timeout_s: float) -> None:
         self.brokers: tuple[BrokerAddress, ...] = ()
-        """The broker addresses that the cluster last reported. They are tried after the configured addresses, some of
-        which may no longer exist."""
+        """The broker addresses that the cluster last reported. They are tried after the configured addresses, in case
+        no broker can be reached at any of these."""
         self._config = config
         self._options = ConnectionOptions(connect_timeout_s=timeout_s, request_timeout_s=timeout_s)
         self._pool = BufferPool(limit_bytes=0)

@@ -163,7 +163,7 @@ class ClusterView:
         """Return a connection to any broker that can be reached. Callers use the connection for requests that every
         broker can answer.
 
-        Raises EnvironmentFault with the error of the last attempt.
+        If no broker can be reached, raises EnvironmentFault with the error of the last attempt.
         """
         fault = EnvironmentFault(f"no broker of {self.alias} is known")
         for link in self._candidates():

@@ -51,7 +51,7 @@ class RequestRefused(EnvironmentFault):
 
 
 class SeenSettings(msgspec.Struct, frozen=True):
-    """The configs of the topics in a request. Topics that mirrord may not describe are listed separately."""
+    """The configs of the topics in a request. Topics whose configs mirrord cannot read are listed separately."""
 
     topics: Mapping[str, Settings]
     """The configs of each topic. With `watch`, a topic with unchanged configs has the same object as in the previous
@@ -91,8 +91,8 @@ class UpkeepAdmin(Protocol):
         ...
 
     async def missing(self, topics: Collection[str]) -> frozenset[str]:
-        """Return which of these topics do not exist, according to the cluster. Topics that mirrord may not describe are
-        not returned."""
+        """Return which of these topics do not exist, according to the cluster. Topics that mirrord is not allowed to
+        describe are not returned."""
         ...
 
     async def delete(self, topics: Collection[TopicId]) -> dict[TopicId, str]:
@@ -188,8 +188,8 @@ class KafkaUpkeepAdmin:
         return refused
 
     async def missing(self, topics: Collection[str]) -> frozenset[str]:
-        """Return which of these topics do not exist, according to the cluster. Topics that mirrord may not describe are
-        not returned."""
+        """Return which of these topics do not exist, according to the cluster. Topics that mirrord is not allowed to
+        describe are not returned."""
         answer = await self._metadata(topics)
         return frozenset(
             topic.name for topic in answer.topics if topic.name and topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -26,8 +26,8 @@ class Effective(NamedTuple):
 async def topic_settings(
     cluster: ClusterConfig, topics: Sequence[str], keys: Iterable[str], timeout_s: float
 ) -> dict[str, Effective]:
-    """Return the configs with these names for each topic that mirrord may describe. Other topics are omitted. Raises
-    Unreachable."""
+    """Return the configs with these names for each topic. A topic is omitted if its configs cannot be read, for example
+    because mirrord lacks the permission. Raises Unreachable."""
     wanted = dict.fromkeys(keys)
     found: dict[str, Effective] = {}
     async with Admin(cluster, timeout_s) as admin:
@@ -44,8 +44,8 @@ async def topic_settings(
 async def broker_settings(
     cluster: ClusterConfig, node: int, keys: Iterable[str], timeout_s: float
 ) -> dict[str, str] | None:
-    """Return the configs with these names for one broker, or None if mirrord may not describe them. Raises
-    Unreachable."""
+    """Return the configs with these names for one broker. Return None if they cannot be read, for example because
+    mirrord lacks the permission. Raises Unreachable."""
     wanted = ConfigResource(ConfigResourceType.BROKER, str(node), dict.fromkeys(keys))
     async with Admin(cluster, timeout_s) as admin:
         for code, _, entries in _resources(await admin.describe_configs([wanted])):

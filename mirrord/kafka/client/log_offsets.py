@@ -6,7 +6,7 @@ Three different offsets are called the end of a log:
 - the last stable offset: the end for consumers that read only committed records. No transaction is open below it
   (KIP-98). `mirrord.kafka.client.partition_queries` reports it.
 - the leader's own log end, which includes records that have not been replicated yet. Only OffsetForLeaderEpoch reports
-  it (`mirrord.kafka.client.partition_queries`).
+  it. `mirrord.kafka.client.partition_queries` sends that request.
 
 `LogOffsets.of` either returns an offset for every partition that exists, or raises an error. A caller can therefore add
 up the offsets in its result. `LogOffsets.high_watermarks` verifies the topic ids, and omits partitions whose leaders do
@@ -103,7 +103,7 @@ class LogOffsets:
     async def of(self, partitions: Collection[TopicPartition], time: int) -> dict[TopicPartition, ListedOffset]:
         """Return one offset for each partition that exists. `time` selects the offset.
 
-        `time` is EARLIEST or LATEST (`mirrord.kafka.protocol.list_offsets`), or a timestamp in milliseconds. A
+        `time` is EARLIEST or LATEST from `mirrord.kafka.protocol.list_offsets`, or a timestamp in milliseconds. A
         timestamp selects the first record with that timestamp or a later one. The offset is -1 if there is no such
         record, or if the message format is too old to contain timestamps.
 
@@ -252,7 +252,7 @@ class _Led(NamedTuple):
 
     topic_id: TopicId
     address: BrokerAddress | None
-    """None if the partition has no leader."""
+    """The address of the leader. None if the partition has no leader."""
 
 
 _NOBODY = _Led(TopicId(""), None)

@@ -17,7 +17,7 @@ from mirrord.runtime.clock import Clock
 
 EXPIRY = "producer.id.expiration.ms"
 OLD_EXPIRY = "transactional.id.expiration.ms"
-"""Name of the corresponding config before Kafka 3.4 (KIP-854)."""
+"""The config that determines the same time on brokers older than Kafka 3.4 (KIP-854)."""
 
 LOOK_S = 300.0
 """Interval between two reads of the config, in seconds. The config is read again because it can change while brokers

@@ -66,15 +66,16 @@ class ReadFailed(EnvironmentFault):
 
 
 class LogDiverged(ReadFailed):
-    """Raised if the log no longer has a batch that was read from it. A new leader had not replicated the batch."""
+    """Raised if the log no longer has a batch that was read from it, because a new leader had not replicated the
+    batch."""
 
     def __init__(self) -> None:
         super().__init__(int(ErrorCode.FENCED_LEADER_EPOCH))
 
 
 class _Throttled(Exception):
-    """Raised if the broker returns nothing from a connection because a quota was exceeded. `left_s` is the remaining
-    throttle time in seconds."""
+    """Raised if the broker currently returns no data over a connection, because a quota was exceeded. `left_s` is the
+    remaining throttle time in seconds."""
 
     def __init__(self, left_s: float) -> None:
         super().__init__(f"throttled for {left_s:g} s")
@@ -114,7 +115,8 @@ class _Response(NamedTuple):
     buffer: Bytes
     fetched: FetchedPartition
     leader_epoch: int
-    """The leader epoch in which the broker answered. The value -1 means that the broker did not compare its epoch."""
+    """The leader epoch in the request. A broker with a different leader epoch returns an error instead of records. If
+    the value is -1, the epoch was not known, and the broker did not compare it with its own."""
     throttle_ms: int = 0
 
 
@@ -144,7 +146,7 @@ class Stretches:
         batch remains valid after the next batch is read.
 
         There may be no batch for the last offsets of the range, because the log cleaner has removed it. The read ends
-        when a later batch or the broker's responses show this (`_Place.answered`).
+        when a later batch or the broker's responses show that there is none (see `_Place.answered`).
 
         All batches are from one history of the log: after a change of the leader, the new leader must have the last
         batch that was read. `last_epoch` is the leader epoch of the batch before `start` if that batch was read before,
@@ -216,10 +218,12 @@ class Stretches:
     async def _fetch(
         self, partition: PartitionId, position: FetchPosition, limits: FetchLimits, link: str = "read"
     ) -> _Response:
-        """Return the response to one fetch. Raises ReadFailed, or _Throttled if the response contains nothing.
+        """Return the response to one fetch. Raises ReadFailed. Raises _Throttled if the broker is throttling the
+        connection and returns no data.
 
-        If `position` contains the leader epoch of the previous fetch, and the leader is still the same, the log cannot
-        have diverged since then.
+        `position.leader_epoch` is the leader epoch of the previous fetch, or -1. If that epoch is still the current
+        one, the log cannot have diverged since the previous fetch, and the broker is not asked to check for a
+        divergence.
         """
         leader = self._view.leader(partition)
         if leader is None:
@@ -292,18 +296,19 @@ class _Place:
         return self._found_empty is not None and self._found_empty[0] == position
 
     async def answered(self, position: int, end: int, response: _Response, took_s: float, *, committed: bool) -> bool:
-        """Record that a fetch at `position` took `took_s` seconds. Return whether the log has no batch from there up to
-        `end`.
+        """Record that a fetch at `position` took `took_s` seconds. Return whether the log has no batch from `position`
+        up to `end`.
 
-        A broker returns no records for a position below the high watermark if these records are in remote storage, or
-        if there is no batch at or above the position (`LocalLog.read`). The latter is possible if the log cleaner has
-        removed batches at the end of a log whose later batches were then removed by a truncation.
+        A broker returns no records for a position below the high watermark if the records at this position are in
+        remote storage, or if there is no batch at or above the position (see `LocalLog.read` in Kafka). The latter is
+        possible if the log cleaner has removed batches at the end of a log whose later batches were then removed by a
+        truncation.
 
         To find out which of the two is the case, the broker is asked where the local part of the log begins. In one
-        leader epoch, this offset never decreases. If it is not above the position, the records were not in remote
-        storage when the broker responded. A second response in the same leader epoch must confirm that there is no
-        batch, because the cleaner may replace segments during a read. The broker waits for this second response for as
-        long as for remote storage, in case a broker other than Kafka does not report remote records correctly.
+        leader epoch, this offset never decreases. If this offset is not above the position, the records were not in
+        remote storage when the broker responded. A second response in the same leader epoch must confirm that there is
+        no batch, because the cleaner may replace segments during a read. Like a fetch from remote storage, the second
+        fetch has a long max wait, in case the broker is not Apache Kafka and does not report remote records correctly.
         """
         visible = response.fetched.last_stable_offset if committed else response.fetched.high_watermark
         lacking = _is_empty(response.fetched) and position < visible
@@ -352,10 +357,10 @@ def _is_empty(fetched: FetchedPartition) -> bool:
 
 
 def _is_conclusive(response: _Response) -> bool:
-    """Return whether the response without records comes from the leader's log.
+    """Return whether this response, which contains no records, shows that the leader has found none in its log.
 
-    A broker also returns no records if a quota was exceeded (KIP-219), or if it refers to another replica (KIP-392).
-    Without the leader epoch, a follower may have answered.
+    A broker also returns no records if a quota was exceeded (KIP-219), or if it refers the client to another replica
+    (KIP-392). If the request contained no leader epoch, a follower may have answered.
     """
     is_read = response.fetched.preferred_read_replica < 0
     return is_read and response.throttle_ms == 0 and response.leader_epoch >= 0

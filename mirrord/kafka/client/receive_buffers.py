@@ -31,7 +31,7 @@ _LEAST_FRAME = 5
 _GRAIN = 64 * 1024
 _APART_BYTES = 256 * 1024
 _M_MMAP_THRESHOLD = -3
-"""A constant from malloc.h of the GNU C library."""
+"""The number of mallopt's parameter M_MMAP_THRESHOLD (malloc.h of the GNU C library)."""
 
 
 class BufferPool:

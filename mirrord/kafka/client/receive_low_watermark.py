@@ -1,4 +1,4 @@
-"""Controls how much data must arrive on a socket before the event loop wakes. Large responses are then received in
+"""Controls how much data must arrive on a socket before the event loop wakes, so that large responses are received in
 fewer, larger reads.
 
 The kernel reports that a socket is readable when its low-water mark is reached (SO_RCVLOWAT, socket(7)), when the

@@ -44,8 +44,8 @@ class ClusterTopics(msgspec.Struct, frozen=True):
     refused: Mapping[str, str] = {}
     """The name of Kafka's error for each topic that does not exist or that mirrord is not allowed to describe."""
     allowed: Mapping[str, int] = {}
-    """The operations that mirrord may perform on each topic, as a bit field
-    (`mirrord.kafka.protocol.metadata.TopicMetadata.allowed`). Empty if they were not requested."""
+    """The operations that mirrord is allowed to perform on each topic, as a bit field like
+    `mirrord.kafka.protocol.metadata.TopicMetadata.allowed`. Empty if they were not requested."""
     brokers: int = 0
     """Number of live brokers, or 0 if the number is unknown."""
 

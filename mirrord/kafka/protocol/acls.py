@@ -151,8 +151,8 @@ def _filtered(reader: Reader) -> AclAnswer:
     error, message = reader.int16(), reader.compact_nullable_string()
     matches = reader.compact_array(_matching)
     reader.skip_tags()
-    # A filter for one rule matches at most one ACL. If this ACL could not be deleted, its error becomes the error of
-    # the result.
+    # Each filter in the request matches at most one ACL. If that ACL could not be deleted, its error becomes the error
+    # of the result.
     for match_error, match_message, _ in matches:
         error, message = error or match_error, message or match_message
     return AclAnswer(error, message, tuple(rule for code, _, rule in matches if not code))

@@ -27,8 +27,8 @@ from mirrord.kafka.protocol.primitives import (
 ALL_REPLICAS = -1
 _HEAD = Struct(">hi")
 _INDEX = Struct(">i")
-# The fields are: partition, error, base offset, log append time, log start offset, and the last three bytes. These
-# bytes usually mean that there are no record errors, no message and no tags.
+# The fields are: partition, error, base offset, log append time, log start offset, and three more bytes. Usually, these
+# bytes encode an empty list of record errors, no error message and no tags.
 _ANSWER = Struct(">ihqqq3s")
 _USUAL_TAIL = b"\x01\x00\x00"
 # The layout of a response for one topic, identified by its id: first a count, the id and another count, then the
@@ -114,8 +114,8 @@ def encode(version: int, timeout_ms: int, entries: Sequence[ProduceEntry]) -> tu
 
 
 def _of_one_topic(between: bytes, entries: Sequence[ProduceEntry]) -> tuple[list[Bytes], int]:
-    """Encode a Produce request with several partitions of one topic, which is the usual case. `between` holds the bytes
-    before the next batch. The caller passes the beginning of the body, up to the first partition."""
+    """Encode a Produce request with several partitions of one topic, which is the usual case. `between` is the
+    beginning of the body, up to the first partition."""
     parts: list[Bytes] = []
     size = len(_END)
     for _, partition, batch in entries:

@@ -84,7 +84,7 @@ class SentBeats:
             sent.popitem(last=False)
 
     def forget(self, cluster: Alias, beat: Heartbeat) -> None:
-        """Forget a heartbeat that was not written, or that may not have been written."""
+        """Forget a heartbeat if writing it has failed, even if it is unknown whether it was written."""
         self._of(cluster).pop(beat, None)
 
     def sent_at(self, cluster: Alias, beat: Heartbeat) -> float | None:

@@ -110,9 +110,10 @@ def needed_rights(
     - `hidden` names source topics that have been copied but are no longer visible.
     - `left` is given if the target holds records of a partition that mirrord has never copied. MirrorMaker 2 may have
       copied these records (`mirrord.replication.lane.mm2_position`).
-    - `into_source` names flows that copy into the source under identical names (`flows_into_source`).
+    - `into_source` names the flows that may have copied records into the source under identical names. It is a result
+      of `flows_into_source`.
     - `into_target` names the flows into the target whose ledgers are needed to translate the positions of consumer
-      groups (`flows_into_target`).
+      groups. It is a result of `flows_into_target`.
     """
     needs: dict[Right, Need] = {}
     every = (
@@ -206,7 +207,7 @@ def flows_into_source(flow: FlowConfig, flows: Iterable[FlowConfig], there: Iter
     copied further.
 
     The result contains flows in the configuration. It also contains every flow that has a ledger topic among the topics
-    `there` on the source, because all of these ledgers are read (`mirrord.ledger.store.all_ledgers`).
+    `there` on the source, because `mirrord.ledger.store.all_ledgers` reads all of these ledgers.
     """
     if flow.naming != "identity":
         return []

@@ -89,7 +89,7 @@ class ReplicatorHandle(Protocol):
 
 
 class GroupsHandle(Protocol):
-    """A handle to one group follower (`mirrord.groups.group_follower`).
+    """A handle to one group follower, which `mirrord.groups.group_follower` implements.
 
     Every call that fails raises ReplicatorDead or ReplicatorUnsure, and no other error.
     """

@@ -78,7 +78,7 @@ class Fleet:
         clock: Clock,
         lease: LeaseKeeper,
     ) -> None:
-        """Start without replicators. The daemon must hold `lease`."""
+        """Create a fleet without replicators. The daemon must hold `lease`."""
         self.changed = asyncio.Event()
         self.note = ""
         """Why replicators do not start, as one line for operators. Empty if they do start."""

@@ -3,8 +3,8 @@ keys are `[audit] every` and `[compact] every`.
 
 Each job runs in a separate process (`mirrord.supervision.jobs.job_process`), so that it does not block the supervisor's
 event loop. A person, a cron job or another daemon may already have started the same job. In that case, the ledger shows
-that the job is running or done (`mirrord.ledger.store.job_lease`), and the job's process does no work and reports that
-the job was not needed.
+that the job is running or done (see `mirrord.ledger.store.job_lease`), and the job's process does no work and reports
+that the job was not needed.
 """
 
 import asyncio

@@ -10,9 +10,9 @@ preferably to an empty spare replicator. When the replacement has started, lanes
 loads are balanced. A lane that should run alone gets a replicator to itself. The operators' constraints (`Wishes`) are
 obeyed unless that would leave a lane without a replicator.
 
-If a Ray node has too many replicators (`mirrord.supervision.rules.node_spread`), a new replicator starts on another
-node. Next, the lanes of one replicator on the crowded node move away, as with `mirrord drain`, and that replicator is
-stopped.
+If a Ray node has too many replicators according to `mirrord.supervision.rules.node_spread`, a new replicator starts on
+another node. Next, the lanes of one replicator on the crowded node move away, as with `mirrord drain`, and that
+replicator is stopped.
 """
 
 import math
@@ -101,7 +101,7 @@ class Wishes(msgspec.Struct, frozen=True):
     """Whether lanes may move for the sole purpose of balancing the loads. A new replicator gets lanes in any case."""
     pins: Mapping[LaneId, int] = {}
     """The replicator number of each lane that an operator has pinned. The lane is placed on this replicator if the
-    replicator accepts lanes and has room (`takers`). Otherwise, the lane is placed like any other."""
+    replicator accepts lanes and has room (see `takers`). Otherwise, the lane is placed like any other."""
     drained: frozenset[str] = frozenset()
     """Replicators that an operator has drained.
 

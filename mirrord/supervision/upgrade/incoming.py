@@ -1,7 +1,7 @@
 """The new daemon's part of an upgrade: it takes over the flows of the old daemon. A lane pauses only while it moves.
 
-The new daemon continues the leases of the old daemon, so the old replicators may keep writing. It moves their lanes to
-new replicators, one group of lanes at a time (`Fleet`). The old replicators run in processes of the old daemon, so the
+The new daemon continues the leases of the old daemon, so the old replicators may keep writing. Its `Fleet` moves their
+lanes to new replicators, one group of lanes at a time. The old replicators run in processes of the old daemon, so the
 new daemon sends commands to them through the old daemon's HTTP API. When they no longer host any lanes, the new daemon
 orders the old daemon to exit.
 """

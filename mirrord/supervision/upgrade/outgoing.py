@@ -116,7 +116,8 @@ class FlowHandover:
 
 
 class Handing(Protocol):
-    """The interface of a flow that can be handed over (`mirrord.supervision.flow_supervisor.FlowSupervisor`)."""
+    """The interface of a flow that can be handed over. `mirrord.supervision.flow_supervisor.FlowSupervisor` implements
+    it."""
 
     handover: FlowHandover
 
@@ -168,8 +169,8 @@ class Handover:
     def _end(self, successor: Successor | None) -> str:
         """Stop this daemon unless it still has flows. Return why it does not stop, or an empty string if it does.
 
-        The new daemon sends this request when it has taken over all flows that it knows of. By then, `apply` may have
-        added another flow to this daemon.
+        The new daemon sends the request "end" when it has taken over all flows that it knows of. By then, `apply` may
+        have added another flow to this daemon.
         """
         kept = [name for name, flow in self._flows.items() if not flow.handover.is_handed and not flow.refusal()]
         if kept:

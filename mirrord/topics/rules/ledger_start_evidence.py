@@ -1,9 +1,9 @@
 """Determines what the ledger says about a source partition before the partition's lane begins. `partition_start` uses
 this evidence to decide where the lane begins.
 
-For example, this module determines whether a topic was deleted and re-created. If a source topic was recreated, no
-record of the new topic has been copied yet. If a target topic was recreated, its records are copied again, provided
-that the source still has them.
+For example, this module determines whether a topic was deleted and re-created. If a source topic was re-created, no
+record of the new topic has been copied yet. If a target topic was re-created, the records of the former target topic
+are copied again, provided that the source still has them.
 """
 
 from collections.abc import Callable

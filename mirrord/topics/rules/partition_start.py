@@ -2,7 +2,7 @@
 
 Only the function `partition_start` makes this decision. A replicator calls it when a lane opens. `mirrord start
 --dry-run` and `mirrord check` call it to report what would happen. The configured `start` is resolved to offsets
-earlier, when a topic is first selected (`mirrord.ledger.start_offsets`).
+earlier, when a topic is first selected (see `mirrord.ledger.start_offsets`).
 """
 
 from typing import Literal, NamedTuple
@@ -47,7 +47,7 @@ class LedgerEvidence(NamedTuple):
     if no record was copied."""
     late: bool = False
     """Whether the partition was created after the flow first selected its topics. The configured `start` does not apply
-    to such a partition (`mirrord.ledger.start_offsets`)."""
+    to such a partition (see `mirrord.ledger.start_offsets`)."""
     fixed: FixedStart | None = None
     """The offset to which the configured `start` was resolved when the topic was first selected, or None if there is no
     such offset."""

@@ -63,8 +63,8 @@ class TopicsPlan(msgspec.Struct, frozen=True):
     names: Mapping[str, str] = {}
     """The target topic of each source topic. Topics that cannot be copied are included."""
     unbound: tuple[CopyNamed, ...] = ()
-    """Names that the plan has chosen for separate target topics (`mirrord.topics.rules.recreated_topic_names`). They
-    must be written to the ledger before these topics are created."""
+    """Names that the plan has chosen for separate target topics (see `mirrord.topics.rules.recreated_topic_names`).
+    They must be written to the ledger before these topics are created."""
     faults: Mapping[str, str] = {}
     """Source topics that cannot be copied, with the reasons."""
     unanswered: Mapping[str, str] = {}
