@@ -45,8 +45,8 @@ def after_runs(holes: Sequence[HoleFound], lowest: int, last: int, *, is_lost: b
 
 def kept_below(hole: HoleFound, ordinal: int) -> HoleFound:
     """Return the updated form of a hole after the ordinals at or above `ordinal` have been assigned to different
-    records. If nothing is copied again for the hole (`HoleFound.is_open`), it now ends before `ordinal`. Otherwise it
-    is unchanged."""
+    records. If the records of the hole are unknown, and are therefore not copied again (`HoleFound.is_open`), the hole
+    now ends before `ordinal`. Otherwise, it is unchanged."""
     if not hole.is_open or hole.last < ordinal:
         return hole
     return msgspec.structs.replace(hole, last=ordinal - 1, again=ordinal, until=ordinal)

@@ -93,7 +93,7 @@ class VerdictTally:
             self.recent.popleft()
 
     def invalidate_decided(self, ranges: Sequence[Interval]) -> None:
-        """Withdraw those verdicts on these source offsets that record a decision."""
+        """Withdraw the verdicts on these source offsets that record a decision. Keep all other verdicts."""
         self._take_back(ranges, DECIDED)
         self.decided = max((verdict.end for verdict in self.recent if verdict.reason in DECIDED), default=0)
 

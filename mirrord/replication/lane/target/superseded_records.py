@@ -176,8 +176,9 @@ class SupersededJudge:
         A record of the lane with the same ordinal and the same timestamp is the missing record itself. The log may
         contain displaced ordinals again if a replica whose log had been discarded in an election is now the leader.
 
-        A record of the lane with a lower ordinal may follow a newer record if its batch arrived late. In this case, it
-        holds the last value of the key, so the missing record is not superseded.
+        A record of the lane with a lower ordinal than the missing record may be appended late, after a record that is
+        newer than the missing one. The late record is then the last one with this key in the log, so the missing record
+        does not count as superseded.
         """
         if sequence >= 0 and key in self._replaced:
             self._restore(key, sequence)
