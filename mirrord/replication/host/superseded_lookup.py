@@ -316,8 +316,9 @@ class SupersededLookup:
             end, _ = await bounds(self._target_asks, self._target_partition)
 
     async def _see_appended(self, judge: SupersededJudge, asked: AskSuperseded) -> None:
-        """Read, from the source, records that were appended to the target, because the target's cleaner may have
-        removed them from the target. Read only records that are newer than a record that would be copied again."""
+        """Read the records that were appended to the target from the source, because the target's log cleaner may have
+        removed them already. Only records that are newer than at least one of the records to be copied again are
+        read."""
         lowest = judge.lowest_left()
         if not asked.appended or lowest == NEVER:
             return

@@ -2,8 +2,8 @@
 
 A leader that is deposed before it appends a record leaves no trace of its epoch in other replicas' logs. If the resume
 position has such an epoch, a new leader does not know this epoch. Two logs that contain records of the same leader
-epoch are identical up to the lower of the two offsets at which this epoch ends (KIP-101). Therefore, an earlier epoch
-also shows up to which offset the new leader's log is the same as the former leader's.
+epoch are identical up to the lower of the two offsets at which this epoch ends (KIP-101). The end of an earlier epoch
+therefore also shows how far the new leader's log is identical to the former leader's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ def note_batches(lane: Lane, own: Sequence[OwnBatch]) -> None:
 
 
 def note_shared(lane: Lane, epoch: int) -> None:
-    """Note that the given leader epoch extends to the offset up to which the log has remained unchanged."""
+    """Remember that the given leader epoch extends to the offset up to which the log has remained unchanged."""
     _note(lane, {epoch: lane.log.shared})
 
 

@@ -49,7 +49,7 @@ def must_wait(lane: Lane, now: float) -> bool:
 
 
 def leave_in_flight(lane: Lane, now: float, end: int) -> None:
-    """Note that batches with ordinals below `end` may still be appended, although the lane no longer waits for their
+    """Remember that batches with ordinals below `end` may still be appended, although the lane no longer waits for their
     answers."""
     lane.late_writes.until = max(lane.late_writes.until, now + lane.limits.request_timeout_s)
     lane.late_writes.in_doubt_below = max(lane.late_writes.in_doubt_below, end)
@@ -57,19 +57,19 @@ def leave_in_flight(lane: Lane, now: float, end: int) -> None:
 
 
 def hold(lane: Lane, now: float, held_s: float) -> None:
-    """Note that the broker reads the remaining data of a lost connection only after `held_s` seconds, because it
+    """Remember that the broker reads the remaining data of a lost connection only after `held_s` seconds, because it
     throttles the connection. Batches in this data may still be appended then."""
     lane.late_writes.until = max(lane.late_writes.until, now + held_s + lane.limits.request_timeout_s)
 
 
 def unreachable(lane: Lane) -> None:
-    """Note that the leader has not answered within a request timeout."""
+    """Remember that the leader has not answered within a request timeout."""
     if is_pending(lane):
         lane.late_writes.unanswered = True
 
 
 def answered(lane: Lane, now: float) -> None:
-    """Note that the leader of the target partition has answered a request that the lane made to find out where to
+    """Remember that the leader of the target partition has answered a request that the lane made to find out where to
     resume, or what a former holder has appended.
 
     When a broker that was suspended or cut off from the network recovers, it reads the data that arrived in the
@@ -104,7 +104,7 @@ def is_pending(lane: Lane) -> bool:
 
 
 def note_end_question(lane: Lane, now: float) -> None:
-    """Note that the lane is about to ask for the end of the target log."""
+    """Remember that the lane is about to ask for the end of the target log."""
     lane.late_writes.end_read_at = now
     if now >= lane.late_writes.until:
         lane.late_writes.in_doubt_below = -1
@@ -126,7 +126,7 @@ def was_given(lane: Lane, ordinal: int) -> bool:
 
 
 def note_deleted(lane: Lane, ordinal: int, verdicts: Sequence[Verdict]) -> None:
-    """Note that the run that begins at `ordinal` follows source offsets with these verdicts.
+    """Remember that the run that begins at `ordinal` follows source offsets with these verdicts.
 
     This matters if it is the first run in this round and the source has deleted records before it. A former holder that
     read these records may have sent them under this ordinal. Even if that holder left the lane cleanly, its batch may
@@ -139,7 +139,7 @@ def note_deleted(lane: Lane, ordinal: int, verdicts: Sequence[Verdict]) -> None:
 
 
 def assign(lane: Lane, runs: Sequence[Run]) -> bool:
-    """Note that these runs assign ordinals. The runs are in ascending order. Return whether a different record may have
+    """Remember that these runs assign ordinals. The runs are in ascending order. Return whether a different record may have
     been sent under the ordinal at which the first one begins. If so, comparisons made earlier in this round no longer
     settle which records the target holds (see `difference.settles`)."""
     first = runs[0].ordinal

@@ -263,7 +263,7 @@ def is_look_up_outdated(lane: Lane, source_end: int) -> bool:
 
 
 def note_unproven(lane: Lane, until: int) -> None:
-    """Note that a resume position up to this ordinal may have been saved, although the records below it may not be in
+    """Remember that a resume position up to this ordinal may have been saved, although the records below it may not be in
     the target log. If the lane resumes below it, the ledger revokes such positions (see `position_rewind.unproven`)."""
     lane.log.unproven = (until, len(lane.record.rewinds) if lane.record is not None else 0)
 
@@ -286,7 +286,7 @@ def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) 
 
 
 def go_back(lane: Lane, kept: tuple[tuple[int, int], ...]) -> None:
-    """Note that, of the lost records, only those with ordinals in `kept` are copied again.
+    """Remember that, of the lost records, only those with ordinals in `kept` are copied again.
 
     The lane keeps its former position until the ledger contains this plan. The fact with the plan also revokes saved
     resume positions that are too high (see `position_rewind`). If the fact does not take effect, the lane looks up the
@@ -333,7 +333,7 @@ def note_acknowledged(lane: Lane) -> None:
 
 
 def note_lost(lane: Lane, ordinal: int) -> None:
-    """Note that the target log has lost the acknowledged records at or above this ordinal. Also note in which leader
+    """Remember that the target log has lost the acknowledged records at or above this ordinal. Also note in which leader
     epochs of the target and of the source these records were copied. Until these records are acknowledged again,
     records with the same keys that other clients write count as newer."""
     known, record = lane.resume_position, lane.record
@@ -352,7 +352,7 @@ def note_lost(lane: Lane, ordinal: int) -> None:
 
 
 def other_records_from(lane: Lane, ordinal: int) -> None:
-    """Note that this ordinal and higher ordinals are now assigned to records other than the acknowledged ones. The
+    """Remember that this ordinal and higher ordinals are now assigned to records other than the acknowledged ones. The
     former acknowledgements are kept, because the fact with the new assignment may not take effect. In that case,
     `return_to_acknowledged` restores them."""
     if (known := lane.log.forgotten) is None:
@@ -386,7 +386,7 @@ def return_to_acknowledged(lane: Lane) -> None:
 
 
 def lower(lane: Lane, ordinal: int) -> None:
-    """Note that only the acknowledgements below this ordinal still apply."""
+    """Remember that only the acknowledgements below this ordinal still apply."""
     until = known_until(lane)
     kept = [each for each in lane.acknowledged if each[0] < ordinal]
     epoch = next(

@@ -158,7 +158,7 @@ class SupersededJudge:
         )
 
     def gone(self, missing: Missing, ordinal: int, *, by_retention: bool) -> None:
-        """Note that the source no longer has a missing record.
+        """Remember that the source no longer has a missing record.
 
         `by_retention` says whether the record is below the log start offset of the source. If it is not, the log
         cleaner of the source may have removed the record. In that case, a newer record with the same key follows.
