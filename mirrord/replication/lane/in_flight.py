@@ -14,7 +14,7 @@ from mirrord.replication.lane import intake, quarantine, seek
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.lane_report import resume_position
 from mirrord.replication.lane.notes import note
-from mirrord.replication.lane.phases import Phase
+from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.signals import (
     AskEnd,
     AskScan,
@@ -317,6 +317,9 @@ def drained(lane: Lane, now: float) -> Effects:
     # A broker that was suspended may still append batches that it received earlier, however long ago (see
     # `in_doubt.answered`).
     lane.clean = lane.clean and lane.late_writes.end_read_at >= lane.late_writes.former_holder_until
+    # The same is true of the lane's own batches in doubt, unless the lane has finished its resume.
+    is_read = lane.stage is Stage.DONE or lane.late_writes.end_read_at >= lane.late_writes.until
+    lane.clean = lane.clean and is_read
     lane.clean = lane.clean and not lane.late_writes.unanswered and lane.comparison.differs is None
     lane.clean = lane.clean and (lane.sent or lane.takeover.left_cleanly or lane.takeover.opened_here)
     lane.phase = Phase.DRAINED

@@ -25,6 +25,7 @@ from mirrord.replication.lane import fast_handoff, rebuilding
 from mirrord.replication.lane.correlation import append, ask, new_round
 from mirrord.replication.lane.halt import drop, halt, leave_lane
 from mirrord.replication.lane.lane_report import resume_position
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.notes import note, return_to_recorded
 from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.signals import (
@@ -262,6 +263,7 @@ def enter(lane: Lane, now: float, _: Reopen) -> Effects:
     drop(lane)
     lane.intents.clear()
     lane.log.holes, lane.log.facts_with_holes = [], ()
+    lane.comparison.assigned_from = NEVER  # it is not known which assignments have taken effect
     lane.phase = Phase.OPENING
     lane.facts_tag = -1
     if lane.grant > 0:

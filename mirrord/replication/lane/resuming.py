@@ -101,8 +101,7 @@ def woken(lane: Lane, now: float) -> Effects:
 def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
     """Handle the answers to requests 1 and 3 of the resume sandwich."""
     if answer.error != NONE:
-        if answer.error in in_doubt.UNANSWERED:
-            in_doubt.unreachable(lane)
+        in_doubt.failed(lane, now, answer.error)
         return lane.retry()
     if lane.stage in {Stage.END, Stage.END_AGAIN}:
         in_doubt.answered(lane, now)
@@ -110,7 +109,7 @@ def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
         if in_doubt.must_wait(lane, now):
             return in_doubt.wait(lane, now)
         lane.log.end_epoch, lane.log.end_before_entry = answer.leader_epoch, answer.end
-        if lane.mode == "at-least-once" and not out_of_order.must_ask_producers(lane):
+        if lane.mode == "at-least-once" and (in_doubt.is_pending(lane) or not out_of_order.must_ask_producers(lane)):
             lane.log.entry = None
             return _ask_again(lane, now)
         lane.stage, lane.late_writes.asked_at = Stage.PRODUCERS, now
@@ -137,6 +136,7 @@ def producers_answered(lane: Lane, now: float, answer: ProducersAnswer) -> Effec
         if lane.mode == "sequence" or in_doubt.is_pending(lane):
             return lane.retry()
     if answer.error != NONE and lane.mode == "sequence":
+        in_doubt.failed(lane, now, answer.error)
         return lane.retry()
     # The answer to request 3 shows only batches that cannot be appended after this request is sent. The wait for late
     # batches is therefore extended first.
@@ -156,8 +156,7 @@ def visible_answered(lane: Lane, now: float, answer: VisibleAnswer) -> Effects:
     """Handle the answer to request 4, the high watermark. Repeat the request until the high watermark covers the log
     end."""
     if answer.error != NONE:
-        if answer.error in in_doubt.UNANSWERED:
-            in_doubt.unreachable(lane)
+        in_doubt.failed(lane, now, answer.error)
         return lane.retry()
     in_doubt.answered(lane, now)
     if not covers(lane, answer):

@@ -49,8 +49,8 @@ def must_wait(lane: Lane, now: float) -> bool:
 
 
 def leave_in_flight(lane: Lane, now: float, end: int) -> None:
-    """Remember that batches with ordinals below `end` may still be appended, although the lane no longer waits for their
-    answers."""
+    """Remember that batches with ordinals below `end` may still be appended, although the lane no longer waits for
+    their answers."""
     lane.late_writes.until = max(lane.late_writes.until, now + lane.limits.request_timeout_s)
     lane.late_writes.in_doubt_below = max(lane.late_writes.in_doubt_below, end)
     lane.late_writes.unanswered, lane.late_writes.delayed = True, False
@@ -66,6 +66,13 @@ def unreachable(lane: Lane) -> None:
     """Remember that the leader has not answered within a request timeout."""
     if is_pending(lane):
         lane.late_writes.unanswered = True
+
+
+def failed(lane: Lane, now: float, error: int) -> None:
+    """Remember that a request to the leader has failed. A leader that was suspended may have lost its leadership in the
+    meantime, so an error that arrives late has the same effect as a missing answer."""
+    if error in UNANSWERED or now - lane.late_writes.asked_at > lane.limits.request_timeout_s / 4:
+        unreachable(lane)
 
 
 def answered(lane: Lane, now: float) -> None:
@@ -139,15 +146,17 @@ def note_deleted(lane: Lane, ordinal: int, verdicts: Sequence[Verdict]) -> None:
 
 
 def assign(lane: Lane, runs: Sequence[Run]) -> bool:
-    """Remember that these runs assign ordinals. The runs are in ascending order. Return whether a different record may have
-    been sent under the ordinal at which the first one begins. If so, comparisons made earlier in this round no longer
-    settle which records the target holds (see `difference.settles`)."""
+    """Remember that these runs assign ordinals. The runs are in ascending order. Return whether a different record may
+    have been sent under the ordinal at which the first one begins. If so, comparisons made earlier in this round no
+    longer settle which records the target holds (see `difference.settles`)."""
     first = runs[0].ordinal
     if not was_given(lane, first):
         return False
     comparison = lane.comparison
     comparison.compared = min(comparison.compared, first)
-    comparison.assigned_from = min(comparison.assigned_from, first)
+    if lane.record is None or lane.record.source_runs.offset_of(first) != runs[0].offset:
+        # Otherwise, the runs of a former holder are recorded again, and that holder may have sent their records.
+        comparison.assigned_from = min(comparison.assigned_from, first)
     comparison.due_at = min(comparison.due_at, first)
     # All ordinals up to `sent_below` may have had other records, not only those at which a run begins.
     sent_below = lane.sent_below if first < lane.sent_below else 0

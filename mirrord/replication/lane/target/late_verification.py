@@ -28,8 +28,8 @@ def begin(lane: Lane, now: float) -> Effects:
 def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
     """Handle the answer to the request for the end of the target log. Nothing from the former holder can be appended
     after this end."""
-    if answer.error in in_doubt.UNANSWERED:
-        in_doubt.unreachable(lane)
+    if answer.error != NONE:
+        in_doubt.failed(lane, now, answer.error)
     if answer.error != NONE or answer.leader_epoch != lane.log.end_epoch:
         return [Wake(ask(lane), now + lane.limits.retry_s)]
     in_doubt.answered(lane, now)

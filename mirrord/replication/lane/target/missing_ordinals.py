@@ -263,8 +263,9 @@ def is_look_up_outdated(lane: Lane, source_end: int) -> bool:
 
 
 def note_unproven(lane: Lane, until: int) -> None:
-    """Remember that a resume position up to this ordinal may have been saved, although the records below it may not be in
-    the target log. If the lane resumes below it, the ledger revokes such positions (see `position_rewind.unproven`)."""
+    """Remember that a resume position up to this ordinal may have been saved, although the records below it may not be
+    in the target log. If the lane resumes below it, the ledger revokes such positions (see
+    `position_rewind.unproven`)."""
     lane.log.unproven = (until, len(lane.record.rewinds) if lane.record is not None else 0)
 
 
@@ -333,7 +334,7 @@ def note_acknowledged(lane: Lane) -> None:
 
 
 def note_lost(lane: Lane, ordinal: int) -> None:
-    """Remember that the target log has lost the acknowledged records at or above this ordinal. Also note in which leader
+    """Remember that the target log has lost the acknowledged records at or above this ordinal, and in which leader
     epochs of the target and of the source these records were copied. Until these records are acknowledged again,
     records with the same keys that other clients write count as newer."""
     known, record = lane.resume_position, lane.record

@@ -27,8 +27,8 @@ NEVER_REFUSED = (-1, -1, 0)
 
 
 def refused(lane: Lane, error: int, batch: Batch) -> Effects:
-    """Remember that the target has refused a batch, if it did so because the batch is out of order. Halt the lane if it has
-    refused a batch with this ordinal too often. No batch is in flight."""
+    """Remember that the target has refused a batch, if it did so because the batch is out of order. Halt the lane if it
+    has refused a batch with this ordinal too often. No batch is in flight."""
     if error not in OUT_OF_ORDER:
         return []
     ordinal, epoch, times = lane.log.out_of_order

@@ -105,8 +105,8 @@ def compare_again(lane: Lane, ordinal: int) -> Effects:
 
 
 def compared(lane: Lane, answer: CheckAnswer, *, is_all: bool) -> None:
-    """Remember that these ordinals have been compared. `is_all` says that no batch that was sent earlier can be appended
-    after the compared ones (see `TakeoverChecked.is_all`)."""
+    """Remember that these ordinals have been compared. `is_all` says that no batch that was sent earlier can be
+    appended after the compared ones (see `TakeoverChecked.is_all`)."""
     check = lane.comparison.first_ack_check
     if check is not None and answer.first <= check.first <= check.last <= answer.last:
         lane.comparison.first_ack_check = None

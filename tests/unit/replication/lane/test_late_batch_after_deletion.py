@@ -10,6 +10,8 @@ from mirrord.replication.lane.difference import settles
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
+    Append,
+    AppendFailed,
     AskCheck,
     AskEnd,
     AskRebuild,
@@ -19,6 +21,7 @@ from mirrord.replication.lane.signals import (
     OwnBatch,
     RebuildAnswer,
     TargetMoved,
+    Wake,
     Woken,
 )
 from mirrord.replication.lane.target.relocation_result import Located
@@ -117,6 +120,29 @@ def test_a_holder_that_assigned_the_ordinals_itself_knows_which_it_has_sent(
     play.fold(SourceRun(LANE, 2, (Run(0, 17),), (), ((0, 0),)))
     play.lane.comparison.assigned_from, play.lane.sent_below = assigned_from, sent_below
     assert settles(play.lane, checked(check, source_end, (0, 2))) is not is_open
+
+
+@pytest.mark.parametrize("epochs", [((0, 0), (1, 1)), ((0, 0), (2, 1))])
+def test_runs_of_a_former_holder_that_are_recorded_again_are_not_this_holders(
+    epochs: tuple[tuple[int, int], ...],
+) -> None:
+    """LOST. The former holder had sent these records, and the source then lost them in an election."""
+    play = opened(SourceRun(LANE, 1, (Run(0, 9),), (), epochs))
+    play.take(None, cleanly=False)
+    play.bind_all(play.ask_target(0))
+    assert (play.record.regiven, play.lane.comparison.assigned_from) == (0, NEVER)
+
+
+def test_an_assignment_that_failed_is_not_this_holders() -> None:
+    play = opened(SourceRun(LANE, 1, (Run(0, 9),), (), ((0, 0),), True))
+    play.take(None, cleanly=False)
+    fetch = one(play.ask_target(0), FetchFrom)
+    effects = play.tell(Chunk(fetch.question, OUT_OF_RANGE, 17, 17, 17, (), bytearray(), 0, 0))
+    assert play.lane.comparison.assigned_from == 0
+    wake = one(play.tell(AppendFailed(one(effects, Append).tag, play.record)), Wake)
+    play.now = max(play.now, wake.at)
+    play.bind_all(play.tell(Woken(wake.question)))
+    assert (play.record.source_runs.offset_of(0), play.lane.comparison.assigned_from) == (9, NEVER)
 
 
 def test_records_that_were_acknowledged_to_the_lane_itself_were_copied() -> None:

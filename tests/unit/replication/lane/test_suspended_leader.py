@@ -15,7 +15,10 @@ from mirrord.replication.lane.signals import (
     Drained,
     Effects,
     EndAnswer,
+    FetchFrom,
     Input,
+    Produce,
+    ProduceAnswer,
     ProducersAnswer,
     VisibleAnswer,
     Wake,
@@ -23,6 +26,7 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.step import step
+from mirrord.replication.lane.target import in_doubt
 from mirrord.replication.lane.transitions import RebuildMap, Resume
 from tests.unit.replication.lane.test_answers import copying
 from tests.unit.replication.lane.test_barriers import resuming
@@ -112,6 +116,29 @@ def test_a_request_without_an_answer_starts_the_wait_again(stage: Stage, error: 
     assert asking.until == asking.now + TIMEOUT_S
 
 
+@pytest.mark.parametrize("error", [6, 74])
+@pytest.mark.parametrize("stage", [Stage.PRODUCERS, Stage.END_AGAIN, Stage.VISIBLE])
+def test_a_late_error_starts_the_wait_again(stage: Stage, error: int) -> None:
+    """DOUBLED. The leader was suspended, has lost its session, and is elected again."""
+    asking = Asking()
+    if stage is not Stage.PRODUCERS:
+        asking.answer_all(before(stage))
+    asking.now = 8.0
+    asking.sleep(asking.answer(stage, error))
+    asking.answer_all()
+    assert asking.until == asking.now + TIMEOUT_S
+
+
+@pytest.mark.parametrize("error", [6, 74, 75])
+def test_a_late_error_during_the_wait_starts_it_again(error: int) -> None:
+    asking = Asking()
+    asking.sleep(asking.answer_all())
+    asking.now = 8.0
+    asking.sleep(asking.answer(Stage.END, error))
+    asking.answer_all()
+    assert asking.until == asking.now + TIMEOUT_S
+
+
 def test_a_lane_keeps_asking_while_it_waits() -> None:
     """DOUBLED. The lane asked nothing until the wait ended, and the leader continued a moment before."""
     asking = Asking()
@@ -152,6 +179,27 @@ def test_a_lane_whose_last_request_is_unanswered_does_not_leave_cleanly() -> Non
     play.now = wake.at
     one(play.tell(Woken(wake.question)), AskEnd)
     play.now += 7.0
+    assert not _drained(play).clean
+
+
+def test_a_lane_with_a_batch_in_doubt_of_its_own_does_not_leave_cleanly_either() -> None:
+    """DOUBLED. The connection was lost with a batch in flight. The leader answers once, and is then suspended."""
+    play = opened(*BEGUN)
+    play.take(progress_at(10))
+    effects = play.chunk(one(play.ask_target(10, last=9), FetchFrom), 10)
+    produce, fetch = one(effects, Produce), one(effects, FetchFrom)
+    play.tell(ProduceAnswer(produce.round, produce.batches[0], 0, 10))
+    produce = one(play.chunk(fetch, 11), Produce)
+    play.now = 1.0
+    wake = one(play.tell(ProduceAnswer(produce.round, produce.batches[0], NO_ANSWER, -1)), Wake)
+    play.now = wake.at
+    play.tell(Woken(wake.question))
+    effects = play.ask_target(11)
+    play.bind_all(effects)
+    wake = one(effects, Wake)
+    play.now = wake.at
+    one(play.tell(Woken(wake.question)), AskEnd)
+    play.now = play.lane.late_writes.until + 0.1
     assert not _drained(play).clean
 
 
@@ -207,14 +255,19 @@ def test_a_suspension_is_noticed_while_the_map_is_rebuilt() -> None:
     assert rebuilding.lane.phase is Phase.REBUILDING
 
 
-def test_at_least_once_does_without_the_state_of_the_producer() -> None:
+@pytest.mark.parametrize("is_in_doubt", [False, True])
+def test_at_least_once_does_without_the_state_of_the_producer(*, is_in_doubt: bool) -> None:
     """STUCK. A proxy may close the connection at each DescribeProducers request."""
     lane, _ = copying("at-least-once")
     lane.log.out_of_order, lane.log.log_start = (0, 1, 1), 3
+    if is_in_doubt:
+        in_doubt.leave_in_flight(lane, 0.0, 1)
     lane.go(Resume())
     step(lane, 0.0, Woken(-1))
     step(lane, 0.0, EndAnswer(lane.asked, 0, 1, 3))
-    assert lane.stage is Stage.PRODUCERS
-    (asked,) = step(lane, 8.0, ProducersAnswer(lane.asked, NO_ANSWER, None))
-    assert isinstance(asked, AskEnd)
+    assert (lane.stage is Stage.PRODUCERS) is not is_in_doubt
+    if not is_in_doubt:
+        (asked,) = step(lane, 8.0, ProducersAnswer(lane.asked, NO_ANSWER, None))
+        assert isinstance(asked, AskEnd)
+    assert lane.stage is Stage.END_AGAIN
     assert lane.log.entry is None
