@@ -48,7 +48,7 @@ NamingSetting = str
 """`prefix`, `identity`, a template such as `dr-{topic}`, or a third-party policy: see `mirrord.config.policy_names`."""
 Isolation = Literal["read_committed", "read_uncommitted"]
 OnLoss = Literal["continue", "halt"]
-"""What a lane does if the source no longer holds records that have not been copied: continue after them, or halt."""
+"""What a lane does if the source has lost records: continue after them, or halt."""
 OnReject = Literal["halt", "skip", "skip-unparked"]
 OnDeletedCopy = Literal["create", "halt"]
 OnRecreated = Literal["keep", "fresh"]
@@ -330,7 +330,7 @@ class ReplicatorsConfig(msgspec.Struct, frozen=True):
 
 
 class RuntimeConfig(msgspec.Struct, frozen=True):
-    """The engine that runs the replicators, and timeouts. A takeover waits at most `lease_ttl` + `request_timeout`."""
+    """The engine of the replicators, and timeouts. A takeover usually waits at most `lease_ttl` + `request_timeout`."""
 
     engine: Annotated[
         EngineKind, Key(one_of(EngineKind), "Whether replicators are Ray actors, or tasks in the daemon's process.")

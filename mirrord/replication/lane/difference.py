@@ -126,8 +126,13 @@ def _is_unread(lane: Lane, answer: CheckAnswer, first: int, end: int) -> bool:
         return False
     unsent = max(first, lane.sent_below)
     run = record.source_runs.run_at(unsent)
-    if run is not None and unsent < end and lane.comparison.assigned_from <= run.ordinal:
-        return answer.source_end >= run.offset
+    if (
+        run is not None
+        and unsent < end
+        and lane.comparison.assigned_from <= run.ordinal
+        and answer.source_end >= run.offset
+    ):
+        return True
     run = record.source_runs.run_at(first)
     if run is None or source_epochs.follows(record, run.ordinal):
         return False

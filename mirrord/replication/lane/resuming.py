@@ -110,6 +110,7 @@ def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
             return in_doubt.wait(lane, now)
         lane.log.end_epoch, lane.log.end_before_entry = answer.leader_epoch, answer.end
         if lane.mode == "at-least-once" and (in_doubt.is_pending(lane) or not out_of_order.must_ask_producers(lane)):
+            # While batches are in doubt, request 2 is left out: if it were never answered, the lane would wait forever.
             lane.log.entry = None
             return _ask_again(lane, now)
         lane.stage, lane.late_writes.asked_at = Stage.PRODUCERS, now
@@ -131,10 +132,6 @@ def same_leader(lane: Lane, answer: EndAnswer) -> bool:
 
 def producers_answered(lane: Lane, now: float, answer: ProducersAnswer) -> Effects:
     """Handle the answer to request 2 of the resume sandwich."""
-    if answer.error in in_doubt.UNANSWERED:
-        in_doubt.unreachable(lane)
-        if lane.mode == "sequence" or in_doubt.is_pending(lane):
-            return lane.retry()
     if answer.error != NONE and lane.mode == "sequence":
         in_doubt.failed(lane, now, answer.error)
         return lane.retry()

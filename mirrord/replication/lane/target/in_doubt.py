@@ -14,6 +14,7 @@ doubt.
 
 from collections.abc import Sequence
 
+from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.model.runs import Run
 from mirrord.replication.lane.correlation import ask
@@ -23,12 +24,10 @@ from mirrord.replication.lane.state import Lane
 
 _DELETED: tuple[Reason, ...] = ("compacted", "expired", "unexplained")
 """The reasons for which the source lacks records that it had before."""
-NO_ANSWER = 13
-"""NETWORK_EXCEPTION: the error that `LaneHost` reports if the connection was lost before the request was answered."""
-
-UNANSWERED = (NO_ANSWER, 5)
-"""NO_ANSWER and LEADER_NOT_AVAILABLE. A broker that is suspended for longer than its session loses its partitions, and
-`Asks` reports only one of the two errors for several requests that were waiting."""
+_UNANSWERED = (ErrorCode.NETWORK_EXCEPTION, ErrorCode.LEADER_NOT_AVAILABLE)
+"""The errors that `LaneHost` reports if the connection was lost before the request was answered, and if the partition
+had no leader. A broker that is suspended for longer than its session loses its partitions. `Asks` reports only one of
+the two errors for several requests that were waiting."""
 
 
 def wait(lane: Lane, since: float) -> Effects:
@@ -62,17 +61,12 @@ def hold(lane: Lane, now: float, held_s: float) -> None:
     lane.late_writes.until = max(lane.late_writes.until, now + held_s + lane.limits.request_timeout_s)
 
 
-def unreachable(lane: Lane) -> None:
-    """Remember that the leader has not answered within a request timeout."""
-    if is_pending(lane):
-        lane.late_writes.unanswered = True
-
-
 def failed(lane: Lane, now: float, error: int) -> None:
     """Remember that a request to the leader has failed. A leader that was suspended may have lost its leadership in the
     meantime, so an error that arrives late has the same effect as a missing answer."""
-    if error in UNANSWERED or now - lane.late_writes.asked_at > lane.limits.request_timeout_s / 4:
-        unreachable(lane)
+    is_late = now - lane.late_writes.asked_at > lane.limits.request_timeout_s / 4
+    if is_pending(lane) and (is_late or error in _UNANSWERED):
+        lane.late_writes.unanswered = True
 
 
 def answered(lane: Lane, now: float) -> None:

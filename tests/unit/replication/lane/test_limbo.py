@@ -2,6 +2,7 @@
 
 import pytest
 
+from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.ledger.facts.core import Reason, SourceRun, Verdict
 from mirrord.model.runs import Run
 from mirrord.replication.lane.correlation import ask, new_round
@@ -298,5 +299,5 @@ def test_the_rest_of_a_throttled_connection_is_awaited(*, is_former_round: bool)
     lane, _, fetch = idle()
     (produce,) = [each for each in step(lane, 1.0, chunk(fetch, data((6, 1, 3, 0)))) if isinstance(each, Produce)]
     number = produce.round - is_former_round
-    step(lane, 1.0, ProduceAnswer(number, produce.batches[0], in_doubt.NO_ANSWER, -1, 20.0))
+    step(lane, 1.0, ProduceAnswer(number, produce.batches[0], ErrorCode.NETWORK_EXCEPTION, -1, 20.0))
     assert lane.late_writes.until == 21.0 + lane.limits.request_timeout_s

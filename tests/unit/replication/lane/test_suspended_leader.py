@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.ledger.facts.core import SourceRun, TargetRun
 from mirrord.model.runs import Run
 from mirrord.replication.lane.correlation import ask
@@ -34,7 +35,9 @@ from tests.unit.replication.lane.test_rebuilding import LANE, Play
 from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened, progress_at
 
 END = 5
-NO_LEADER, NO_ANSWER = 5, 13
+NO_ANSWER = ErrorCode.NETWORK_EXCEPTION
+UNANSWERED = (NO_ANSWER, ErrorCode.LEADER_NOT_AVAILABLE)
+MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH)
 TIMEOUT_S = 8.0
 
 
@@ -103,23 +106,11 @@ def test_a_slow_answer_starts_the_wait_again(stage: Stage) -> None:
     assert asking.until == 16.0
 
 
-@pytest.mark.parametrize("error", [NO_LEADER, NO_ANSWER])
-@pytest.mark.parametrize("stage", [Stage.PRODUCERS, Stage.END_AGAIN, Stage.VISIBLE])
-def test_a_request_without_an_answer_starts_the_wait_again(stage: Stage, error: int) -> None:
-    """DOUBLED. A partition with one replica has no leader while its broker is suspended for longer than its session."""
-    asking = Asking()
-    if stage is not Stage.PRODUCERS:
-        asking.answer_all(before(stage))
-    asking.now = 8.1
-    asking.sleep(asking.answer(stage, error))
-    asking.answer(Stage.END)
-    assert asking.until == asking.now + TIMEOUT_S
-
-
-@pytest.mark.parametrize("error", [6, 74])
+@pytest.mark.parametrize("error", [*UNANSWERED, *MOVED])
 @pytest.mark.parametrize("stage", [Stage.PRODUCERS, Stage.END_AGAIN, Stage.VISIBLE])
 def test_a_late_error_starts_the_wait_again(stage: Stage, error: int) -> None:
-    """DOUBLED. The leader was suspended, has lost its session, and is elected again."""
+    """DOUBLED. A partition with one replica has no leader while its broker is suspended for longer than its session.
+    Afterwards, the broker is elected again."""
     asking = Asking()
     if stage is not Stage.PRODUCERS:
         asking.answer_all(before(stage))
@@ -129,7 +120,17 @@ def test_a_late_error_starts_the_wait_again(stage: Stage, error: int) -> None:
     assert asking.until == asking.now + TIMEOUT_S
 
 
-@pytest.mark.parametrize("error", [6, 74, 75])
+@pytest.mark.parametrize("error", UNANSWERED)
+def test_an_early_error_starts_the_wait_again_only_if_nothing_was_answered(error: int) -> None:
+    for each, until in ((error, 9.3), (MOVED[0], 8.1)):
+        asking = Asking()
+        asking.now = 1.1
+        asking.sleep(asking.answer(Stage.PRODUCERS, each))
+        asking.answer(Stage.END)
+        assert asking.until == pytest.approx(until)
+
+
+@pytest.mark.parametrize("error", MOVED)
 def test_a_late_error_during_the_wait_starts_it_again(error: int) -> None:
     asking = Asking()
     asking.sleep(asking.answer_all())
