@@ -41,11 +41,13 @@ class Detection(NamedTuple):
     """The first line of its message."""
 
 
-def run(seed: int, stories: int, mutations: Sequence[Mutation], print_line: PrintLine) -> list[Detection]:
+def run(
+    seed: int, stories: int, mutations: Sequence[Mutation], print_line: PrintLine, processes: int | None = None
+) -> list[Detection]:
     """Play the first `stories` stories of a seed without a mutation, and then with each of the mutations."""
     found: list[Detection] = []
     stretches = [range(at, min(at + _AT_ONCE, stories)) for at in range(0, stories, _AT_ONCE)]
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
+    with ProcessPoolExecutor(processes or os.cpu_count()) as pool:
         for mutation in (None, *mutations):
             rule = mutation.rule if mutation is not None else ""
             failed = [each for part in pool.map(_play, repeat(seed), repeat(rule), stretches) for each in part]
@@ -84,13 +86,14 @@ def main() -> int:
     parser.add_argument("--stories", type=int, default=STORIES, help="for each mutation (default: %(default)s)")
     parser.add_argument("--wanted", type=int, default=WANTED, help="that must fail (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32), help="default: random")
+    parser.add_argument("--processes", type=int, help="default: one per core")
     parser.add_argument("--rule", default="", help="only rules whose names contain this text")
     parser.add_argument("--try", dest="keep", action="store_false", help="do not keep the results")
     arguments = parser.parse_args()
     began = time.monotonic()
     mutations = [each for each in MUTATIONS if arguments.rule in each.rule]
     print(f"seed {arguments.seed}, {len(mutations)} mutations", flush=True)
-    found = run(arguments.seed, arguments.stories, mutations, lambda line: print(line, flush=True))
+    found = run(arguments.seed, arguments.stories, mutations, _print_line, arguments.processes)
     rare = too_rare(found, arguments.wanted)
     for each in rare:
         print(f"{each.caught} of {arguments.stories}: {each.rule or 'without a mutation'}: {each.first}: {each.why}")
@@ -99,6 +102,10 @@ def main() -> int:
     if arguments.keep and not arguments.rule:
         pages.keep("mutants", _result(arguments, found, seconds))
     return 1 if rare else 0
+
+
+def _print_line(line: str) -> None:
+    print(line, flush=True)
 
 
 def _result(arguments: argparse.Namespace, found: Sequence[Detection], seconds: float) -> pages.Result:

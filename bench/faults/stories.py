@@ -1,8 +1,9 @@
 """`python -m bench.stories`: random stories of the simulator over all its themes, on all cores.
 
-Story number n of a seed is always the same one: a theme, two of them, or a random world, with a separate seed. Some use
-a target whose producer state is ignored, some have hardly any memory for runs. Each violation is printed with the
-command that replays it: `python -m bench.stories --story SEED --theme THEME`. The exit code is 1 if there is one.
+Story number n of a seed is always the same one: a theme, two of them, or a random world, with a separate seed. Many
+have traps: faults at the moments at which a rule of the lane matters. Some use a target whose producer state is
+ignored, some have hardly any memory for runs. Each violation is printed with the command that replays it:
+`python -m bench.stories --story SEED --theme THEME`. The exit code is 1 if there is one.
 """
 
 import argparse
@@ -18,15 +19,20 @@ from typing import NamedTuple
 
 from mirrord.ledger.facts.core import Mode
 from tests.fixtures.attic import scarce
+from tests.sim.host import Shape
 from tests.sim.scheduler import STEPS, Story
-from tests.sim.themes import BESIDE, THEMES, shape_named
+from tests.sim.themes import BESIDE, PLAIN, THEMES, shape_named
+from tests.sim.traps.setting import TRAPS, shape_with
 
 _AT_ONCE = 100
 _PROGRESS_S = 10.0
 _ANY = "by chance"
-_PLAIN_SHARE, _PAIR_SHARE, _WEAK_SHARE, _SCARCE_SHARE, _TRAPS_SHARE = 0.1, 0.25, 0.15, 0.15, 0.6
-"""Shares of stories in a random world, of two themes, in the mode at-least-once, with hardly any memory for runs, and
-with faults at the moments at which a rule matters (`tests.sim.traps`)."""
+_PLAIN_SHARE, _TRAPS_SHARE, _PAIR_SHARE = 0.1, 0.6, 0.25
+"""Shares of stories in a random world and with traps (`tests.sim.traps`), and of two themes among the others."""
+_WEAK_SHARE, _SCARCE_SHARE, _THEME_SHARE = 0.1, 0.15, 0.3
+"""Shares of stories in the mode at-least-once, with hardly any memory for runs, and with a theme beside traps. A world
+in which little else happens shows best what a trap leads to."""
+_MOST_TRAPS = 2
 
 
 class Drawn(NamedTuple):
@@ -37,14 +43,14 @@ class Drawn(NamedTuple):
     """A theme, or two at once (`shape_named`). If empty, the seed also determines the world."""
     mode: Mode = "sequence"
     scarce: bool = False
-    traps: bool = False
+    traps: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return the options that replay it."""
         words = [f"--story {self.seed}", f'--theme "{self.theme or _ANY}"']
         words += [f"--mode {self.mode}"] if self.mode != "sequence" else []
         words += ["--scarce"] if self.scarce else []
-        return " ".join([*words, *(["--traps"] if self.traps else [])])
+        return " ".join([*words, *(f"--trap {each}" for each in self.traps)])
 
 
 class Violation(NamedTuple):
@@ -69,24 +75,39 @@ class Outcome:
 def draw(seed: int, number: int, themes: tuple[str, ...]) -> Drawn:
     """Return story `number` of a seed."""
     chance = random.Random(f"{seed} {number}")
-    kind, theme = chance.random() if themes == tuple(THEMES) else 1.0, chance.choice(themes)
+    drawn = _drawn(chance, themes)
+    while drawn.theme and not _is_possible(_shape(drawn)):
+        drawn = _drawn(chance, themes)
+    return drawn
+
+
+def _drawn(chance: random.Random, themes: tuple[str, ...]) -> Drawn:
+    kind = chance.random() if themes == tuple(THEMES) else 1.0
+    story, theme, is_scarce = chance.randrange(1 << 40), chance.choice(themes), chance.random() < _SCARCE_SHARE
+    mode: Mode = "at-least-once" if chance.random() < _WEAK_SHARE else "sequence"
+    traps: list[str] = []
     if kind < _PLAIN_SHARE:
-        theme = ""
-    elif kind < _PLAIN_SHARE + _PAIR_SHARE:
+        return Drawn(story, scarce=is_scarce)
+    if kind < _PLAIN_SHARE + _TRAPS_SHARE:
+        traps = chance.sample(sorted(TRAPS), chance.randint(1, _MOST_TRAPS))
+        theme = theme if chance.random() < _THEME_SHARE else chance.choice(PLAIN)
+    elif chance.random() < _PAIR_SHARE:
         theme = BESIDE.join(chance.sample(themes, 2))
-        both = shape_named(theme)
-        # Retention also deletes the evidence that the source lost records, so no one can know then.
-        theme = themes[0] if both.retention and both.truncation else theme
-    mode: Mode = "at-least-once" if theme and chance.random() < _WEAK_SHARE else "sequence"
-    drawn = Drawn(chance.randrange(1 << 40), theme, mode, chance.random() < _SCARCE_SHARE)
-    return drawn._replace(traps=bool(theme) and chance.random() < _TRAPS_SHARE)
+    return Drawn(story, theme, mode, is_scarce, tuple(traps))
+
+
+def _is_possible(shape: Shape) -> bool:
+    """Retention also deletes the evidence that the source lost records, so no one can know then."""
+    return not (shape.retention and shape.truncation)
+
+
+def _shape(drawn: Drawn) -> Shape:
+    return shape_with(replace(shape_named(drawn.theme), mode=drawn.mode), drawn.traps)
 
 
 def begun(drawn: Drawn) -> Story:
     """Return the story before its first step."""
-    if not drawn.theme:
-        return Story(drawn.seed)
-    return Story(drawn.seed, replace(shape_named(drawn.theme), mode=drawn.mode, traps=drawn.traps))
+    return Story(drawn.seed, _shape(drawn) if drawn.theme else None)
 
 
 def play(drawn: Drawn, story: Story) -> None:
@@ -157,13 +178,13 @@ def main() -> int:
     parser.add_argument("--story", type=int, metavar="SEED", help="replay this one, and show what happened")
     parser.add_argument("--mode", choices=("sequence", "at-least-once"), default="sequence", help="of that story")
     parser.add_argument("--scarce", action="store_true", help="play that story with hardly any memory for runs")
-    parser.add_argument("--traps", action="store_true", help="play that story with faults at revealing moments")
+    parser.add_argument("--trap", action="append", choices=sorted(TRAPS), default=[], help="play that story with it")
     arguments = parser.parse_args()
     themes = tuple(arguments.theme or ())
     if arguments.story is not None:
         if len(themes) > 1:
             parser.error("--story takes one --theme")
-        return _show(Drawn(arguments.story, "".join(themes), arguments.mode, arguments.scarce, arguments.traps))
+        return _show(Drawn(arguments.story, "".join(themes), arguments.mode, arguments.scarce, tuple(arguments.trap)))
     limits = {"processes": arguments.processes, "minutes": arguments.minutes}
     outcome = run(
         arguments.seed,

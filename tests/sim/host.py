@@ -100,8 +100,8 @@ class Shape:
     ledger."""
     together: bool = False
     """The lane often learns in one step of several batches that the target has accepted."""
-    traps: bool = False
-    """Faults also strike at the moments at which a rule of the lane matters (`tests.sim.traps`)."""
+    traps: tuple[str, ...] = ()
+    """Faults that also strike at the moments at which a rule of the lane matters (`tests.sim.traps`)."""
     faults: tuple[str, ...] = ()
     """Faults that are more frequent in this world."""
     handed: bool = False

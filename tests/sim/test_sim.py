@@ -14,6 +14,7 @@ from mirrord.ledger.facts.core import Mode
 from tests.fixtures.attic import scarce
 from tests.sim.scheduler import STEPS, Story
 from tests.sim.themes import THEMES, shape_named
+from tests.sim.traps.setting import shape_with
 
 STORIES = int(os.environ.get("MIRRORD_SIM_STORIES", "2000"))
 PARTS = 20
@@ -214,31 +215,49 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (919857795187, "late + retention", "sequence", False),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""
-TRAPPED: tuple[tuple[int, str, Mode, bool], ...] = (
-    (47170919761, "suspended brokers, old records", "sequence", False),
-    (601331315285, "late + retention", "sequence", True),
-    (267152535827, "late + retention", "sequence", True),
-    (954248848836, "late + retention", "sequence", True),
-    (220991118706, "late + retention", "sequence", True),
-    (92471408392, "compacted copy, beside others + target retention", "sequence", False),
-    (1060871302012, "late + retention", "sequence", True),
-    (423576624646, "late + retention", "sequence", True),
-    (317266166522, "late + retention", "sequence", False),
-    (630269081356, "late + retention", "at-least-once", False),
-    (1089211008202, "late + retention", "sequence", True),
-    (785928254803, "late + retention", "sequence", True),
-    (481715314996, "late + retention", "at-least-once", True),
-    (208561258871, "late + retention", "at-least-once", True),
-    (679509618853, "late + retention", "at-least-once", True),
-    (14548849671, "target retention", "sequence", False),
-    (1018187193938, "target retention", "sequence", True),
+TRAPPED: tuple[tuple[int, str, Mode, bool, tuple[str, ...]], ...] = (
+    (47170919761, "suspended brokers, old records", "sequence", False, ("two_takers",)),
+    (601331315285, "late + retention", "sequence", True, ("expired_while_away",)),
+    (
+        267152535827,
+        "late + retention",
+        "sequence",
+        True,
+        ("drain_in_doubt", "own_bytes_of_a_dead_connection", "expired_while_away"),
+    ),
+    (954248848836, "late + retention", "sequence", True, ("removed_under_way",)),
+    (220991118706, "late + retention", "sequence", True, ("expired_while_away", "removed_under_way")),
+    (
+        92471408392,
+        "compacted copy, beside others + target retention",
+        "sequence",
+        False,
+        ("cleaned_before_a_takeover", "drain_in_doubt", "loss_before_a_handoff"),
+    ),
+    (1060871302012, "late + retention", "sequence", True, ("expired_while_away", "drain_in_doubt")),
+    (423576624646, "late + retention", "sequence", True, ("expired_while_away", "two_takers")),
+    (317266166522, "late + retention", "sequence", False, ("expired_while_away", "bytes_of_the_former_holder")),
+    (
+        630269081356,
+        "late + retention",
+        "at-least-once",
+        False,
+        ("expired_while_away", "bytes_of_the_former_holder", "bytes_that_everyone_gave_up"),
+    ),
+    (1089211008202, "late + retention", "sequence", True, ("expired_while_away",)),
+    (785928254803, "late + retention", "sequence", True, ("bytes_of_the_former_holder",)),
+    (481715314996, "late + retention", "at-least-once", True, ("removed_under_way",)),
+    (208561258871, "late + retention", "at-least-once", True, ("removed_under_way", "loss_before_a_handoff")),
+    (679509618853, "late + retention", "at-least-once", True, ("removed_under_way", "bytes_of_the_former_holder")),
+    (14548849671, "target retention", "sequence", False, ("own_bytes_of_a_dead_connection",)),
+    (1018187193938, "target retention", "sequence", True, ("stale_position",)),
 )
 """The same with faults at the moments at which a rule matters (`tests.sim.traps`)."""
 
 
-def play(seed: int, theme: str = "", mode: Mode = "sequence", *, traps: bool = False) -> Story:
+def play(seed: int, theme: str = "", mode: Mode = "sequence", traps: tuple[str, ...] = ()) -> Story:
     """Play a seed, and name it if it fails."""
-    story = Story(seed, replace(shape_named(theme), mode=mode, traps=traps) if theme else None)
+    story = Story(seed, shape_with(replace(shape_named(theme), mode=mode), traps) if theme else None)
     try:
         story.run(STEPS)
     except Exception as fault:
@@ -262,10 +281,12 @@ def test_stories_of_another_mode_that_once_went_wrong(seed: int, theme: str, mod
         play(seed, theme, mode)
 
 
-@pytest.mark.parametrize(("seed", "theme", "mode", "is_scarce"), TRAPPED)
-def test_stories_with_traps_that_once_went_wrong(seed: int, theme: str, mode: Mode, *, is_scarce: bool) -> None:
+@pytest.mark.parametrize(("seed", "theme", "mode", "is_scarce", "traps"), TRAPPED)
+def test_stories_with_traps_that_once_went_wrong(
+    seed: int, theme: str, mode: Mode, traps: tuple[str, ...], *, is_scarce: bool
+) -> None:
     with scarce(fewest=2, most=8, block=3) if is_scarce else nullcontext():
-        play(seed, theme, mode, traps=True)
+        play(seed, theme, mode, traps)
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -7,6 +7,9 @@ from tests.sim.host import Shape
 OLD_MS = 10 * 86_400_000
 
 THEMES: dict[str, Shape] = {
+    "plain": Shape(elections=False, refusals=False, pauses=False, faults=("takeover", "disconnect")),
+    "plain, old records": Shape(record_age_ms=OLD_MS, forgetting=True, elections=False, refusals=False, pauses=False,
+                                faults=("takeover", "disconnect", "forget")),
     "views": Shape(compaction=True, elections=False, ledger_faults=False, refusals=False, window=4,
                    faults=("compact", "compact", "takeover", "disconnect")),
     "views of old records": Shape(record_age_ms=OLD_MS, compaction=True, elections=False, refusals=False, window=4,
@@ -138,7 +141,9 @@ THEMES: dict[str, Shape] = {
 }  # fmt: skip
 
 
+PLAIN = ("plain", "plain, old records")
 YOUNG = {
+    *PLAIN,
     "retention", "retention of old records", "all that a source does", "all that a source does, old records",
     "source truncated twice", "source truncated, old records",
     *(theme for theme, shape in THEMES.items() if shape.poison),

@@ -1,11 +1,13 @@
 """Sets traps in a story. A trap is a script: a generator that is advanced before each step of the story. It watches the
 world, waits for a moment at which a rule of the lane matters, and strikes.
 
-All that a trap does can happen in reality, but chance alone would hardly ever do it at that moment. Which traps a story
-has is drawn from its seed.
+All that a trap does can happen in reality, but chance alone would hardly ever do it at that moment. The world of a
+story is made to fit its traps, whichever rule is examined.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.sim.host import Shape
 from tests.sim.traps import compacted, handover, losses, source, target
@@ -14,34 +16,47 @@ from tests.sim.traps.moments import Script, Trap
 if TYPE_CHECKING:
     from tests.sim.scheduler import Story
 
-_MOST = 3
-"""Most traps of a story."""
+
+class Setting(NamedTuple):
+    """A trap, and what must exist in its world."""
+
+    trap: Trap
+    needs: Mapping[str, Any]
+    """Fields of a `Shape`, and their values."""
 
 
-def fitting(shape: Shape) -> list[Trap]:
-    """Return the traps that can be set in a kind of world."""
-    traps: list[Trap] = [
-        target.own_bytes_of_a_dead_connection,
-        handover.bytes_of_the_former_holder,
-        handover.two_takers,
-        handover.drain_in_doubt,
-        handover.stale_position,
-        handover.loss_before_a_handoff,
-    ]
-    traps += [target.election_in_the_sandwich] if shape.elections or shape.unclean else []
-    if shape.unclean:
-        traps += [target.election_while_idle, losses.lost_before_the_position_is_saved, losses.lost_twice]
-    traps += [losses.foreign_where_copies_were] if shape.unclean and shape.foreign else []
-    traps += [compacted.cleaned_before_a_takeover] * 2 if shape.cleans else []
-    traps += [compacted.lost_and_cleaned] * 2 if shape.cleans and shape.unclean else []
-    traps += [target.foreign_in_between] if shape.foreign else []
-    traps += [target.bytes_that_everyone_gave_up] if shape.late else []
-    traps += [handover.earlier_handoff] if shape.handed else []
-    if shape.truncation:
-        traps += [source.truncated_while_away, source.truncated_after_an_epoch, source.reused_offsets_under_way]
-    traps += [source.removed_under_way] if shape.compaction else []
-    traps += [source.expired_while_away] if shape.retention else []
-    return traps
+_UNCLEAN = {"unclean": True}
+_SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
+    (target.own_bytes_of_a_dead_connection, {}),
+    (target.election_in_the_sandwich, {"elections": True}),
+    (target.election_while_idle, _UNCLEAN),
+    (target.foreign_in_between, {"foreign": True}),
+    (target.bytes_that_everyone_gave_up, {"late": True}),
+    (handover.bytes_of_the_former_holder, {}),
+    (handover.two_takers, {}),
+    (handover.drain_in_doubt, {}),
+    (handover.stale_position, {}),
+    (handover.loss_before_a_handoff, {}),
+    (handover.earlier_handoff, {"handed": True}),
+    (losses.lost_before_the_position_is_saved, _UNCLEAN),
+    (losses.lost_twice, _UNCLEAN),
+    (losses.foreign_where_copies_were, _UNCLEAN | {"foreign": True}),
+    (compacted.cleaned_before_a_takeover, {"cleans": True}),
+    (compacted.lost_and_cleaned, _UNCLEAN | {"cleans": True}),
+    (source.truncated_while_away, {"truncation": True}),
+    (source.truncated_after_an_epoch, {"truncation": True}),
+    (source.reused_offsets_under_way, {"truncation": True}),
+    (source.removed_under_way, {"compaction": True}),
+    (source.expired_while_away, {"retention": True}),
+)
+TRAPS: dict[str, Setting] = {trap.__name__: Setting(trap, needs) for trap, needs in _SETTINGS}
+
+
+def shape_with(shape: Shape, traps: tuple[str, ...]) -> Shape:
+    """Return this kind of world with these traps, and with what they need."""
+    for each in traps:
+        shape = replace(shape, **TRAPS[each].needs)
+    return replace(shape, traps=traps)
 
 
 class Traps:
@@ -49,9 +64,7 @@ class Traps:
 
     def __init__(self, story: "Story") -> None:
         self._story = story
-        traps = fitting(story.shape)
-        chosen = story.rng.sample(traps, min(story.rng.randint(1, _MOST), len(traps)))
-        self._scripts: dict[Trap, Script | None] = dict.fromkeys(chosen)
+        self._scripts: dict[Trap, Script | None] = dict.fromkeys(TRAPS[each].trap for each in story.shape.traps)
 
     def step(self) -> None:
         """Advance each script. One that has ended begins again after a while."""
