@@ -41,8 +41,9 @@ class LabOptions:
     """Properties that replace or extend those in the nodes' server.properties."""
     heap_mb: int = 384
     quick_start: bool = True
-    """Whether the JVM uses only its fast compiler (C1) and the serial garbage collector. It then starts quickly, which
-    is useful in tests. Otherwise, the JVM runs with the options of Kafka's start script, as benchmarks require."""
+    """Whether the JVM uses only its fast compiler (C1) and the serial garbage collector, and the broker has few threads
+    and few periodic tasks. It then starts quickly and takes little CPU time, which is useful in tests. Otherwise, the
+    JVM runs with the options of Kafka's start script, as benchmarks require."""
     java_options: tuple[str, ...] = ()
     """Additional JVM options. They apply only to the nodes, not to Kafka's tools."""
     environments: Mapping[int, Mapping[str, str]] = field(default_factory=dict[int, Mapping[str, str]])
@@ -131,7 +132,7 @@ def scram_credentials(options: LabOptions) -> list[str]:
     ]
 
 
-_QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 _AS_KAFKA_STARTS = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 """The performance options in Kafka's start script (KAFKA_JVM_PERFORMANCE_OPTS in kafka-run-class.sh)."""
 
@@ -186,7 +187,19 @@ def _common(options: LabOptions) -> dict[str, str]:
         # retries after about 0.2, 0.6, 1.4 and 3 s (BrokerLifecycleManager).
         "broker.session.timeout.ms": "1300" if options.brokers == 1 else "3000",
         "broker.heartbeat.interval.ms": "200",
+        **(_QUIET if options.quick_start else {}),
     }
+
+
+_QUIET = {
+    # The controller writes no record only to show that it is alive.
+    "metadata.max.idle.interval.ms": "0",
+    "broker.heartbeat.interval.ms": "400",
+    "num.network.threads": "2",
+    "num.io.threads": "3",
+    "background.threads": "2",
+}
+"""Properties with which an idle broker takes half of the CPU time. Tests run several brokers on few cores."""
 
 
 def _tls(options: LabOptions, folder: Path) -> dict[str, str]:
