@@ -216,7 +216,8 @@ class FlowSupervisor:
     # The steps of one attempt to run the flow.
 
     async def _outcome(self, attempt: asyncio.Task[None]) -> float:
-        """Wait for an attempt to end. Return the number of seconds to wait before the next attempt."""
+        """Wait until an attempt to run the flow has ended. Return the number of seconds to wait before the next
+        attempt."""
         try:
             await attempt
         except asyncio.CancelledError:

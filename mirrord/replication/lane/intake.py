@@ -68,7 +68,8 @@ def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
 
 
 def _are_many(lane: Lane, runs: list[Run]) -> bool:
-    """Return whether to record the position because many offsets have been skipped since the last copied record."""
+    """Return whether so many offsets have been skipped since the last copied record that the lane should record its
+    position now, instead of waiting for the next record to copy."""
     return not runs and sum(each.end - each.start for each in lane.skipped) >= lane.limits.skipped_offsets_noted
 
 

@@ -108,7 +108,9 @@ def woken(lane: Lane, now: float) -> Effects:
 
 
 def facts_bound(lane: Lane) -> Effects:
-    """Continue now that the facts about the difference, or about the new map, have taken effect in the ledger."""
+    """Continue after facts have taken effect in the ledger. If they are about the difference between target and source,
+    begin the rebuild. If they contain the rebuilt offset map, resume, or stay halted if the same entry halts the lane
+    because of a loss."""
     if lane.stage is Stage.DIFFERENCE:
         lane.go(RebuildMap())
         return []

@@ -97,9 +97,10 @@ def _record_again(lane: Lane, ordinal: int, left: RestOfPlan | None) -> Effects:
 
 
 def _acknowledged_runs(lane: Lane, ordinal: int) -> list[Run]:
-    """Return the ledger's runs that begin after this ordinal, for records that a compacted target log has lost and that
-    were, or may have been, acknowledged. These records are copied again in the same order, so their runs still apply.
-    If the runs were not recorded again, the ledger would no longer show which records were acknowledged.
+    """Return the ledger's runs that begin after this ordinal and that must be recorded again. The records of these runs
+    were acknowledged, or may have been, but a compacted target log has lost them. They are copied again in the same
+    order, so their runs still apply. If the runs were not recorded again, the ledger would no longer show which records
+    were acknowledged.
 
     A single entry contains all runs, so their number is limited. If there are too many, the remaining runs are not
     recorded again. The ledger then maps their ordinals to other records, and the lane no longer knows that these

@@ -107,7 +107,7 @@ class HeldOffsets:
 
 
 def _without(holes: Sequence[HoleFound], looked_up: Sequence[tuple[int, int]]) -> list[HoleFound]:
-    """Return the parts of the holes that are outside the ordinals (first, last) in `looked_up`."""
+    """Return the parts of the holes that are outside all ranges of ordinals (first, last) in `looked_up`."""
     taken = [(first, last + 1) for first, last in looked_up]
     if not taken:
         return [hole for hole in holes if hole.first <= hole.last]

@@ -254,8 +254,9 @@ def first_possible_from(lane: Lane, target_offset: int) -> int:
 
 
 def split_at_first_run(record: LaneRecord | None, ordinals: Iterable[Interval]) -> Iterator[Interval]:
-    """Split ranges (first, last) of ordinals at the lane's first target run. The ledger does not show the target
-    offsets of the records before this run, so which other records are newer is determined separately for them."""
+    """Split ranges (first, last) of ordinals at the first ordinal of the lane's first target run. The ledger does not
+    contain the target offsets of the records before this run. For these records, it must therefore be determined in a
+    different way which other records are newer."""
     run = record.target_runs.first if record is not None else None
     for first, last in ordinals:
         if run is None or not first < run.ordinal <= last:
