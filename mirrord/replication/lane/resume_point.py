@@ -54,8 +54,9 @@ def _must_wait(lane: Lane) -> bool:
 
 
 def must_wait_to_void(lane: Lane, ordinal: int) -> bool:
-    """Return whether the lane must wait before it resumes at this ordinal. Resuming revokes the holes and epochs that
-    the ledger has at this ordinal and above. Batches that were sent in accordance with them may still be appended."""
+    """Return whether the lane must wait before it resumes at this ordinal. When it resumes, it revokes the holes and
+    epochs that the ledger has at this ordinal and above. Batches that were sent while these were in effect may still be
+    appended."""
     return (
         lane.late_writes.end_read_at < lane.late_writes.until
         and lane.record is not None
@@ -117,9 +118,8 @@ def _acknowledged_runs(lane: Lane, ordinal: int) -> list[Run]:
 
 
 def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
-    """Resume at this ordinal. Batches are first compared with the source if this attempt to host the lane did not
-    itself receive the acknowledgements for them. `begins` is the lowest target offset of a batch that has to be
-    compared."""
+    """Resume at this ordinal. If batches below it were not acknowledged during this attempt to host the lane, first
+    compare them with the source. `begins` is the lowest target offset of a batch that has to be compared."""
     lane.resume_ordinal = ordinal
     if must_check(lane):
         if lane.intents:

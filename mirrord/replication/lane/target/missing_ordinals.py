@@ -226,9 +226,9 @@ def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
 
 def _as_appended(lane: Lane, missing: Missing) -> Iterator[Missing]:
     """Split a range of lost ordinals where `appended_later` begins and ends. Ordinals inside `appended_later` are known
-    to have been appended in a later leader epoch. For these ordinals, the offset of another record does not show
-    whether that record is newer: it may be from the same epoch and have been appended before them. Only a record of a
-    higher epoch is certainly newer."""
+    to have been appended in a later leader epoch. Another record is certainly newer than the records of these ordinals
+    only if it has a higher epoch. Its offset does not show this, because it may be from the same epoch and have been
+    appended before them."""
     begin, end, epoch = lane.log.appended_later
     edges = sorted(
         {missing.first, missing.last + 1, *(at for at in (begin, end) if missing.first < at <= missing.last)}
@@ -256,9 +256,9 @@ def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
 
 
 def is_look_up_outdated(lane: Lane, source_end: int) -> bool:
-    """Return whether the source has lost the last record that a lookup found to be superseded (see `_last`).
-    `source_end` is the end of the source log, or -1. A new lookup would not include this record, so it would end at a
-    lower ordinal."""
+    """Return whether the result of a lookup is out of date because the source has since lost the last record that the
+    lookup found to be superseded (see `_last`). A new lookup would not include this record, so it would end at a lower
+    ordinal. `source_end` is the end of the source log, or -1 if it is not known."""
     record = lane.record
     offset = record.source_runs.offset_of(lane.resume_ordinal - 1) if record is not None else None
     return lane.log.last_by_look_up is not None and offset is not None and 0 <= source_end <= offset
