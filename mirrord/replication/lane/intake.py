@@ -237,7 +237,7 @@ def _left_out(lane: Lane, header: HeaderTuple, aborted: set[int]) -> Reason | No
 
 
 def _look_at_epoch(lane: Lane, runs: list[Run], epoch: int, base: int) -> None:
-    """If the next batch, which begins at offset `base`, has a different source epoch, handle the change."""
+    """Handle a change of the source epoch, if the next batch, which begins at offset `base`, has a different one."""
     if lane.plan and base <= lane.position and source_epochs.is_another(lane, epoch):
         raise Diverged(f"records of epoch {epoch}", lane.position, lane.position + 1)
     if epoch != lane.epoch or (lane.history.recorded_epoch < 0 <= epoch and not lane.plan):

@@ -13,8 +13,8 @@ from mirrord.replication.lane.state import Lane
 
 
 def ask_origin(lane: Lane, now: float) -> Effects:
-    """If a source batch may be a copy, ask for its origin. If the last request was about the same batch, pause before
-    asking again. If there is no such batch, do nothing."""
+    """Ask for the origin of the source batch that may be a copy. If the last request was about the same batch, pause
+    before asking again. If no batch may be a copy, do nothing."""
     if lane.origin.doubt is None:
         return []
     lane.origin.question = ask(lane)
