@@ -1,4 +1,4 @@
-"""Records in the ledger, as `RangeAudited` facts, which range of each lane an audit has proven."""
+"""Appends `RangeAudited` facts to the ledger. They record which range of each lane an audit has proven."""
 
 from collections.abc import Iterable, Sequence
 

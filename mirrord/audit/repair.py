@@ -175,7 +175,8 @@ async def _flow(
 
 
 def _as_recorded(result: Repair, before: RangeRepaired) -> Repair:
-    """Return the repair with the details that are already in the ledger."""
+    """Return the result of a repair, with the details replaced by those of an earlier repair that the ledger already
+    contains."""
     return msgspec.structs.replace(
         result,
         into=before.topic,

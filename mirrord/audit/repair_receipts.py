@@ -1,4 +1,4 @@
-"""Records repairs in the ledger, as `RangeRepaired` facts, after the repaired records have been written."""
+"""Appends a `RangeRepaired` fact to the ledger for each repair, after the repaired records have been written."""
 
 from collections.abc import Sequence
 

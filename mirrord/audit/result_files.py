@@ -186,8 +186,8 @@ def _result(row: Mapping[str, Any]) -> RangeResult:
 
 
 def proven(lane: LaneAuditPlan, results: Iterable[RangeResult], level: AuditLevel, at_ms: int) -> RangeAudited | None:
-    """Return the fact that records which range of the lane these results prove. The range begins where the proof of
-    earlier audits ends. Return None if the results prove nothing new."""
+    """Return a `RangeAudited` fact with the range of the lane that these results prove. The range begins where the
+    proof of earlier audits ends. Return None if the results prove nothing new."""
     found = {(result.first, result.end): result for result in results}
     first: AuditRange | None = None
     last: AuditRange | None = None

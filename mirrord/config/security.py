@@ -56,7 +56,8 @@ class Secret(msgspec.Struct, frozen=True):
         return Secret(f"{kind}:{name}")
 
     def below(self, folder: Path) -> "Secret":
-        """Return the same reference, with a relative path resolved against this folder."""
+        """Return a reference to the same secret. If the reference contains a relative path, the path is resolved
+        against this folder."""
         kind, _, name = self.reference.partition(":")
         return self if kind == "env" else Secret(f"{kind}:{folder / name}")
 

@@ -108,7 +108,7 @@ REGEXES = ListKind(regex, "a list of regular expressions")
 
 
 def number(low: int, high: int) -> ValueKind:
-    """Return the kind for whole numbers within [low, high]."""
+    """Return the kind of values that are whole numbers from `low` to `high`, inclusive."""
     return ValueKind(integer(low, high), f"{low} to {high}" if high < 2**63 - 1 else f"{low} or more")
 
 

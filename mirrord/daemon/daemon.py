@@ -83,7 +83,8 @@ class Supervisor:
         keep: Callable[[Config], Awaitable[None]] | None = None,
         predecessor: Predecessor | None = None,
     ) -> None:
-        """Create the supervisor. `identity` stays the same when another process takes over the daemon.
+        """Create the supervisor. `identity` identifies the daemon, and stays the same when a new process replaces this
+        one.
 
         `keep` saves the current configuration for the next process of the daemon. If `predecessor` is given, this
         daemon replaces that daemon and takes over all of its flows.

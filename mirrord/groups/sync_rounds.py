@@ -55,8 +55,8 @@ class GroupRounds:
         pairs: PositionPairs | None = None,
         back: GroupBack | None = None,
     ) -> None:
-        """`chart` returns the offset maps as of the time of the call. Its argument is the highest position that will be
-        translated in each source partition.
+        """`chart` returns the offset maps as of the time of the call. Its argument contains, for each source partition,
+        the highest position that will be translated.
 
         If `back` is given, positions are also synced from the target to the source. `back` must have been created with
         the same `PositionPairs` object that is passed here as `pairs`.

@@ -112,7 +112,7 @@ class Audit:
                 results.write(rows)
 
     def sums(self) -> list[LaneSummary]:
-        """Return the totals of each lane."""
+        """Return one summary for each lane, with the totals of the results for its ranges."""
         return [
             summary(plan, lane, self._found.get((plan.flow, lane.lane), []), level=self._order.level)
             for plan in self._plans

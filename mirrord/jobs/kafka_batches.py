@@ -80,8 +80,8 @@ class BatchesReader(DataSourceReader):
         return asyncio.run(plan(self._options))
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        """Return the rows of a part. If there are no parts, Spark passes an argument of a different type, and the
-        result is empty. Raises EnvironmentFault."""
+        """Return the rows of one of the parts from `partitions`. If there are no parts, Spark passes an argument of a
+        different type, and the result is empty. Raises EnvironmentFault."""
         if not isinstance(partition, ReadRange):
             return iter(())
         return blocking(lambda: read_piece(self._options, partition))

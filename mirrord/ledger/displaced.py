@@ -1,4 +1,6 @@
-"""The displaced ordinals of a lane (`Displaced`). The fold keeps them until they are assigned or stored again."""
+"""The displaced ordinals of a lane: ordinals that the target log lacks, because it has lost their records or the target
+has refused them (`Displaced`). The fold keeps them until they are assigned to other records or their records are stored
+again."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence

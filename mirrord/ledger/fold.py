@@ -250,8 +250,8 @@ def _forget_copy(state: FlowState, fact: CopyForgotten, offset: int) -> bool:
 
 
 def _plan_deletion(state: FlowState, topic_id: TopicId, due_ms: int | None) -> bool:
-    """Plan or withdraw a deletion. Only topics that mirrord created are ever deleted, and a planned time stays in force
-    until it is withdrawn."""
+    """Plan the deletion of a target topic, or withdraw the plan if `due_ms` is None. Only topics that mirrord created
+    are ever deleted. A planned time cannot be changed, only withdrawn."""
     known = state.topics.get(topic_id)
     if known is None or not known.created or (known.delete_at_ms is None) == (due_ms is None):
         return False

@@ -73,7 +73,9 @@ class Gaps:
                 self._note_void(lane, hole)
 
     def take(self, fact: AnyFact, at_ms: int) -> None:
-        """Add the verdicts of a fact. The fact must either have taken effect or already be part of the state."""
+        """Add the verdicts that a fact contains, and drop older verdicts that it overrides or withdraws. `at_ms` is the
+        time at which the fact was recorded. Only pass facts that have taken effect or that are already part of the
+        state."""
         match fact:
             case SourceRun() | VerdictGiven():
                 if isinstance(fact, SourceRun):

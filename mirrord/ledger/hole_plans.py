@@ -23,8 +23,8 @@ def carried_on(hole: HoleFound, first: int, again: int, until: int) -> HoleFound
 def after_rebuild(holes: Sequence[HoleFound], fact: MapRebuilt) -> tuple[HoleFound, ...]:
     """Return the holes of a lane after its map has been rebuilt.
 
-    The plan for the records that are copied again is represented by a hole without missing ordinals. This hole replaces
-    older holes without missing ordinals that begin at or above the first rebuilt ordinal.
+    After the rebuild, the records that the target lacks are copied again. The plan for this is kept as a hole without
+    missing ordinals. It replaces older such holes that begin at or above the first rebuilt ordinal.
     """
     mended = HoleFound(fact.lane, fact.grant, fact.first - 1, fact.first - 2, fact.last + 1, fact.until)
     kept = [hole for hole in holes if hole.first < mended.first or hole.last >= hole.first]

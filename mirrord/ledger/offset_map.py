@@ -63,7 +63,7 @@ class CopiedPosition(NamedTuple):
 
 
 class Translation(msgspec.Struct, frozen=True):
-    """The translation of one offset."""
+    """The result of translating an offset in one log of a lane into an offset in the other log."""
 
     asked: int
     kind: TranslationKind

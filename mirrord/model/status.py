@@ -312,7 +312,8 @@ class LossStatus(msgspec.Struct, frozen=True):
 
 
 class TopicStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic that needs attention. Each text is one line for operators."""
+    """A topic that needs an operator's attention. Each string in `faults`, `remarks` and `drift` is one line for
+    operators."""
 
     topic: str
     target_topic: str

@@ -216,7 +216,7 @@ class FlowSupervisor:
     # The steps of one attempt to run the flow.
 
     async def _outcome(self, attempt: asyncio.Task[None]) -> float:
-        """Wait for an attempt to end. Return the number of seconds to wait before the next attempt."""
+        """Wait until an attempt to run the flow ends. Return how many seconds to wait before the next attempt."""
         try:
             await attempt
         except asyncio.CancelledError:

@@ -74,8 +74,8 @@ class UncoveredEnds:
         return amended
 
     async def follow(self, source: ClusterConfig, recorder: Recorder, uncovered: Callable[[], Uncovered]) -> None:
-        """Request and record the log ends regularly until cancelled. `uncovered` returns the current partitions and
-        lanes."""
+        """Request and record the log ends regularly until cancelled. Each time, `uncovered` is called and returns the
+        partitions whose log ends must be requested and the lanes that are hosted."""
         client = LogOffsets(source)
         try:
             while True:

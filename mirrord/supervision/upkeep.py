@@ -94,8 +94,8 @@ class Upkeep:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Remarks for operators, one line each. They concern mirrord's own topics, the permissions to read configs,
-        ACLs, topic deletions, and the topics for MirrorMaker 2's clients."""
+        """Remarks for operators, one line each. They concern ACLs, topic deletions, mirrord's own topics, the topics
+        for MirrorMaker 2's clients, and missing permissions to read configs."""
         mm2 = () if self._mm2 is None else self._mm2.remarks
         return (*self._own.remarks, *self._policies.remarks, *self._acls.remarks, *self._deletions.remarks, *mm2)
 

@@ -35,7 +35,7 @@ class ProvenPoint(msgspec.Struct, frozen=True):
 
 
 class FoundThen(msgspec.Struct, frozen=True):
-    """The totals of one flow's audits within one minute."""
+    """The totals of all comparisons that audits of one flow made within the same minute."""
 
     at_ms: int
     flow: str

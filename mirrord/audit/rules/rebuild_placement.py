@@ -47,7 +47,7 @@ class CopiedRecords(NamedTuple):
 
 
 class OriginalRecords(NamedTuple):
-    """A batch or a single record of the source that a consumer receives, with consecutive offsets."""
+    """A source batch that a consumer receives, or a single record of such a batch, with consecutive offsets."""
 
     offset: int
     length: int

@@ -69,7 +69,7 @@ class PositionPairs:
         )
 
     def forget(self, group: str, place: TopicAndPartition) -> None:
-        """Forget the pair of this group and partition."""
+        """Forget the pair of matching positions of this group and partition."""
         self._known.pop((group, place), None)
 
 

@@ -41,8 +41,8 @@ class RangeRepaired(Fact, frozen=True, tag="range_repaired"):
     """`mirrord repair` has stored the records at the source offsets [start, end) in a separate topic. In the target
     topic, these records are missing or altered.
 
-    After the records have been stored, the fact is appended by the process that wrote them to the separate topic or
-    found them there. This process holds no lease. As with `RangeAudited`, the fact takes effect if its entry has the
+    The process that wrote the records to the separate topic, or found them there, appends the fact after the records
+    have been stored. This process holds no lease. As with `RangeAudited`, the fact takes effect if its entry has the
     epoch of the current lease, unless the state already contains the same repair. The target topic itself is unchanged.
     """
 

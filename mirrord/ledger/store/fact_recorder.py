@@ -74,8 +74,8 @@ class Recorder:
         return True
 
     async def remove(self, records: Sequence[LaneId]) -> None:
-        """Remove records about the ends of source partitions from the state topic. If that fails, a later call has to
-        remove the records."""
+        """Remove records about the ends of source partitions from the state topic. If that fails, nothing is reported,
+        and a later call has to remove the records."""
         with suppress(LedgerUnavailable):
             if records and self._keeper.is_valid:
                 await self._store.remove(records)

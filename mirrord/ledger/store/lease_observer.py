@@ -29,7 +29,8 @@ class SeenLease:
         self._seen = 0.0
 
     def follow(self, store: LedgerStore) -> None:
-        """Watch the renewals in a ledger that has just been opened."""
+        """Begin to watch the lease renewals in a ledger that has just been opened. Until the first renewal is seen,
+        `age_s` is the time since this call."""
         self._seen = self._clock.monotonic()
         store.on_record(self._take)
 

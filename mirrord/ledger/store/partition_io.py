@@ -132,7 +132,8 @@ class _ToLeader:
         return leader, self._connection
 
     def check(self, code: int, message: str = "") -> None:
-        """Raise AskAgain if a retry may succeed after this error code. Raise LedgerUnavailable for any other error."""
+        """Raise AskAgain if a retry may succeed after this error code, or LedgerUnavailable if not. Do nothing if the
+        code is 0."""
         if code:
             line = f"{self._topic}: {ErrorCode.name_of(code)}{f': {message}' if message else ''}"
             raise AskAgain(line) if code in _LATER else LedgerUnavailable(line)

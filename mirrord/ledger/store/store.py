@@ -125,7 +125,7 @@ class LedgerStore:
 
     @property
     def end_to_save(self) -> LedgerEnd | None:
-        """`recorded_end`, or None if the state topic records a higher end or a different ledger topic."""
+        """`recorded_end`, or None if the state topic has a higher end or the end of a different ledger topic."""
         return self.recorded_end if self._watch.may_save(self.recorded_end) else None
 
     @property

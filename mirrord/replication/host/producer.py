@@ -191,8 +191,8 @@ class TargetOutlet:
         self._mind_owed()
 
     def _mind_owed(self) -> None:
-        """Let the process sleep until several answers have arrived. After `LATEST_S` seconds, the arrival of any data
-        wakes it, because the other answers may be late."""
+        """Let the process sleep until several answers have arrived. If they have not arrived after `LATEST_S` seconds,
+        any data that arrives wakes the process, because the remaining answers may be late."""
         if self._owed.moved():
             self._set_low_watermark()
             if self._owed.low_watermark_bytes > 1 and not self._hurries:

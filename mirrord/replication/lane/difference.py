@@ -84,8 +84,9 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
 
 
 def must_read_log(lane: Lane, answer: CheckAnswer) -> bool:
-    """Return whether the lane has to read the target log before it handles a comparison: retention on the target has
-    deleted records in doubt, and only a scan shows whether the target is compacted."""
+    """Return whether the lane has to read the target log before it handles the result of a comparison. This is the case
+    if retention on the target has deleted records in doubt, because only a scan shows whether the target is
+    compacted."""
     is_open = lane.record is not None and not lane.has_policies and lane.record.regiven >= 0
     return is_open and not lane.log.must_read_log and _is_deleted_in_doubt(lane, answer)
 

@@ -68,7 +68,7 @@ def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
 
 
 def _are_many(lane: Lane, runs: list[Run]) -> bool:
-    """Return whether to record the position because many offsets have been skipped since the last copied record."""
+    """Return whether enough offsets have been skipped since the last copied record to record the position at once."""
     return not runs and sum(each.end - each.start for each in lane.skipped) >= lane.limits.skipped_offsets_noted
 
 
@@ -237,7 +237,7 @@ def _left_out(lane: Lane, header: HeaderTuple, aborted: set[int]) -> Reason | No
 
 
 def _look_at_epoch(lane: Lane, runs: list[Run], epoch: int, base: int) -> None:
-    """Handle the source epoch of the next batch, which begins at offset `base`."""
+    """Handle a change of the source epoch, if the next batch, which begins at offset `base`, has a different one."""
     if lane.plan and base <= lane.position and source_epochs.is_another(lane, epoch):
         raise Diverged(f"records of epoch {epoch}", lane.position, lane.position + 1)
     if epoch != lane.epoch or (lane.history.recorded_epoch < 0 <= epoch and not lane.plan):

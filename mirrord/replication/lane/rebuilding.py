@@ -70,7 +70,8 @@ from mirrord.replication.lane.transitions import RebuildMap, Resume
 
 
 def enter(lane: Lane, now: float, wanted: RebuildMap) -> Effects:
-    """Begin to rebuild the map in a new round. All batches in memory have already been dropped."""
+    """Begin to rebuild the offset map in a new round. When this function is called, the lane has already dropped all
+    batches in memory."""
     lane.phase = Phase.REBUILDING
     if not is_recorded(lane):
         return _record(lane)
@@ -108,7 +109,9 @@ def woken(lane: Lane, now: float) -> Effects:
 
 
 def facts_bound(lane: Lane) -> Effects:
-    """Continue now that the facts about the difference, or about the new map, have taken effect in the ledger."""
+    """Continue after facts have taken effect in the ledger. If they are about the difference between target and source,
+    begin the rebuild. If they contain the rebuilt offset map, resume, or stay halted if the same entry halts the lane
+    because of a loss."""
     if lane.stage is Stage.DIFFERENCE:
         lane.go(RebuildMap())
         return []
@@ -260,9 +263,10 @@ def _displaced_after(lane: Lane, ordinal: int) -> Sequence[Displaced]:
 
 
 def _keep_offsets(lane: Lane, looked_up: Sequence[Displaced], read: target_scan.Reading, located: Located) -> bool:
-    """Return whether the rebuilt map assigns all of these ordinals to the same source offsets as the ledger does. If
-    the source offsets differed, a lookup that uses the rebuilt map would look for other records. In addition, the
-    target log must have a batch before these ordinals, because the log is read again from the end of that batch."""
+    """Return whether two conditions hold. First, the rebuilt map must assign all of these ordinals to the same source
+    offsets as the ledger does. If the source offsets differed, a lookup that uses the rebuilt map would look for other
+    records. Second, the target log must have a batch before these ordinals, because the log is read again from the end
+    of that batch."""
     record, distance = lane.record, located.next_offset - read.next_ordinal
     if record is None or read.behind == 0:
         return False

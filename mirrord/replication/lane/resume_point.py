@@ -54,8 +54,9 @@ def _must_wait(lane: Lane) -> bool:
 
 
 def must_wait_to_void(lane: Lane, ordinal: int) -> bool:
-    """Return whether the lane must wait before it resumes at this ordinal. Resuming revokes the holes and epochs that
-    the ledger has at this ordinal and above. Batches that were sent in accordance with them may still be appended."""
+    """Return whether the lane must wait before it resumes at this ordinal. When it resumes, it revokes the holes and
+    epochs that the ledger has at this ordinal and above. Batches that were sent while these were in effect may still be
+    appended."""
     return (
         lane.late_writes.end_read_at < lane.late_writes.until
         and lane.record is not None
@@ -97,9 +98,10 @@ def _record_again(lane: Lane, ordinal: int, left: RestOfPlan | None) -> Effects:
 
 
 def _acknowledged_runs(lane: Lane, ordinal: int) -> list[Run]:
-    """Return the ledger's runs that begin after this ordinal, for records that a compacted target log has lost and that
-    were, or may have been, acknowledged. These records are copied again in the same order, so their runs still apply.
-    If the runs were not recorded again, the ledger would no longer show which records were acknowledged.
+    """Return the ledger's runs that begin after this ordinal and that must be recorded again. The records of these runs
+    were acknowledged, or may have been, but a compacted target log has lost them. They are copied again in the same
+    order, so their runs still apply. If the runs were not recorded again, the ledger would no longer show which records
+    were acknowledged.
 
     A single entry contains all runs, so their number is limited. If there are too many, the remaining runs are not
     recorded again. The ledger then maps their ordinals to other records, and the lane no longer knows that these
@@ -116,9 +118,8 @@ def _acknowledged_runs(lane: Lane, ordinal: int) -> list[Run]:
 
 
 def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
-    """Resume at this ordinal. Batches are first compared with the source if this attempt to host the lane did not
-    itself receive the acknowledgements for them. `begins` is the lowest target offset of a batch that has to be
-    compared."""
+    """Resume at this ordinal. If batches below it were not acknowledged during this attempt to host the lane, first
+    compare them with the source. `begins` is the lowest target offset of a batch that has to be compared."""
     lane.resume_ordinal = ordinal
     if must_check(lane):
         if lane.intents:

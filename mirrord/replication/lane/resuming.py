@@ -238,9 +238,9 @@ def _may_leap(lane: Lane) -> bool:
     log end cannot rule this out: other clients may have written exactly as many records as are missing because of a
     hole.
 
-    The ledger shows where these records are if this attempt to host the lane received their acknowledgements, or if the
-    former holder drained the lane. Otherwise, the former holder's last leap may not have been recorded, and the records
-    are compared with the source in any case.
+    The ledger shows where these records are in two cases: if their acknowledgements arrived during this attempt to host
+    the lane, or if the former holder drained the lane. In all other cases, the former holder may have ended before it
+    recorded its last leap. The records are then compared with the source anyway.
     """
     if lane.record is None:
         return False

@@ -51,7 +51,8 @@ class Parking(msgspec.Struct, frozen=True):
 
 
 class SplitLimit(msgspec.Struct, frozen=True):
-    """A limit of `most` records per batch for source offsets [start, end): the target has refused a larger batch."""
+    """A batch with source offsets in [start, end) may contain at most `most` records, because the target has refused a
+    larger batch."""
 
     start: int
     end: int
@@ -75,7 +76,7 @@ class Handed:
 
 @dataclass(slots=True)
 class TakeOver:
-    """How the lane was taken over from its former holder."""
+    """What the lane knows about its former holder, and about the takeover from this holder."""
 
     left_cleanly: bool = False
     opened_here: bool = False

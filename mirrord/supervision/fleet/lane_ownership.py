@@ -16,7 +16,7 @@ class Custody:
     """The last holder of each lane of one flow. A new object is created for each lease."""
 
     def __init__(self, setup: FlowSetup, ledger: Callable[[], FlowState], *, former_ended: bool) -> None:
-        """Initialize without holders. `former_ended` is true if all writers under older leases are known to have
+        """Begin without any known holders. `former_ended` is true if all writers under older leases are known to have
         ended."""
         self.orphans: set[LaneId] = set()
         """Lanes whose replicator died or was lost. They are assigned before all other lanes."""

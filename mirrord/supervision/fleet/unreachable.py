@@ -31,8 +31,8 @@ class CutOff:
         self._members.pop(name, None)
 
     def forget_replaced(self, wanted: Iterable[LaneId]) -> None:
-        """Forget each replicator that has no lanes left. A lane does not count if the ledger names a different holder
-        for it, or if it is not in `wanted`."""
+        """Forget each replicator that is no longer the holder of any of the lanes in `wanted`, according to the
+        ledger."""
         wanted = frozenset(wanted)
         for name, (_, lanes) in list(self._members.items()):
             if not lanes & wanted & lanes_by_ledger(self._ledger(), name):

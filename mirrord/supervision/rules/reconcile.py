@@ -303,8 +303,8 @@ def _place_alone(lanes: Sequence[LaneId], serving: Sequence[ObservedReplicator])
 
 
 def _makes_room(serving: Sequence[ObservedReplicator], alone: Collection[LaneId]) -> list[ReconcileStep]:
-    """Return steps that release lanes that should run alone but share their replicator. Once released, these lanes can
-    move to an empty replicator."""
+    """Return the steps that release lanes from shared replicators, if these lanes should run alone. After the release,
+    they can move to empty replicators."""
     crowded = [(host, lane) for host in serving if len(host.lanes) > 1 for lane in sorted(host.lanes) if lane in alone]
     empty = sum(not host.lanes for host in serving)
     return [Release(host.name, (lane,)) for host, lane in crowded[: min(empty, MOVES_AT_ONCE)]]

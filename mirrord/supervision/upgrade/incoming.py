@@ -218,10 +218,10 @@ class Remote:
         self._succession = succession
 
     async def prepare(self, lanes: Sequence[LaneAssignment]) -> None:
-        """Ignore the lanes. A replicator of the old daemon gets no more lanes."""
+        """Do nothing, because a replicator of the old daemon gets no more lanes."""
 
     async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
-        """Raise ReplicatorUnsure. A replicator of the old daemon gets no more lanes."""
+        """Refuse the lanes by raising ReplicatorUnsure, because a replicator of the old daemon gets no more lanes."""
         raise Unsure(f"{self.name} accepts no lanes ({len(lanes)})")
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:

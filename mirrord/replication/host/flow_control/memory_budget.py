@@ -107,7 +107,7 @@ class MemoryBudget:
         return wait_s <= 0
 
     def leave(self, who: object) -> None:
-        """Remove a caller from the queue, because it no longer wants to fetch or has received its permission."""
+        """Remove a caller from the queue, because it no longer wants to fetch or has received permission to do so."""
         if who in self._waiting:
             del self._waiting[who]
             self._tell()

@@ -62,8 +62,8 @@ def ascending_parts(record: LaneRecord, first: int, end: int) -> list[AscendingP
 class HeldOffsets:
     """The source offsets of records that are known to be in the target under ordinals below a given one.
 
-    `looked_up` contains ranges (first, last) of ordinals whose records are treated as if they were in the target, even
-    if the ordinals are in holes, because it is already known which of these records are copied again."""
+    `looked_up` contains ranges (first, last) of ordinals. It is already known which of their records are copied again.
+    All of these records are therefore treated as if they were in the target, even if the ordinals are in holes."""
 
     def __init__(self, record: LaneRecord, below: int, looked_up: Sequence[tuple[int, int]] = ()) -> None:
         self._runs = runs = record.source_runs
@@ -107,7 +107,7 @@ class HeldOffsets:
 
 
 def _without(holes: Sequence[HoleFound], looked_up: Sequence[tuple[int, int]]) -> list[HoleFound]:
-    """Return the parts of the holes that are outside the ordinals (first, last) in `looked_up`."""
+    """Return the parts of the holes that are outside all ranges of ordinals (first, last) in `looked_up`."""
     taken = [(first, last + 1) for first, last in looked_up]
     if not taken:
         return [hole for hole in holes if hole.first <= hole.last]

@@ -70,8 +70,8 @@ def rest(record: LaneRecord, ordinal: int, looked_up: Sequence[tuple[int, int]] 
 
 def _is_in_order(record: LaneRecord, ordinal: int, held: HeldOffsets) -> bool:
     """Return whether it is certain that the lane continues in source order at an ordinal: no record before this ordinal
-    has a higher source offset, and no record after it has a lower one. Of the later runs, only those that go back to a
-    lower source offset are checked."""
+    has a higher source offset, and no record after it has a lower one. After this ordinal, it is sufficient to check
+    the ordinals at which the source offset decreases."""
     runs = record.source_runs
     offset = runs.offset_of(ordinal)
     if offset is None or offset >= _lost_from(record, ordinal) or held.highest() >= offset:
@@ -82,9 +82,10 @@ def _is_in_order(record: LaneRecord, ordinal: int, held: HeldOffsets) -> bool:
 def _leaving_out(record: LaneRecord) -> list[HoleFound]:
     """Return the holes whose plans may omit records on purpose.
 
-    These are the holes with an empty range of ordinals (`HoleFound`), and holes that were recorded later for records
-    that were part of the plan of such a hole. An earlier version of mirrord recorded only these later holes. This
-    version also records a hole with an empty range (see `hole_repair`).
+    There are two kinds of such holes. The first kind has an empty range of ordinals (`HoleFound`). A hole of the second
+    kind was recorded later than one of these holes, for ordinals that were part of its plan. In this case, an earlier
+    version of mirrord recorded only the later hole, whereas this version also records another hole with an empty range
+    (see `hole_repair`).
     """
     orders = [number for number, hole in enumerate(record.holes) if hole.first > hole.last]
     found = [record.holes[number] for number in orders]
@@ -163,8 +164,9 @@ class _Parts:
         return uncovered((start, end), [*self._held.within(start, end), *within((start, end), self._had)])
 
     def lacks(self, other: AscendingPart, ordinal: int, offset: int) -> bool:
-        """Return whether `other` begins after `ordinal` and contains records that still have to be copied. Only records
-        with source offsets below `offset` that are not in the target and were not yielded in an earlier part count."""
+        """Return whether `other` begins after `ordinal` and contains records that still have to be copied. A record
+        counts only if its source offset is below `offset`, if it is not in the target, and if it was not yielded in an
+        earlier part."""
         if other.first <= ordinal or other.lowest >= offset:
             return False
         limit = min(offset, other.limit)
@@ -198,8 +200,9 @@ def _joined(runs: Sequence[Run]) -> list[Run]:
 
 
 def decided_below(record: LaneRecord) -> int:
-    """Return the first ordinal of the last run in the ledger. The ledger contains the decision to copy the records of
-    all lower ordinals. The last run has no end, so it also assigns ordinals to records that may not be copied."""
+    """Return the first ordinal of the last run in the ledger. For all lower ordinals, the ledger contains the decision
+    to copy their records. It does not contain this decision for the ordinals of the last run: this run has no end, so
+    it also assigns ordinals to records that may not be copied."""
     last = record.source_runs.last
     return 0 if last is None else last.ordinal
 

@@ -63,11 +63,12 @@ class _Known:
 
     @property
     def has_written(self) -> bool:
-        """Whether the writer is known to have records in this partition."""
+        """Whether the writer is known to have written at least one record to the source partition."""
         return self.ordinal > 0 or len(self.writer.runs) > 0
 
     def near(self, offset: int) -> int:
-        """Return the writer's ordinal at this offset, or an approximation of it."""
+        """Return the ordinal of the writer's record at this source offset, or an approximation of this ordinal. It is
+        used to derive a batch's ordinal from its sequence."""
         if offset >= self.offset:
             return self.ordinal
         runs = self.writer.runs

@@ -13,8 +13,8 @@ from mirrord.replication.lane.state import Lane
 
 
 def ask_origin(lane: Lane, now: float) -> Effects:
-    """Ask for the origin of the source batch that may be a copy, if there is one. If the last request was about the
-    same batch, pause before the next one."""
+    """Ask for the origin of the source batch that may be a copy. If the last request was about the same batch, pause
+    before asking again. If no batch may be a copy, do nothing."""
     if lane.origin.doubt is None:
         return []
     lane.origin.question = ask(lane)
@@ -54,7 +54,7 @@ def origins_answered(lane: Lane, now: float, signal: OriginsAnswer) -> Effects:
 
 
 def forget_answered(lane: Lane) -> None:
-    """Once the lane has read past the batch that the last request was about, forget that batch."""
+    """Forget the batch that the last request was about, if the lane has read past it."""
     if (
         lane.origin.asked_about is not None
         and lane.origin.doubt is None

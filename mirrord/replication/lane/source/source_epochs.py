@@ -56,9 +56,9 @@ def recorded_before(record: LaneRecord, epochs: Epochs, ordinal: int) -> int:
 
 
 def carried(recorded: Epochs, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
-    """Return the epochs of records that get new ordinals. `recorded` contains their epochs by former ordinal or by
-    source offset. Each of the `pieces` represents consecutive records: (new ordinal, former ordinal or source offset,
-    length)."""
+    """Return the source epochs of records that get new ordinals, by new ordinal. `recorded` contains the epochs of
+    these records either by former ordinal or by source offset. Each of the `pieces` describes consecutive records: (new
+    ordinal, former ordinal or source offset, length)."""
     found: list[tuple[int, int]] = []
     for ordinal, former, length in pieces:
         begun = (former, max(recorded_at(recorded, former), UNKNOWN))
@@ -397,8 +397,8 @@ def is_truncation_unrecorded(lane: Lane) -> bool:
 
 
 def unrecorded(lane: Lane) -> Epochs:
-    """Return the epochs of copied records that the ledger does not contain, because so far only progress records have
-    contained them. The next progress records will contain later epochs in their place."""
+    """Return the epochs of copied records that the ledger does not contain yet. So far, only progress records have
+    contained these epochs, and the next progress records will contain later epochs instead."""
     if lane.history.new_epochs:
         return tuple(each for each in lane.history.new_epochs if each[0] < lane.next_ordinal)
     recorded = (

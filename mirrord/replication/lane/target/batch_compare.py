@@ -88,11 +88,13 @@ def same_records(
     """Compare records in the target with records in the source.
 
     `ordinals` contains pairs (ordinal, source offset). `copies` contains the target's records by ordinal, and
-    `originals` the source's records by offset. `timed` is False if the target topic sets the timestamps to the append
-    time. If the source lacks a record, the record counts as gone from the source only if its offset is below
-    `source_end`. `reused` contains ordinals at whose source offsets the source now has records from a leader epoch
-    other than that of the copied records. Such a record may still be identical to the copied one. If it is not, it does
-    not count as a difference, because the source has lost the copied record.
+    `originals` contains the source's records by offset. `timed` is False if the target topic sets the timestamps to the
+    append time. If the source lacks a record, the record counts as gone from the source only if its offset is below
+    `source_end`.
+
+    For each ordinal in `reused`, the record that is now at its source offset has a different leader epoch than the
+    record that was copied. The two records may still be identical. If they are not, this does not count as a
+    difference, because the source has lost the copied record.
     """
     missing, equal_until, gone, replaced = -1, -1, list[int](), list[int]()
     for ordinal, offset in ordinals:

@@ -106,8 +106,9 @@ def last_below(record: LaneRecord, first: int) -> int:
 
 
 def open_ordinals(record: LaneRecord) -> Callable[[int], bool]:
-    """Return a function that returns whether more than one record may have been sent under an ordinal. If so, and if
-    the source no longer has the record, it is unknown which record has the ordinal."""
+    """Return a function that checks one ordinal: it returns True if more than one record may have been sent under the
+    ordinal. If the source no longer has the record of such an ordinal, it is unknown which record the ordinal belongs
+    to."""
     holes = joined((hole.first, hole.last + 1) for hole in record.holes if hole.first <= hole.last)
     regiven = record.regiven if record.regiven >= 0 else sys.maxsize
     until = record.regiven_until if record.regiven_until >= 0 else sys.maxsize

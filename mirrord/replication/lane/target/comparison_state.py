@@ -55,6 +55,6 @@ class ComparisonState:
     """Number of the open request for the later comparison."""
 
     def follows(self, last: int) -> bool:
-        """Return whether records after this ordinal are still to be compared."""
+        """Return whether records with ordinals above `last` still have to be compared."""
         check = self.first_ack_check
         return self.later_pending or last < self.due_at < NEVER or (check is not None and check.last > last)

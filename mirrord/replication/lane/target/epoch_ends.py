@@ -18,12 +18,14 @@ MOST_EARLIER = 8
 
 
 def note_batches(lane: Lane, own: Sequence[OwnBatch]) -> None:
-    """Note the leader epochs of the lane's own batches, as read from the target log."""
+    """Note the leader epochs of the lane's own batches, and how far each epoch is known to extend. The batches were
+    read from the target log."""
     _note(lane, {each.leader_epoch: each.base_offset + each.count for each in own if each.leader_epoch >= 0})
 
 
 def note_shared(lane: Lane, epoch: int) -> None:
-    """Remember that the given leader epoch extends to the offset up to which the log has remained unchanged."""
+    """Note that the given leader epoch extends at least to the offset up to which the target log has remained unchanged
+    since the resume position was recorded."""
     _note(lane, {epoch: lane.log.shared})
 
 
@@ -35,10 +37,10 @@ def known(lane: Lane) -> Mapping[int, int]:
 
 
 def earlier(lane: Lane, leader_epoch: int) -> tuple[tuple[int, int], ...]:
-    """Return pairs (epoch, offset), in ascending order, for epochs before `leader_epoch`: in the log of the leader of
-    `leader_epoch`, each epoch is known to extend at least to its offset. The next holder of the lane needs these pairs
-    just as this one does. Only the pairs for the newest epochs are returned, because a higher epoch shows at least as
-    much as a lower one."""
+    """Return pairs (epoch, offset) for the leader epochs before `leader_epoch`, in ascending order. In the log of the
+    leader with the epoch `leader_epoch`, each of these epochs is known to extend at least to its offset. These pairs
+    are recorded for the next holder of the lane, which needs them as well. Only the pairs for the newest epochs are
+    returned, because a higher epoch shows at least as much as a lower one."""
     if not lane.log.epoch_ends:
         return ()  # the usual case, kept fast because this is computed for each lane every second
     known = _of_log(lane, leader_epoch)

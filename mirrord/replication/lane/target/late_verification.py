@@ -26,8 +26,8 @@ def begin(lane: Lane, now: float) -> Effects:
 
 
 def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
-    """Handle the answer to the request for the end of the target log. Nothing from the former holder can be appended
-    after this end."""
+    """Handle the answer to the request for the end of the target log. If the former holder can no longer write, none of
+    its batches can be appended after this end, so the comparison begins. Otherwise, the lane asks again later."""
     if answer.error != NONE:
         in_doubt.failed(lane, now, answer.error)
     if answer.error != NONE or answer.leader_epoch != lane.log.end_epoch:

@@ -168,8 +168,9 @@ def _appended(lane: Lane, found: Reading, missing: Sequence[Missing]) -> tuple[t
 
 
 def _planned_apart(first: int, last: int, known: int) -> list[tuple[int, int]]:
-    """Split a range of lost ordinals at `known`. Ordinals below `known` were acknowledged. The records of the other
-    ordinals had been lost earlier and had not yet been copied again."""
+    """Split a range of lost ordinals at `known`, because its two parts are looked up separately. Ordinals below `known`
+    were acknowledged. Ordinals at or above `known` were planned for records that had been lost earlier and had not yet
+    been copied again."""
     return [(first, last)] if last < known or first >= known else [(first, known - 1), (known, last)]
 
 
@@ -193,8 +194,9 @@ def _newer_from(lane: Lane, found: Reading, ordinal: int) -> int:
 
 
 def _parted(missing: Missing, known: int) -> list[Missing]:
-    """Split a range of missing ordinals at `known`. Ordinals below `known` were acknowledged, so they are of the kind
-    `lost`. For this kind, a record with the same key counts as newer if a later leader appended it."""
+    """Split a range of missing ordinals at `known`. Ordinals below `known` were acknowledged, so the part with these
+    ordinals gets the kind `lost`. For this kind, another record with the same key counts as newer if it was appended
+    under a later leader."""
     if missing.first >= known:
         return [missing]
     acknowledged = replace(missing, kind="lost", last=min(missing.last, known - 1))
@@ -224,9 +226,9 @@ def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
 
 def _as_appended(lane: Lane, missing: Missing) -> Iterator[Missing]:
     """Split a range of lost ordinals where `appended_later` begins and ends. Ordinals inside `appended_later` are known
-    to have been appended in a later leader epoch. For these ordinals, the offset of another record does not show
-    whether that record is newer: it may be from the same epoch and have been appended before them. Only a record of a
-    higher epoch is certainly newer."""
+    to have been appended in a later leader epoch. Another record is certainly newer than the records of these ordinals
+    only if it has a higher epoch. Its offset does not show this, because it may be from the same epoch and have been
+    appended before them."""
     begin, end, epoch = lane.log.appended_later
     edges = sorted(
         {missing.first, missing.last + 1, *(at for at in (begin, end) if missing.first < at <= missing.last)}
@@ -254,9 +256,9 @@ def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
 
 
 def is_look_up_outdated(lane: Lane, source_end: int) -> bool:
-    """Return whether the source has lost the last record that a lookup found to be superseded (see `_last`).
-    `source_end` is the end of the source log, or -1. A new lookup would not include this record, so it would end at a
-    lower ordinal."""
+    """Return whether the result of a lookup is out of date because the source has since lost the last record that the
+    lookup found to be superseded (see `_last`). A new lookup would not include this record, so it would end at a lower
+    ordinal. `source_end` is the end of the source log, or -1 if it is not known."""
     record = lane.record
     offset = record.source_runs.offset_of(lane.resume_ordinal - 1) if record is not None else None
     return lane.log.last_by_look_up is not None and offset is not None and 0 <= source_end <= offset
@@ -426,8 +428,9 @@ def _copies_lost_records(record: LaneRecord, ordinal: int) -> bool:
 
 
 def _lost_until(record: LaneRecord, ordinal: int) -> int:
-    """Return the ordinal at which the plan that contains `ordinal` ends. Only plans for lost records count. If another
-    such plan begins there, return the end of that plan. Return `ordinal` itself if no such plan contains it."""
+    """Return the ordinal after the plan that contains `ordinal`. Only plans for copying lost records again are
+    considered. If another such plan directly follows or overlaps this plan, return the ordinal after that plan. If no
+    such plan contains `ordinal`, return `ordinal` itself."""
     plans = [hole for hole in record.holes if hole.first > hole.last]
     until = ordinal
     while further := [hole.until for hole in plans if hole.again <= until < hole.until]:

@@ -10,11 +10,11 @@ from mirrord.replication.lane.target.target_scan import but_not_void
 
 
 def pieces(record: LaneRecord, missing: Missing) -> Iterator[tuple[int, int, int]]:
-    """Yield the pieces (ordinal, source offset, length) of missing ordinals, excluding records that the source has
-    lost.
+    """Yield the missing ordinals whose records can be looked up, as pieces (ordinal, source offset, length). Records
+    that the source has lost are omitted.
 
-    Ordinals of the kind `last` that are in holes are also omitted, because nothing was appended under them. Their
-    records are copied under later ordinals."""
+    If the missing ordinals are of the kind `last` (`Missing.kind`), those that are in holes are also omitted, because
+    nothing was appended under them. Their records are copied under later ordinals."""
     parts = [(missing.first, missing.last)]
     if missing.kind == "last":
         holes = [hole for hole in record.holes if not hole.is_open]
@@ -24,7 +24,7 @@ def pieces(record: LaneRecord, missing: Missing) -> Iterator[tuple[int, int, int
 
 
 def without_record(record: LaneRecord, missing: Missing) -> Iterator[int]:
-    """Yield the missing ordinals whose records cannot be looked up, because `pieces` does not yield them."""
+    """Yield the missing ordinals that are not in any of the `pieces`, so that their records cannot be looked up."""
     found = ((ordinal, ordinal + length) for ordinal, _, length in pieces(record, missing))
     for start, end in uncovered((missing.first, missing.last + 1), found):
         yield from range(start, end)

@@ -96,8 +96,9 @@ def _acknowledged_from(lane: Lane, acknowledged: Sequence[tuple[int, int]], firs
 
 
 def _assign_again(lane: Lane, runs: Sequence[Run], epochs: Sequence[tuple[int, int]]) -> None:
-    """Note which ordinals these runs assign to acknowledged records. A record from a later source epoch is a different
-    record, even at the same source offset."""
+    """Note the new ordinals that these runs assign to records that were acknowledged under their former ordinals. If
+    the source now has a record from a later leader epoch at the offset of an acknowledged record, this is a different
+    record."""
     first, known = runs[0].ordinal, lane.log.forgotten
     if known is None or first > known_until(lane):
         return

@@ -13,12 +13,12 @@ from mirrord.replication.lane.target.scan_result import Missing
 
 
 def added(lane: Lane, missing: Missing) -> Missing:
-    """Return `missing` with the ledger's target runs of the lost records, if these runs show which other records are
-    older.
+    """Return `missing` with the ledger's target runs for the lost records, if these runs show which other clients'
+    records are older than the lost ones.
 
     The runs show this only under three conditions. The leader epoch in which the lost records were last in the log must
-    be known: a record of a later epoch may be newer even if it is before their recorded places. All facts about the
-    target log must have taken effect. The lost records must have been acknowledged.
+    be known, because a record of a later epoch may be newer than the lost records even if its offset is lower than the
+    recorded ones. All facts about the target log must have taken effect. The lost records must have been acknowledged.
     """
     record = lane.record
     if missing.kind != "lost" or missing.leader_epoch < 0 or record is None or lane.notes:

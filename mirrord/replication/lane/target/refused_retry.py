@@ -69,8 +69,8 @@ def _codec(batch: Batch) -> int:
 
 
 def _ask_configs(lane: Lane, error: int, batch: Batch) -> Effects:
-    """Ask for the configs of the target topic, because the target refuses a batch that cannot be split further. Nothing
-    is in flight."""
+    """Ask for the configs of the target topic, because the target refuses a batch that cannot be split further. When
+    this function is called, no batch is in flight."""
     lane.failure = (error, batch)
     if error in NOT_BY_SETTINGS:
         return quarantine.decide(lane, error, batch)

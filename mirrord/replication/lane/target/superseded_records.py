@@ -228,7 +228,8 @@ class SupersededJudge:
             del self._replaced[key]
 
     def _follows(self, missing: Missing) -> bool:
-        """Return whether copied records of the source supersede missing records of this kind."""
+        """Return whether missing records of this kind are superseded if copied records of the source have the same keys
+        and higher source offsets."""
         return missing.kind == "between" or (missing.kind == "lost" and not self._asked.keeps_all)
 
     def is_last_settled(self) -> bool:
@@ -261,8 +262,8 @@ class SupersededJudge:
         )
 
     def _depends_on_policy(self) -> bool:
-        """Return whether superseded records have to be copied again if the topic is not compacted. Records for which
-        the log has empty offsets do not have to be copied again, because a cleaner removed them."""
+        """Return whether the lookup has found superseded records that have to be copied again if the topic is not
+        compacted. Records for which the log has empty offsets are not counted, because a cleaner has removed them."""
         if not self._asked.in_doubt:
             return False
         lost = (each for each in self._asked.missing if not each.has_room)

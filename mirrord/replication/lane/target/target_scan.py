@@ -238,11 +238,12 @@ def _counted_up_to(lane: Lane, target_offset: int, *, in_run_of: int) -> int:
 
 
 def first_possible_from(lane: Lane, target_offset: int) -> int:
-    """Return the lowest ordinal whose record may have been at or above a target offset that is below the lane's first
-    target run. Return `NEVER` if there is no such ordinal below that run, or if the target offset is not below it.
+    """Return the lowest ordinal before the lane's first target run whose record may have been stored at `target_offset`
+    or higher. Return `NEVER` if there is no such ordinal, or if the run does not begin above `target_offset`.
 
     A lookup may have found that records before the first run were appended and then removed by the cleaner. The ledger
-    does not show at which target offsets these records were, except that they were below those of the first run.
+    does not show the target offsets of these records. It is only known that they were lower than those of the first
+    run.
     """
     record = lane.record
     first, known = (record.target_runs.first, record.source_runs.first) if record is not None else (None, None)
@@ -254,8 +255,9 @@ def first_possible_from(lane: Lane, target_offset: int) -> int:
 
 
 def split_at_first_run(record: LaneRecord | None, ordinals: Iterable[Interval]) -> Iterator[Interval]:
-    """Split ranges (first, last) of ordinals at the lane's first target run. The ledger does not show the target
-    offsets of the records before this run, so which other records are newer is determined separately for them."""
+    """Split ranges (first, last) of ordinals at the first ordinal of the lane's first target run. The ledger does not
+    contain the target offsets of the records before this run. For these records, it must therefore be determined in a
+    different way which other records are newer."""
     run = record.target_runs.first if record is not None else None
     for first, last in ordinals:
         if run is None or not first < run.ordinal <= last:
