@@ -387,9 +387,9 @@ class SourceRun(Fact, frozen=True, tag="source_run"):
 
 class Displaced(msgspec.Struct, frozen=True, array_like=True):
     """Ordinals that are missing from the target log because the log lost their records in an election or the target
-    refused them. Other records are now stored at their target offsets. With `by_look_up`, these ordinals instead
-    followed the ordinal of the lane's last record in the target log, and a log cleaner seems to have removed their
-    records.
+    refused them. Other records are now stored at their target offsets. With `by_look_up`, the reason is a different
+    one: these ordinals are higher than that of the lane's last record in the target log, and a log cleaner seems to
+    have removed their records.
 
     A record with one of these ordinals is not copied again while the log holds a newer record with the same key.
     """

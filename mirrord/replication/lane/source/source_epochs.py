@@ -286,8 +286,9 @@ def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
 
 
 def recall_copied(lane: Lane, offset: int) -> None:
-    """Determine the source epoch when the lane moves to the next run of its plan, at the source offset `offset`. The
-    records before this offset may have been copied earlier, and the source may have lost them in the meantime."""
+    """Load the recorded source epochs when the lane moves to the next run of its plan, which begins at the source
+    offset `offset`. Also load the epoch of the record before this offset, because this record may have been copied
+    earlier, and the source may have lost it in the meantime."""
     record = lane.record
     known = recorded_at(recorded_ahead(lane), lane.next_ordinal)
     if known != UNRECORDED:

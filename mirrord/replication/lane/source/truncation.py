@@ -33,7 +33,7 @@ OUT_OF_RANGE = 1
 
 
 def fetch_diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
-    """Handle a fetch response which reports that the source log diverges below the lane's position."""
+    """Handle a fetch response that reports that the source log diverges from the batches that the lane has fetched."""
     start = lane.seen.divergence(chunk.diverging_epoch, chunk.diverging_end)
     if start >= lane.position:
         # The only records that are gone were fetched but not copied, so the position stays the same.
