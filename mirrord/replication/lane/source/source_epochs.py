@@ -268,9 +268,9 @@ def recall(lane: Lane) -> None:
 def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
     """Return the epochs of records that are copied again because of holes.
 
-    A comparison may have found all records after the holes to be equal although the last one has a different epoch in
-    the source than in the ledger. If so, a batch that was sent earlier, while its ordinals belonged to other records,
-    was appended late. In this case, no epoch is known for the ordinals from the first hole onward.
+    A comparison may have found that all records after the holes are equal, although the last one has a different epoch
+    in the source than in the ledger. If so, a batch was appended late: it was sent earlier, while its ordinals belonged
+    to other records. In this case, the epochs of the ordinals from the first hole onward are not known.
     """
     record = lane.record
     if record is None or not record.epochs:
