@@ -425,8 +425,8 @@ def is_recorded_from(record: LaneRecord, ordinal: int) -> bool:
 
 
 def is_recorded_ahead(lane: Lane, record: LaneRecord) -> bool:
-    """Return whether the ledger records that an epoch begins at the next ordinal or a later one, although the epoch may
-    begin at a different ordinal when the lane continues."""
+    """Return whether the ledger records that an epoch begins at the next ordinal or a later one. Such a record may be
+    wrong, because the epoch may begin at a different ordinal when the lane continues."""
     ordinal, epoch, limit = lane.resume_ordinal, lane.epoch, mended_until(record, lane.resume_ordinal)
     if limit > ordinal:
         return any(first > limit for first, _ in record.epochs)  # records that are copied again keep their epochs

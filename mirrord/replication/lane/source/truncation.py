@@ -152,8 +152,8 @@ def _promised_until(lane: Lane) -> int:
 
 
 def _lose_promised(lane: Lane, start: int) -> Effects:
-    """Handle a divergence that was found while records were being copied again. Of these records, the lane first copies
-    those that the source still has. It then copies the records that the source has in place of the lost ones."""
+    """Handle a divergence of the source log that was found while records were being copied again. The lane first copies
+    those of these records that the source still has. It then copies the records that have replaced the lost ones."""
     record = lane.record
     end = _promised_until(lane)
     if lane.on_loss == "halt" or record is None:
