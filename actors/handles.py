@@ -174,8 +174,9 @@ async def until_orphaned() -> None:
 
 class Watches:
     """Tracks which supervisor process is waiting for an actor to end. A supervisor process waits by calling the actor.
-    The call returns when a newer supervisor process makes the same call. Without this rule, a call from a supervisor
-    process that has died would never return, and would use up one of the concurrent calls that Ray permits.
+    The call fails when the actor ends, and returns when a newer supervisor process makes the same call. If it did not
+    return then, the call of a supervisor process that has died would use up one of the concurrent calls that Ray
+    permits, until the actor ends.
     """
 
     def __init__(self) -> None:
@@ -205,7 +206,8 @@ class ActorCalls:
         self._ended = ended
 
     async def greet(self) -> Greeting:
-        """Return the actor's identity. From this call on, the actor accepts orders only from this process."""
+        """Return the actor's identity. From this call on, the actor accepts commands only from the supervisor process
+        that made the call."""
         answer = await call(self._actor.greet.remote(self._orders), CALL_S)
         try:
             return _greeting.decode(answer)

@@ -23,7 +23,7 @@ LONGEST_LINE = 200
 
 
 class PolicyRequirements(NamedTuple):
-    """What is required of a class that a user names under one configuration key."""
+    """The requirements that a class must meet if a user names it under one configuration key."""
 
     key: str
     """The configuration key within the flow, such as `records.filter`."""

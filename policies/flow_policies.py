@@ -22,7 +22,7 @@ _made: dict[tuple[str, ...], object] = {}
 
 
 def naming_of(flow: FlowConfig) -> Naming:
-    """Return the policy that names the flow's target topics. Raises ConfigError if it is unusable."""
+    """Return the policy that names the flow's target topics. Raises ConfigError if the policy is unusable."""
     if is_built_in(flow.naming):
         return naming(flow.naming, flow.source, flow.separator)
     parts = (flow.naming, flow.source, flow.target, flow.separator, flow.mm2_records.separator)
@@ -50,7 +50,7 @@ def selection_of(flow: FlowConfig) -> Selection:
 
 
 def properties_of(flow: FlowConfig) -> Properties:
-    """Return the policy that decides which topic configs the flow syncs. Raises ConfigError if it is unusable."""
+    """Return the policy that decides which topic configs the flow syncs. Raises ConfigError if a policy is unusable."""
     base = properties(flow.sync.use_defaults_from, flow.sync.exclude_configs)
     text = flow.sync.filter_configs
     if not text:
@@ -60,7 +60,7 @@ def properties_of(flow: FlowConfig) -> Properties:
 
 
 def record_filter_of(flow: FlowConfig) -> GuardedFilter | None:
-    """Return the filter for the flow's records, or None if all records are copied. Raises ConfigError if it is
+    """Return the filter for the flow's records, or None if all records are copied. Raises ConfigError if the filter is
     unusable.
     """
     text, settings = flow.records.filter, flow.records.filter_settings
@@ -71,8 +71,8 @@ def record_filter_of(flow: FlowConfig) -> GuardedFilter | None:
 
 
 def record_transform_of(flow: FlowConfig) -> GuardedTransform | None:
-    """Return the transform for the flow's records, or None if records are not changed. Raises ConfigError if it is
-    unusable.
+    """Return the transform for the flow's records, or None if the flow does not change records. Raises ConfigError if
+    the transform is unusable.
     """
     text, settings = flow.records.transform, flow.records.transform_settings
     if not text:
@@ -83,7 +83,7 @@ def record_transform_of(flow: FlowConfig) -> GuardedTransform | None:
 
 def leaving_of(flow: FlowConfig) -> GuardedSelection:
     """Return the selection policy that the user has set with `select`. The policy may refuse topics that the patterns
-    in `topics` and `exclude` accept. Raises ConfigError if it is unusable.
+    in `topics` and `exclude` accept. Raises ConfigError if the policy is unusable.
     """
     key = ("select", flow.select, flow.source, flow.target, repr(flow.select_settings))
     if key not in _made:

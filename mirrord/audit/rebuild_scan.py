@@ -411,8 +411,8 @@ class _Lane:
         return matching.found()
 
     async def _compared(self, placed: Placed, producer: tuple[int, int]) -> Placed:
-        """Find the source positions of the copies whose batches equal either no source batch or more than one.
-        Individual records are compared, more of them in each iteration. Raises Unplaced."""
+        """Find the source positions of copied batches that equal no source batch or more than one. To do so, compare
+        individual records around them, and include more records in each iteration. Raises Unplaced."""
         around, last = LOOK_AROUND, -1
         while True:
             here, there = doubtful(placed, around)

@@ -1,4 +1,5 @@
-"""How a configuration names built-in and third-party policies. This module does not load any policies."""
+"""Defines the names by which a configuration refers to built-in and third-party policies. This module does not load any
+policies."""
 
 import math
 import re

@@ -337,8 +337,8 @@ class GroupRounds:
 
 
 def _as_asked(course: Course, commit: CommittedOffset | None) -> Course:
-    """Return `course` with `commit` as the newest commit. `commit` is the offset that the source returned on request,
-    and `GroupBook` may not contain it yet."""
+    """Return `course` with `commit` as the newest commit. `commit` is the group's committed offset, as the source has
+    just returned it, or None if there is none. `GroupBook`, which returned `course`, may not contain it yet."""
     if commit is None:
         return Course(None, course.peak)
     known = course.newest

@@ -86,8 +86,9 @@ def across(position: int, own: Way, back: Way) -> Mapped:
 
 
 def _copied_from(translation: Translation, way: Way, progress: Progress) -> int:
-    """Return an offset in the log that the lane writes to. The reader has already read the originals of all copies that
-    the lane has written or will write below this offset."""
+    """Return an offset in the log that the lane writes to. `translation` is a reader's position in the other log,
+    translated into this log. The reader has already read the originals of all copies below the returned offset,
+    including copies that the lane has not written yet."""
     offset = translation.offset or 0
     if translation.kind != "at_end" or not _is_all(way.lane, progress):
         return offset
@@ -97,8 +98,9 @@ def _copied_from(translation: Translation, way: Way, progress: Progress) -> int:
 
 
 def _read_from(translation: Translation, way: Way, progress: Progress) -> int:
-    """Return an offset in the log that the lane reads. The reader has already read the copies of all records below this
-    offset that the lane copies."""
+    """Return an offset in the log that the lane reads. `translation` is a reader's position in the other log,
+    translated into this log. The reader has already read the copies of all records below the returned offset that the
+    lane copies."""
     offset = translation.offset or 0
     return (
         max(offset, progress.source_offset) if translation.kind == "at_end" and _is_all(way.lane, progress) else offset

@@ -1,7 +1,7 @@
 """The Spark task of an audit: it reads some ranges from the source log and the target log and compares them. It uses
 `mirrord.audit.range_audit.RangeReader`.
 
-Every Python process of Spark imports this module, and the CPU time of such a process is counted from its start. The
+Every Python process of Spark imports this module, and the CPU time that an audit reports includes these imports. The
 module therefore imports only what a task needs: no pyspark, no ledger, and no daemon configuration.
 """
 

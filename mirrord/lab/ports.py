@@ -54,8 +54,8 @@ def _is_reserved(port: int) -> bool:
 
 @cache
 def _reservations() -> int:
-    """Return a descriptor of the file whose bytes are locked. The descriptor stays open, because closing it would
-    release the locks."""
+    """Return a descriptor of the file whose bytes are locked to reserve ports. The descriptor stays open, because
+    closing it would release the locks."""
     path = Path(tempfile.gettempdir()) / f"mirrord-lab-ports-{os.getuid()}"
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 

@@ -71,10 +71,10 @@ def invalidated_decisions(runs: Runs, new_runs: Sequence[Run], above: int) -> li
 
 
 def rebuilt_offsets(runs: Runs, holes: Iterable[HoleFound], fact: MapRebuilt) -> list[Interval]:
-    """Return the source offsets that a rebuilt map assigns to records which the target has or which are copied again.
+    """Return the source offsets that a rebuilt map assigns to records that the target has or that are copied again.
 
-    A replicator that has since lost the lane may have recorded verdicts on these offsets, because its view of the
-    source was a different one. These verdicts no longer apply. `runs` and `holes` are those of the lane after the
+    A replicator that has since lost the lane may have recorded verdicts on these offsets, because it saw the source in
+    a different state. These verdicts no longer apply. `runs` and `holes` are those of the lane after the
     rebuild, or only those in the entry of the rebuild. Holes that begin below the first rebuilt ordinal are ignored,
     because the entry of the rebuild contains new holes for all rebuilt ordinals that the target lacks.
     """

@@ -36,7 +36,7 @@ class HoleList:
         return f"HoleList({self.read()})"
 
     def read(self) -> tuple[HoleFound, ...]:
-        """Return the holes."""
+        """Return all holes. The plans of older holes are first changed as the newly added holes require."""
         if self._added:
             self._known, self._added = all_carried_on(self._known, self._added), []
         return self._known

@@ -31,7 +31,8 @@ class JobState(msgspec.Struct, frozen=True, array_like=True):
 
 
 def after(known: JobState | None, fact: JobFact) -> JobState | None:
-    """Return the state of the most recent job after a fact about its kind of job, or None if the fact has no effect."""
+    """Apply a fact about a job to `known`, the state of the most recent job of the same kind. Return the new state, or
+    None if the fact has no effect."""
     if isinstance(fact, JobBegan):
         if fact.number != (known.number if known else 0) + 1:
             return None

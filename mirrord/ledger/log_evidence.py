@@ -66,8 +66,8 @@ class Evidence:
             self._ahead.append(recorded)
 
     def replaced(self, offset: int) -> LedgerEnd:
-        """Return an end that proves a loss. An entry was acknowledged at `offset`, but a different entry was read
-        there.
+        """Return an end of the ledger that proves that an entry has been lost: the entry was acknowledged at `offset`,
+        but a different entry was read there.
 
         A process that later reads the entry at `offset` also finds the loss, because the entry has a later leader epoch
         than this end.

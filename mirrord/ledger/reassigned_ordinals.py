@@ -16,5 +16,6 @@ def after_check(lane: LaneState, fact: TakeoverChecked) -> tuple[int, int]:
 
 
 def end_after_run(lane: LaneState, fact: TargetRun) -> int:
-    """Return the end of the ordinals in doubt after a run on the target has been recorded, or -1 if it is not known."""
+    """Return the end of the ordinals in doubt after a `TargetRun` fact, which may contain this end (`in_doubt_below`).
+    The end is the ordinal after the last one in doubt, or -1 if it is not known."""
     return fact.in_doubt_below if 0 <= lane.regiven < fact.in_doubt_below else lane.regiven_until

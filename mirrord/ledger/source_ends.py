@@ -138,12 +138,13 @@ def settled_records(
     start_offset: StartOffset,
     at_ms: int,
 ) -> tuple[list[Progress], list[LaneId]]:
-    """Return the changes to make to the records of deleted topics in the state topic: the records to save, and the keys
-    of the records to remove.
+    """Return how to change the state topic's records about the ends of deleted source topics: the records to save, and
+    the keys of the records to remove.
 
-    A partition may have lost records although it never had a lane. A record that covers such a partition is saved as
-    the record of this loss, which was found at `at_ms`. All other records are removed. `unrecorded` contains the lanes
-    whose losses are not in the ledger yet. Records about the topics of these lanes are neither saved nor removed.
+    A partition may have lost records although it never had a lane. If a record of the state topic covers such a
+    partition, it is saved again, with the lost offsets and the time `at_ms` at which the loss was found. All other
+    records are removed. `unrecorded` contains the lanes whose losses are not in the ledger yet. Records about the
+    topics of these lanes are neither saved nor removed.
     """
     kept: list[Progress] = []
     removed: list[LaneId] = []

@@ -302,8 +302,9 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LossStatus(msgspec.Struct, frozen=True):
-    """Number of source offsets of one partition that were lost because its topic was deleted.
-    `LaneStatus.verdict_offsets` does not include these offsets."""
+    """The number of source offsets of one partition that were lost for the reason `reason`. The partition's lane is no
+    longer in the status, because the source topic or the target topic was deleted. `LaneStatus.verdict_offsets` does
+    not include these offsets."""
 
     topic: str
     partition: int
@@ -431,8 +432,8 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[JobStatus, ...] = ()
     """Audits and compactions of the flow, if they are scheduled or have ever run."""
     losses: tuple[LossStatus, ...] = ()
-    """Source offsets that were lost because their topics were deleted. Topics that were re-created afterwards are
-    included."""
+    """Lost source offsets whose lanes are no longer in the status, because the source topic or the target topic was
+    deleted. Topics that were re-created afterwards are included."""
 
     def verdict_offsets(self) -> Counter[str]:
         """Return the number of source offsets with each verdict, including those whose topics were deleted."""

@@ -1,4 +1,4 @@
-"""Collects, from all parts of mirrord that alter clusters, the steps that a start would take for one flow."""
+"""Collects, from all parts of mirrord that alter clusters, the steps that `mirrord start` would take for one flow."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ from policies.flow_policies import properties_of, selection_of
 
 
 async def planned_steps(config: Config, survey: FlowSurvey) -> list[PlanStep]:
-    """Return all steps for the flow, in the order in which a start takes them. Raises EnvironmentFault."""
+    """Return all steps that `mirrord start` would carry out for the flow, in this order. Raises EnvironmentFault."""
     flow, preview = survey.flow, survey.preview
     if any(goes_back(flow, other) for other in config.all_flows):
         flow = msgspec.structs.replace(flow, propagate_deletes=False)  # topics copied both ways are never deleted
@@ -46,8 +46,8 @@ async def planned_steps(config: Config, survey: FlowSurvey) -> list[PlanStep]:
 async def upkeep_steps(
     flow: FlowConfig, preview: DiscoveryPreview, ledger: FlowState, source: UpkeepAdmin, target: UpkeepAdmin
 ) -> list[PlanStep]:
-    """Return the steps that alter configs, alter ACLs and delete topics, in the order in which a start takes them.
-    Raises EnvironmentFault if a cluster does not answer."""
+    """Return the steps that alter configs, alter ACLs and delete topics, in the order in which `mirrord start` would
+    carry them out. Raises EnvironmentFault if a cluster does not answer."""
     steps = list(setting_steps(flow, await _settings(flow, preview, source, target)))
     copies = dict(preview.plan.targets)
     rights = rights_of(flow, selection_of(flow).selects, copies, copy_names(ledger, flow), source, target)

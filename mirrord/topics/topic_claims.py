@@ -31,8 +31,8 @@ class Claims:
     """The owners of target topics, for all flows of one daemon or of one configuration."""
 
     def __init__(self, flows: Sequence[FlowConfig] = ()) -> None:
-        """Initialize without claims. `flows` are all flows in the configuration, including those that other daemons
-        run.
+        """Create an object without claims. `flows` are all flows in the configuration, including those that other
+        daemons run.
         """
         self.know(flows)
         self._planned: dict[tuple[ClusterId, str], tuple[str, str]] = {}

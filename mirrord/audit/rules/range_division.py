@@ -77,8 +77,8 @@ def ranges(
 ) -> Iterator[AuditRange]:
     """Yield the ordinals [first, end) in ranges of about `most_records` records.
 
-    - The first range begins at the offsets `proven_to`. If no earlier audit has proven anything, it begins with the
-      first part of the map. Verdicts on the source offsets directly before that part then also belong to the range.
+    - The first range begins at the offsets `proven_to`. If no earlier audit has proven anything, the range begins with
+      the first part of the offset map, and also includes the verdicts on the source offsets directly before that part.
     - Offsets between two ranges belong to the earlier range.
     - The last range extends to the source offset of the ordinal `end` if the verdicts extend to that offset.
     - If there are no ordinals but there are verdicts to check, a single range without any part of the map is yielded.

@@ -225,9 +225,9 @@ def _refuse_twice(copies: Sequence[CopiedRecords], originals: Sequence[OriginalR
 def doubtful(placed: Placed, around: int = LOOK_AROUND) -> tuple[set[int], set[int]]:
     """Return the indexes of the copies and of the originals that have to be compared record by record.
 
-    These are the units with unknown positions. The units before and after them are included, because a part of a batch
-    may equal another batch. On either side of a matched unit, only a limited number of source records is included: as
-    many as there are copied records with unknown positions, plus `around`.
+    These are the units whose positions are unknown, and the units directly before and after them, because a part of a
+    batch may equal another batch. Between two matched units, not all source records are included, only those near the
+    two units: near each of them, as many as there are copied records with unknown positions in between, plus `around`.
     """
     copies, originals, at = placed.copies, placed.originals, placed.at
     covered = {number for number in at if number >= 0}

@@ -211,8 +211,8 @@ class Asks:
         self._tasks.cancel()
 
     def end(self, partition: PartitionId, report: Callable[[int, int, int], None]) -> None:
-        """Pass (error code, leader epoch, end) to `report`. The end is the leader's own log end offset, which includes
-        records that have not been replicated yet (KIP-320)."""
+        """Request the end of a partition's log, and pass (error code, leader epoch, end) to `report`. The end is the
+        leader's own log end offset, which includes records that have not been replicated yet (KIP-320)."""
 
         def answered(error: int, answer: EpochEnd | None) -> None:
             if answer is not None and answer.epoch < 0:
@@ -222,8 +222,8 @@ class Asks:
         self._ends.add(PartitionQuestion(partition, answered))
 
     def shared(self, partition: PartitionId, epoch: int, report: Callable[[int, int, int], None]) -> None:
-        """Pass (error code, leader epoch, end) to `report`. The leader epoch is the highest one in the log that does
-        not exceed `epoch`. The end is the offset at which that leader epoch ends.
+        """Request where a leader epoch ends, and pass (error code, leader epoch, end) to `report`. The leader epoch is
+        the highest one in the log that does not exceed `epoch`. The end is the offset at which that leader epoch ends.
 
         Both are -1 if the log has no such leader epoch (KIP-101, KIP-320).
         """
@@ -236,8 +236,8 @@ class Asks:
     def producer(
         self, partition: PartitionId, producer_id: int, report: Callable[[int, ActiveProducer | None], None]
     ) -> None:
-        """Pass (error code, entry) to `report`. The entry is the state that the leader stores for this producer
-        (KIP-664), or None if the leader stores no state for it."""
+        """Request the state of a producer, and pass (error code, entry) to `report`. The entry is the state that the
+        leader stores for this producer (KIP-664), or None if the leader stores no state for it."""
 
         def answered(error: int, answer: PartitionProducers | None) -> None:
             producers = answer.producers if answer is not None else ()
@@ -248,8 +248,8 @@ class Asks:
         self._producers.add(PartitionQuestion(partition, answered))
 
     def producers(self, partition: PartitionId, report: Callable[[int, Sequence[ActiveProducer]], None]) -> None:
-        """Pass (error code, entries) to `report`. There is one entry for each producer that the leader remembers
-        (KIP-664)."""
+        """Request the state of all producers, and pass (error code, entries) to `report`. There is one entry for each
+        producer that the leader remembers (KIP-664)."""
 
         def answered(error: int, answer: PartitionProducers | None) -> None:
             report(error, () if answer is None else answer.producers)
@@ -257,8 +257,8 @@ class Asks:
         self._producers.add(PartitionQuestion(partition, answered))
 
     def bounds(self, partition: PartitionId, leader_epoch: int, report: Callable[[int, int, int], None]) -> None:
-        """Pass (error code, high watermark, log start offset) to `report`. The broker returns an error if its leader
-        epoch differs from `leader_epoch`, unless `leader_epoch` is -1."""
+        """Request the bounds of a partition's log, and pass (error code, high watermark, log start offset) to `report`.
+        The broker returns an error if its leader epoch differs from `leader_epoch`, unless `leader_epoch` is -1."""
         found: dict[int, tuple[int, int]] = {}
 
         def answered(time: int, error: int, answer: ListedOffset | None) -> None:
@@ -271,8 +271,8 @@ class Asks:
         self._earliest.add(PartitionQuestion(partition, partial(answered, EARLIEST), leader_epoch, EARLIEST))
 
     def start(self, partition: PartitionId, start: StartPoint, report: Callable[[int, int], None]) -> None:
-        """Pass (error code, offset) to `report`. The offset is the one that `start` selects. A lane that has not copied
-        anything yet begins at that offset.
+        """Request the offset of the start point `start` in a partition, and pass (error code, offset) to `report`. A
+        lane that has not copied anything yet begins at this offset.
 
         If `start` is a time after the last record, the offset is the log end.
         """
@@ -287,8 +287,8 @@ class Asks:
         self._starts.add(PartitionQuestion(partition, answered, -1, time))
 
     def last_stable(self, partition: PartitionId, report: Callable[[int, int], None]) -> None:
-        """Pass (error code, last stable offset) to `report`. No transaction is open below the last stable offset
-        (KIP-98)."""
+        """Request a partition's last stable offset, and pass (error code, last stable offset) to `report`. No
+        transaction is open below this offset (KIP-98)."""
 
         def answered(error: int, answer: ListedOffset | None) -> None:
             report(error, -1 if answer is None else answer.offset)
@@ -296,7 +296,7 @@ class Asks:
         self._stable.add(PartitionQuestion(partition, answered, -1, LATEST))
 
     def local_start(self, partition: PartitionId, report: Callable[[int, int], None]) -> None:
-        """Pass (error code, offset) to `report`. The offset is the first one on the leader's own disks.
+        """Request the first offset that is on the leader's own disks, and pass (error code, offset) to `report`.
 
         Records below that offset are in remote storage (KIP-405). If the broker is older than Kafka 3.4, the error is
         UNSUPPORTED_VERSION.

@@ -138,8 +138,8 @@ class LedgerWatch:
         raise went_back(self._log.topic, what)
 
     def note_loss(self, proof: LedgerEnd | None = None) -> None:
-        """Remember that the ledger has lost entries, and remember `proof`, the recorded end that proves the loss. The
-        default is the same as in `lose`."""
+        """Remember that the ledger has lost entries, and remember `proof`, the recorded end that proves the loss. By
+        default, `proof` is the end of the part of the ledger that was read, as in `lose`."""
         if self._lost is None:
             self._lost = proof if proof is not None else self.known
 

@@ -106,8 +106,8 @@ class BatchVerification:
         return together(findings)
 
     async def _is_out_of_range(self, start: int, findings: list[BatchFinding]) -> bool:
-        """Compare the batches from this target offset on, up to the first difference. Return whether the target no
-        longer has some of these offsets."""
+        """Compare the batches from the target offset `start` onward, up to the first difference. Return True if the
+        comparison stopped because the target has deleted some of the offsets to be read."""
         wanted = self._wanted
         try:
             async for batch in self._target.read(self._target_partition, start, wanted.end):

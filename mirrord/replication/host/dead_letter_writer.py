@@ -31,8 +31,8 @@ class DeadLetterWriter:
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     def ask(self, hosted: HostedLane, effect: Park) -> None:
-        """Park a record of a lane. Pass the lane the record's offset in the dead-letter topic, or the reason why the
-        record was not parked."""
+        """Park a record of a lane. Afterwards, report to the lane either the record's offset in the dead-letter topic,
+        or why the record was not parked."""
         self._begin(self._park(hosted, effect))
 
     async def _park(self, hosted: HostedLane, effect: Park) -> None:

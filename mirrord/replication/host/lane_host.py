@@ -209,7 +209,7 @@ class LaneHost:
         return list(self._lanes)
 
     def drain(self, hosted: HostedLane) -> None:
-        """Ask a lane to stop at its next safe point. When it has stopped, `hosted.left` is completed."""
+        """Ask a lane to stop at its next safe point. When it has stopped, the future `hosted.left` is completed."""
         if hosted.lane.phase is Phase.GONE and not hosted.left.done():
             hosted.left.set_result(NOT_LEFT)
         hosted.tell(Drain())

@@ -76,7 +76,8 @@ class _Found(NamedTuple):
 
 
 class Lookups:
-    """Answers the requests of lanes about compacted target topics."""
+    """Performs the effects `AskShared` and `AskSuperseded` of lanes whose target topics may be compacted: determines
+    where a leader epoch ends in the target log, and looks up records that are missing from this log."""
 
     def __init__(
         self,
@@ -193,8 +194,8 @@ class SupersededLookup:
     async def _find(
         self, judge: SupersededJudge, wanted: dict[int, list[tuple[Missing, int]]], epochs: Epochs, *, committed: bool
     ) -> None:
-        """Read missing records from the source. If `committed` is set, records of aborted transactions count as never
-        copied."""
+        """Read the missing records `wanted` from the source, and pass them to `judge`. If `committed` is set, records
+        of aborted transactions count as never copied."""
         doubtful: list[tuple[Header, list[_Found]]] = []
         for first, last in _stretches(sorted(wanted)):
             async for batch in self._source.read(self._source_partition, first, last, committed=committed):
@@ -261,8 +262,8 @@ class SupersededLookup:
         return split
 
     async def _expect_originals(self, judge: SupersededJudge, doubtful: Sequence[tuple[Header, list[_Found]]]) -> None:
-        """Add those of the missing records `doubtful` that are not in batches that other flows have written. Raises
-        ReadFailed if it is not known at the moment which flow wrote a batch."""
+        """Pass the missing records in `doubtful` to `judge`, except those in batches that other flows have written.
+        Raises ReadFailed if it cannot be determined at the moment which flow wrote a batch."""
         if not doubtful or self._rules.find_copies is None:
             return
         copies = await self._rules.find_copies(self._source_partition, [header for header, _ in doubtful])
@@ -316,8 +317,8 @@ class SupersededLookup:
             end, _ = await bounds(self._target_asks, self._target_partition)
 
     async def _see_appended(self, judge: SupersededJudge, asked: AskSuperseded) -> None:
-        """Read the records that were appended to the target from the source, because the target's log cleaner may have
-        removed them already. Only records that are newer than at least one of the records to be copied again are
+        """Read the originals of records that were appended to the target, because the target's log cleaner may already
+        have removed the copies. Only originals that are newer than at least one of the records to be copied again are
         read."""
         lowest = judge.lowest_left()
         if not asked.appended or lowest == NEVER:

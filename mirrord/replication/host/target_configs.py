@@ -100,8 +100,8 @@ class TargetConfigs:
         return ConfigsAnswer(effect.question, digest, trouble, may_pass="AUTHORIZATION" in trouble)
 
     def _trouble(self, topic: str) -> str:
-        """Return why configs in `DECIDING` may still differ between the source topic and the target topic. Return an
-        empty string if they do not differ."""
+        """Return why configs that decide which records a topic accepts (`DECIDING`) may still differ between the source
+        topic and the target topic. Return an empty string if they do not differ."""
         fault = self._sync.topics.faults.get(topic, "")
         drift = self._sync.topics.drift.get(topic, ())
         differ = [line for line in drift if line.partition(":")[0] in DECIDING]

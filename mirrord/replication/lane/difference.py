@@ -103,8 +103,9 @@ def _is_deleted_in_doubt(lane: Lane, answer: CheckAnswer) -> bool:
 
 
 def _replaced_earlier(lane: Lane, answer: CheckAnswer) -> Iterator[tuple[int, int]]:
-    """Yield, as ranges [start, end), those ordinals in `CheckAnswer.replaced` whose batches were appended before an
-    earlier read of the target log, although that read did not show them."""
+    """Yield ranges [start, end) of ordinals from `CheckAnswer.replaced`. The batches with these ordinals had been
+    appended before an earlier read of the target log, although that read did not show them (see
+    `evidence.note_earlier`)."""
     for start, end in answer.replaced:
         for first, behind in lane.log.earlier:
             if start < behind and first < end:

@@ -22,5 +22,5 @@ class Diverged(Unreadable):
 
 
 class Early(Unreadable):
-    """Raised when records must not be assigned the next ordinals yet. Other records were sent under these ordinals, and
-    their batches may still be appended."""
+    """Raised when records must not be assigned the next ordinals yet, because other records were sent under these
+    ordinals, and their batches may still be appended."""

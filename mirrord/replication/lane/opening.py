@@ -173,7 +173,7 @@ def woken(lane: Lane) -> Effects:
 
 
 def is_ours(lane: Lane, record: LaneRecord) -> bool:
-    """Return whether this attempt to host the lane owns the lane, according to the ledger."""
+    """Return whether, according to the ledger, the lane's holder is this attempt to host the lane."""
     return record.replicator == lane.replicator and record.grant > 0
 
 
@@ -248,7 +248,7 @@ def append_failed(lane: Lane, failure: AppendFailed) -> Effects:
 
 def enter(lane: Lane, now: float, _: Reopen) -> Effects:
     """Take a new grant, because the outcome of an append is unknown. Once the new grant has taken effect, facts from
-    older grants no longer can, so the ledger then shows the outcome."""
+    older grants can no longer take effect. From then on, the ledger shows the outcome of the append."""
     new_round(lane)
     lane.appends.clear()
     if lane.in_flight:

@@ -151,8 +151,8 @@ def map_recorded(lane: Lane) -> None:
 
 
 def locate(lane: Lane) -> Effects:
-    """Find out what the target log holds, now that its end is known. While batches that were sent earlier may still be
-    appended, ask again."""
+    """Find out what the target log holds, now that its end is known. If batches that were sent earlier could still be
+    appended after this end was read, ask for the end again instead."""
     if lane.late_writes.end_read_at < lane.late_writes.until:
         lane.go(RebuildMap())
         return []

@@ -178,7 +178,7 @@ class VisibleAnswer(msgspec.Struct, frozen=True):
 
 
 class ScanAnswer(msgspec.Struct, frozen=True):
-    """The lane's own batches found in target offsets [start, end), in log order."""
+    """The lane's own batches that were found at the target offsets [start, end), in log order."""
 
     question: int
     error: int

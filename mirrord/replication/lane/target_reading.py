@@ -91,7 +91,8 @@ def _read(lane: Lane, now: float, found: Reading, log: Log) -> Effects:
 
 
 def judged(lane: Lane, found: Reading) -> Effects:
-    """Continue the resume, now that the contents of the target log and its missing ordinals are known."""
+    """Resume, now that it is known what the target log holds and what became of its missing ordinals. If the next step
+    must wait until no batch that was sent earlier can still be appended, wait first, and then read the log again."""
     if resume_point.must_wait_to_mend(lane, found) or resume_point.must_wait_to_void(lane, found.next_ordinal):
         return resume_point.wait_to_mend(lane)
     return _keep(lane, found, ()) + resume_point.resume_at(lane, found.next_ordinal, found.begins)
@@ -153,9 +154,9 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
 
 
 def _holds_all(lane: Lane, log: Log, own: Sequence[OwnBatch]) -> bool:
-    """Return whether the target log has everything that it had when the resume position was recorded, so that it makes
-    no difference whether the topic is compacted. The caller must have checked that no ordinal is missing before the
-    first of the lane's own batches."""
+    """Return whether the target log still has everything that it had when the resume position was recorded. If so, it
+    makes no difference whether the topic is compacted. The caller must have checked that no ordinal is missing before
+    the first of the lane's own batches."""
     if has_lost_records(lane):
         return False
     found = target_scan.walk(lane, own, nearest(own[0].base_sequence, lane.resume_position.ordinal), log)

@@ -27,7 +27,7 @@ class ProcessEngine:
     hosts_all = True
 
     def __init__(self, topics: Callable[[FlowSetup], LedgerLog]) -> None:
-        """Initialize without replicators. `topics` returns a new, unopened connection to the ledger of a flow."""
+        """Create an engine without replicators. `topics` returns a new, unopened connection to the ledger of a flow."""
         self._topics = topics
         self._running: dict[str, _Task] = {}
         self._groups: dict[str, _Groups] = {}

@@ -150,7 +150,8 @@ def find(order: Order, views: Sequence[FlowView]) -> NamedObject:
 
 
 def decide(order: Order, named: NamedObject, view: FlowView, at_ms: int) -> Decision:
-    """Return the decision on a command. Raises ConfigError if the command is impossible."""
+    """Return what an operator command does: the facts to record, and the lines to print for the operator. Raises
+    ConfigError if the command is impossible."""
     origin = Origin(order.by, order.reason, at_ms)
     match order.verb:
         case "pause":
@@ -201,7 +202,8 @@ def _resume(named: NamedObject, view: FlowView, origin: Origin) -> Decision:
 
 
 def _also_paused(named: NamedObject, orders: Orders) -> list[str]:
-    """Return one line for each pause of the whole flow or topic that still pauses this object."""
+    """Return one line for each pause of the whole flow, or of the lane's whole topic, that still keeps the object
+    `named` paused."""
     wider = [pause_key("", -1), *([pause_key(named.topic, -1)] if named.kind == "lane" else [])]
     standing = [orders.paused[key] for key in wider if key in orders.paused and named.kind != "flow"]
     return [

@@ -45,7 +45,7 @@ class Weights:
     """The weight of a lane that is missing from `by_lane`, unless `by_lane` is empty."""
 
     def of(self, lane: LaneId) -> float:
-        """Return a lane's weight, which is greater than 0."""
+        """Return a lane's weight, which is greater than 0. A replicator's load is the sum of its lanes' weights."""
         return self.by_lane.get(lane, self.unknown)
 
     def sum(self, lanes: Iterable[LaneId]) -> float:

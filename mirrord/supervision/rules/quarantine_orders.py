@@ -22,9 +22,9 @@ def rule(
     ends: Mapping[LaneId, int],
     retrying: str | None = None,
 ) -> Ruling[QuarantineOrder]:
-    """Return the fact that an operator command about a quarantined record produces, or why it changes nothing. `lanes`
-    holds the quarantined ranges of all lanes with this topic name and partition, including lanes of deleted topics with
-    this name.
+    """Return the fact that carries out an operator command about a quarantined record, or the reason why the command
+    changes nothing. `lanes` holds the quarantined ranges of all lanes with this topic name and partition, including
+    lanes of deleted topics with this name.
 
     `ends` holds the known log ends of the source partitions. `retrying` is the status text of the lane if it is
     retrying on its own, or None if it is not. Raises ConfigError if the command is impossible.

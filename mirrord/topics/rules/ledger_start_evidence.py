@@ -90,7 +90,8 @@ class Incarnations:
 
 
 class Lately:
-    """Caches the `Incarnations` of the latest state of the ledger."""
+    """Keeps the `Incarnations` object of the ledger state that was requested last, until this state changes or a
+    different one is requested."""
 
     def __init__(self) -> None:
         self._read: tuple[FlowState, int] | None = None

@@ -97,8 +97,9 @@ def copy_names(state: FlowState, flow: FlowConfig) -> CopyNames:
 
 
 def former_copies(state: FlowState) -> Mapping[tuple[TopicId, str], frozenset[TopicId]]:
-    """Return the ids of all target topics that the flow has ever copied into. In the returned mapping, each key
-    consists of the id of a source topic and the name of a target topic."""
+    """Return the ids of the target topics that the flow has copied into, including former ones. Each key of the result
+    consists of the id of a source topic and the name of a target topic. Several target topics may have had this name,
+    one after another."""
     found: dict[tuple[TopicId, str], frozenset[TopicId]] = {}
     for lane in state.lanes.values():
         where = (lane.key.source_topic_id, lane.target_topic)

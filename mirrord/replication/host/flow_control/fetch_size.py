@@ -75,15 +75,15 @@ class FetchRoom:
 
     @property
     def request_bytes(self) -> int:
-        """Number of bytes that one request may ask for, so that all requests together leave room for records that are
-        being copied."""
+        """The number of bytes that one request may ask for. It is limited so that all requests together leave room for
+        records that are being copied."""
         share = self._budget.limit_bytes // (8 * max(len(self._brokers), 1))
         return max(LEAST_REQUEST_BYTES, min(REQUEST_BYTES, share, self._budget.most_bytes))
 
     @property
     def far_bytes(self) -> int:
-        """Number of bytes that one request to a distant broker may ask for. It is limited so that two such responses
-        from each broker, plus records that are being copied, fit in memory at the same time."""
+        """The number of bytes that one request to a distant broker may ask for. It is limited so that two such
+        responses from each broker, plus records that are being copied, fit in memory at the same time."""
         share = self._budget.limit_bytes // (4 * max(len(self._brokers), 1))
         return min(MOST_REQUEST_BYTES, share, self._budget.most_bytes)
 

@@ -38,8 +38,8 @@ class Owed:
         self.least_bytes -= LEAST_BYTES + TOPIC_BYTES + PARTITION_BYTES * partitions
 
     def moved(self) -> bool:
-        """Update `low_watermark_bytes` if it no longer suits the outstanding answers, and return whether it has
-        changed. It is changed only rarely, because each change costs a system call."""
+        """Update `low_watermark_bytes` if it no longer fits the size of the outstanding answers, and return whether it
+        has changed. It is changed only rarely, because each change costs a system call."""
         least, low_watermark = self.least_bytes, self.low_watermark_bytes
         if 2 * low_watermark <= least < 16 * low_watermark or (low_watermark == 1 and least < 256):
             return False

@@ -29,7 +29,7 @@ stored. For a lane without lag, no state is stored."""
 
 
 class OffsetAt(NamedTuple):
-    """The state of a lane at one moment."""
+    """The position of a lane, and the start and the end of its source log, at one moment."""
 
     at: float
     start: int

@@ -83,7 +83,7 @@ def next_piece(lane: Lane, position: int, next_offset: int) -> BatchPiece:
 
 
 class Rest(NamedTuple):
-    """The records that are to be copied again, excluding those that are skipped."""
+    """The records that still have to be copied again, excluding those that are skipped."""
 
     runs: list[Run]
     pieces: list[tuple[int, int, int]]
@@ -93,7 +93,8 @@ class Rest(NamedTuple):
 
 
 def without_left_out(lane: Lane) -> Rest:
-    """Return the records that are to be copied again from the lane's position onward, excluding the ranges to skip."""
+    """Return the records from the lane's position onward that still have to be copied again. Ranges that the lane skips
+    are excluded."""
     begin = Run(lane.next_ordinal, lane.position)
     runs: list[Run] = []
     pieces: list[tuple[int, int, int]] = []

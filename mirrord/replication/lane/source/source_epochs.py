@@ -268,9 +268,9 @@ def recall(lane: Lane) -> None:
 def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
     """Return the epochs of records that are copied again because of holes.
 
-    A comparison may have found all records after the holes to be equal although the last one has a different epoch in
-    the source than in the ledger. If so, a batch that was sent earlier, while its ordinals belonged to other records,
-    was appended late. In this case, no epoch is known for the ordinals from the first hole onward.
+    A comparison may have found that all records after the holes are equal, although the last one has a different epoch
+    in the source than in the ledger. If so, a batch was appended late: it was sent earlier, while its ordinals belonged
+    to other records. In this case, the epochs of the ordinals from the first hole onward are not known.
     """
     record = lane.record
     if record is None or not record.epochs:
@@ -286,8 +286,9 @@ def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
 
 
 def recall_copied(lane: Lane, offset: int) -> None:
-    """Determine the source epoch when the lane moves to the next run of its plan, at the source offset `offset`. The
-    records before this offset may have been copied earlier, and the source may have lost them in the meantime."""
+    """Load the recorded source epochs when the lane moves to the next run of its plan, which begins at the source
+    offset `offset`. Also load the epoch of the record before this offset, because this record may have been copied
+    earlier, and the source may have lost it in the meantime."""
     record = lane.record
     known = recorded_at(recorded_ahead(lane), lane.next_ordinal)
     if known != UNRECORDED:
@@ -424,8 +425,8 @@ def is_recorded_from(record: LaneRecord, ordinal: int) -> bool:
 
 
 def is_recorded_ahead(lane: Lane, record: LaneRecord) -> bool:
-    """Return whether the ledger records that an epoch begins at the next ordinal or a later one, although the epoch may
-    begin at a different ordinal when the lane continues."""
+    """Return whether the ledger records that an epoch begins at the next ordinal or a later one. Such a record may be
+    wrong, because the epoch may begin at a different ordinal when the lane continues."""
     ordinal, epoch, limit = lane.resume_ordinal, lane.epoch, mended_until(record, lane.resume_ordinal)
     if limit > ordinal:
         return any(first > limit for first, _ in record.epochs)  # records that are copied again keep their epochs

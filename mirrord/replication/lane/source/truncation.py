@@ -33,7 +33,7 @@ OUT_OF_RANGE = 1
 
 
 def fetch_diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
-    """Handle a fetch response which reports that the source log diverges below the lane's position."""
+    """Handle a fetch response that reports that the source log diverges from the batches that the lane has fetched."""
     start = lane.seen.divergence(chunk.diverging_epoch, chunk.diverging_end)
     if start >= lane.position:
         # The only records that are gone were fetched but not copied, so the position stays the same.
@@ -152,8 +152,8 @@ def _promised_until(lane: Lane) -> int:
 
 
 def _lose_promised(lane: Lane, start: int) -> Effects:
-    """Handle a divergence that was found while records were being copied again. Of these records, the lane first copies
-    those that the source still has. It then copies the records that the source has in place of the lost ones."""
+    """Handle a divergence of the source log that was found while records were being copied again. The lane first copies
+    those of these records that the source still has. It then copies the records that have replaced the lost ones."""
     record = lane.record
     end = _promised_until(lane)
     if lane.on_loss == "halt" or record is None:

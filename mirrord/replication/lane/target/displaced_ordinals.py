@@ -63,8 +63,9 @@ def recorded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]], until
 
 
 def _superseded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]], until: int) -> Iterator[Displaced]:
-    """Yield the displaced ordinals in the ledger that the runs in `found.facts` would supersede although the log lacks
-    them and their records are not copied again. A run supersedes all displaced ordinals at or above its own ordinal.
+    """Yield the displaced ordinals in the ledger that must be recorded again because the runs in `found.facts` would
+    otherwise supersede them: the log still lacks these ordinals, and their records are not copied again. A run
+    supersedes all displaced ordinals at or above its own ordinal.
 
     Ordinals for which the log has no empty offset are omitted, because the scan itself has found them displaced.
     """
@@ -82,7 +83,8 @@ def _superseded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]], un
 
 
 def _looked_up(lane: Lane, found: Reading, until: int) -> Iterator[Missing]:
-    """Yield the ordinals of the kind `last` below `until` that the ledger does not record as displaced yet."""
+    """Yield the missing ordinals of the kind `last` (see `Missing.kind`) that are below `until` and that the ledger
+    does not record as displaced yet."""
     others = [(each.first, each.last + 1) for each in known(lane)]
     for each in found.missing:
         if each.kind == "last" and each.first < until:
@@ -103,10 +105,11 @@ def _is_recorded(lane: Lane, displaced: Displaced) -> bool:
 
 
 def _last_run_again(lane: Lane, facts: Sequence[LaneFact], displaced: tuple[Displaced, ...]) -> tuple[TargetRun, ...]:
-    """Return a fact that records displaced ordinals with the last target run, after the given facts. The fact does not
-    map any ordinal to a different target offset, and does not supersede any other run. Its ordinal is above all
-    displaced ordinals, because a run supersedes all displaced ordinals at or above its own ordinal. If the ledger has
-    no run yet, the run begins at the end of the log."""
+    """Return a fact that records these displaced ordinals. It is a `TargetRun` that takes effect after `facts`. It only
+    repeats the last target run from a higher ordinal, so it does not change the target offset of any ordinal, and does
+    not supersede any other run. A run supersedes all displaced ordinals at or above its own ordinal, so the ordinal of
+    this one is above all displaced ordinals. If the ledger has no target run yet, the run begins at the end of the log.
+    """
     record = lane.record
     if record is None:
         return ()

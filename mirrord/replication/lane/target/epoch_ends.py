@@ -58,7 +58,8 @@ def learn(lane: Lane, progress: Progress) -> None:
 
 
 def _of_log(lane: Lane, leader_epoch: int) -> dict[int, int]:
-    """Return what is known about the log of the leader with this epoch."""
+    """Return the epochs that are known to be in the log of the leader with the epoch `leader_epoch`. Each epoch is
+    mapped to an offset up to which it is known to extend."""
     return {epoch: end for leader, epoch, end in lane.log.epoch_ends if leader == leader_epoch}
 
 

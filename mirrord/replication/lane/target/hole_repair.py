@@ -128,7 +128,7 @@ def kept_plan(lane: Lane, runs: Sequence[Run]) -> list[HoleFound]:
 
 def _without_ordinals(lane: Lane, begin_at: int, until: int) -> HoleFound:
     """Return a `HoleFound` with an empty range of ordinals. Its field `until` shows where a plan ends, even if the plan
-    omits records on purpose. `missing_ordinals.lost_ordinals` also uses the fact: it shows which planned records had
+    omits records on purpose. From this fact, `missing_ordinals.lost_ordinals` also determines which planned records had
     been acknowledged before the target log lost them."""
     return HoleFound(lane.id, lane.grant, begin_at - 1, begin_at - 2, begin_at, until)
 

@@ -116,8 +116,9 @@ def was_given(lane: Lane, ordinal: int) -> bool:
 
     After a takeover, the result is true for the next ordinal and all later ones until the first batch of this holder
     has been acknowledged. The result is true even after the barrier, because a batch of the former holder may be
-    appended later than expected. The lane does not know how many records this batch has. If the source has deleted one
-    of them, only the ordinals from that of the deleted record onward are assigned to other records.
+    appended later than expected. The lane does not know how many records this batch has. Reassigned ordinals may
+    begin in the middle of the batch: if the source has deleted one of its records, only the ordinals from that record
+    onward are assigned to other records.
     """
     return (
         lane.comparison.later_pending

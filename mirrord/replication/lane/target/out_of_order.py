@@ -27,8 +27,8 @@ NEVER_REFUSED = (-1, -1, 0)
 
 
 def refused(lane: Lane, error: int, batch: Batch) -> Effects:
-    """Remember that the target has refused a batch, if it did so because the batch is out of order. Halt the lane if it
-    has refused a batch with this ordinal too often. No batch is in flight."""
+    """If the target has refused a batch as out of order, remember this. Halt the lane if the target has refused a batch
+    with this ordinal too often. No batch may be in flight when this function is called."""
     if error not in OUT_OF_ORDER:
         return []
     ordinal, epoch, times = lane.log.out_of_order
@@ -58,11 +58,11 @@ def is_refused(lane: Lane) -> bool:
 
 
 def must_ask_producers(lane: Lane) -> bool:
-    """Return whether a lane that does not rely on the broker's producer state must request it nevertheless.
+    """Return whether the lane must request the broker's producer state although it does not rely on this state.
 
-    The broker has just shown that it has such state for the lane, and retention on the target may have deleted the
-    records that it remembers. If so, the log does not show them, and the broker would refuse the same ordinal again and
-    again.
+    The reason is that the broker has just shown that it remembers the lane's producer, and that retention on the target
+    may have deleted the producer's last records. The log then does not show these records. Without the producer state,
+    the lane would send the same ordinal again and again, and the broker would refuse it each time.
     """
     return is_refused(lane) and lane.log.log_start > 0
 
@@ -94,9 +94,10 @@ def is_position_refused(lane: Lane) -> bool:
 
 
 def first_in_doubt(lane: Lane) -> int:
-    """Return the first of the ordinals directly below the resume position for which, according to the ledger, only a
-    lookup indicates that they were appended. Displaced ordinals among them are included, because the log does not have
-    their records either. If there are no such ordinals, return the ordinal of the resume position."""
+    """Return the first of the ordinals in doubt that end directly below the resume position. They are in doubt because,
+    according to the ledger, only a lookup indicates that they were appended. Displaced ordinals among them are
+    included, because the log does not have their records either. If no ordinals are in doubt, return the ordinal of the
+    resume position."""
     return before_displaced(lane, lane.resume_position.ordinal)
 
 

@@ -83,9 +83,10 @@ def limit_doubt(lane: Lane) -> Effects:
 
 
 def compare_again(lane: Lane, ordinal: int) -> Effects:
-    """Compare what is in doubt below the ordinal at which the lane continues, and repeat the comparison that this round
-    has interrupted. If the lane continues at an ordinal of the interrupted comparison, because the target has lost
-    records, the records that are appended again are compared."""
+    """Begin the comparison of the ordinals in doubt below `ordinal`, at which the lane continues. If the new round has
+    interrupted a comparison, repeat it as well. There is one exception: if the target has lost records, `ordinal` may
+    be one of the ordinals of the interrupted comparison. In this case, nothing is compared yet. The lane appends the
+    lost records again, and compares them once they have been acknowledged."""
     known, marked = lane.comparison.first_ack_check, in_doubt(lane)[0]
     lane.comparison.is_doubt_limited = False
     if marked < NEVER and lane.record is not None:

@@ -1,8 +1,8 @@
-"""Verdicts on source offsets that the rebuilt offset map no longer contains.
+"""Determines the verdicts on source offsets that the rebuilt offset map no longer contains.
 
-The former map assigned ordinals to these source offsets, or left it open whether it did, because its last run had no
-end. The rebuilt map contains neither these offsets nor a record that is copied again from them, so the ledger has to
-record why they are not copied.
+The former map assigned ordinals to these source offsets, or may have done so: its last run has no end. The rebuilt map
+does not contain these offsets, and no record is copied again from them. The ledger therefore has to record why they are
+not copied.
 """
 
 import sys

@@ -44,7 +44,7 @@ class Log(NamedTuple):
 
 
 class Missing(msgspec.Struct, frozen=True, array_like=True):
-    """Ordinals [first, last] that are not in the target log, although they may have been in it."""
+    """Ordinals [first, last] that are missing from the target log. Their records may have been in the log earlier."""
 
     kind: Literal["between", "last", "lost"]
     """`between`: these ordinals are between two of the lane's own batches. `last`: they are after all of the lane's own
@@ -65,8 +65,8 @@ class Missing(msgspec.Struct, frozen=True, array_like=True):
     before the target offset of a lost record are older than it, unless they are from a later epoch."""
 
     def newer_from(self, ordinal: int) -> int:
-        """Return the target offset from which on a record with the same key is newer than the missing record with this
-        ordinal."""
+        """Return a target offset for the missing record with this ordinal. A record with the same key at or above this
+        offset is newer than the missing record."""
         runs = bisect_right(self.recorded_at, ordinal, key=lambda run: run.ordinal)
         return self.recorded_at[runs - 1].offset if runs else self.above
 

@@ -121,8 +121,9 @@ class Expected(NamedTuple):
 
 
 class SupersededJudge:
-    """Decides for each missing record of one lookup whether it is superseded. It first receives the missing records, as
-    read from the source, then the records of the target log, and finally copied records of the source."""
+    """Decides for each missing record of one lookup whether a newer record with the same key supersedes it. The judge
+    first receives the missing records, as read from the source, then the records of the target log, and finally copied
+    records of the source."""
 
     def __init__(self, asked: AskSuperseded) -> None:
         self._asked = asked

@@ -100,11 +100,11 @@ def end_of_deleted(lane: Lane, own: Sequence[OwnBatch], first: int) -> list[OwnB
 
 
 def _has_room(lane: Lane, runs: Runs, log: Log, gap: Interval, pieces: Sequence[tuple[int, int]]) -> bool:
-    """Return whether a cleaner may have removed all records of these ordinals (first, last), which are missing at the
-    target offsets [start, end) of `gap`. There must be enough empty offsets. In addition, the offsets that the ledger
-    has for acknowledged records must be empty, and the record that follows those records must be at its recorded
-    offset. Otherwise, the log has lost the records, and other clients' records that were at the same offsets may since
-    have been removed."""
+    """Return whether a cleaner may have removed all records of the missing ordinals `pieces`, which are ranges (first,
+    last). `gap` contains the target offsets [start, end) where these records would be. Three conditions must be met:
+    the gap has enough empty offsets, the offsets that the ledger has for acknowledged records are empty, and the record
+    after the acknowledged ones is at its recorded offset. Otherwise, the log has lost the records. Other clients may
+    then have written records at the same offsets, and a cleaner may have removed those since."""
     start, end = gap
     if log.bare(start, end)[0] < sum(last - first + 1 for first, last in pieces):
         return False
@@ -290,8 +290,8 @@ def before_displaced(lane: Lane, ordinal: int) -> int:
 def displaced_of(record: LaneRecord | None) -> tuple[Displaced, ...]:
     """Return the displaced ordinals in the ledger whose source offsets the ledger still has.
 
-    The first target run does not serve as the lower bound, because if it displaced these ordinals, it may be the first
-    run that was ever recorded.
+    Ordinals below the first source run are omitted. The first target run cannot be used as the lower bound: displaced
+    ordinals are recorded with a target run that begins above them, and this run may be the first one ever recorded.
     """
     if record is None or not record.displaced:
         return ()
