@@ -117,8 +117,8 @@ def furthest(lane: Lane) -> tuple[int, int] | None:
 
 
 def continues_at(record: LaneRecord, ordinal: int, looked_up: Sequence[tuple[int, int]] = ()) -> int | None:
-    """Return the source offset at which a lane continues if it resumes at this ordinal. The records of the ordinals
-    (first, last) in `looked_up` are omitted, as in `rest`.
+    """Return the source offset at which a lane continues if it resumes at this ordinal. `looked_up` contains ranges of
+    ordinals (first, last) whose records are not copied again. These records are left out, as in `rest`.
 
     If both source and target have lost the record of this ordinal, the result is the offset at which the source's log
     diverges from the copied records.

@@ -1,10 +1,10 @@
 """Handles displaced ordinals: ordinals that the target log lacks because later ordinals now have their target offsets.
 
 An election may remove records of the lane. A delayed batch with later ordinals may then be appended at the offsets of
-these records. If the log holds newer records with the same keys, the lost records are not copied again. It was not the
-log cleaner that removed the lost records, so the log itself does not show when it last had them. The ledger therefore
-records this for the displaced ordinals (`Displaced`). If a later election removes the newer records, the displaced
-ordinals are looked up again.
+these records. If the log holds newer records with the same keys, the lost records are not copied again. The lost
+records leave no empty offsets behind, so the log does not show where and in which leader epoch it last had them. The
+ledger therefore records both for the displaced ordinals (`Displaced`). If a later election removes the newer records,
+the displaced ordinals are looked up again.
 
 Ordinals of the kind `last` (`Missing.kind`) are recorded in the same way if a lookup indicates that they were appended.
 It is not certain that the log ever had them, so their target offsets are not known either.
