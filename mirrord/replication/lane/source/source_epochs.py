@@ -210,8 +210,8 @@ def recorded_ahead(lane: Lane) -> Epochs:
 
 
 def is_another(lane: Lane, epoch: int) -> bool:
-    """Return whether a source record of this epoch cannot be the record that was to be copied under the next
-    ordinal."""
+    """Return whether a source record of this epoch differs from the record to which the next ordinal belongs. It does
+    if both epochs are known and are not equal."""
     known = epoch_at(recorded_ahead(lane), lane.next_ordinal)
     return epoch >= 0 and known >= 0 and known != epoch
 

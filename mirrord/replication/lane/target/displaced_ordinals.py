@@ -132,9 +132,9 @@ def _displaced(lane: Lane, missing: Missing) -> Iterator[Displaced]:
 
 
 def below(lane: Lane, ordinal: int) -> tuple[Missing, ...]:
-    """Return the displaced ordinals below the given one, because a scan that begins at the given ordinal does not show
-    them. Two kinds are omitted: ordinals whose records would by now be below the target's log start offset, and
-    ordinals in holes."""
+    """Return the displaced ordinals below the given one. A scan that begins at the given ordinal does not find them.
+    Two kinds are omitted: ordinals whose records would by now be below the target's log start offset, and ordinals in
+    holes."""
     holes = lane.record.holes if lane.record is not None else ()
     return tuple(
         Missing("between", first, last, each.above, has_room=True)
