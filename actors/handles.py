@@ -183,8 +183,8 @@ class Watches:
         self._replaced = asyncio.Event()
 
     async def wait(self, orders: str) -> None:
-        """Wait until another supervisor process calls this method. `orders` identifies the calling process. All calls
-        must come from the same event loop."""
+        """Wait until a different supervisor process calls this method. `orders` identifies the calling process. All
+        calls must be made in the same event loop."""
         if orders != self._orders:
             self._replaced.set()
             self._replaced, self._orders = asyncio.Event(), orders

@@ -330,8 +330,8 @@ def _seed(lane: Lane, epochs: Epochs) -> None:
 
 def _by_offset(record: LaneRecord, epochs: Epochs, end: int) -> list[tuple[int, int]]:
     """Return the source's leader epochs of the records below the ordinal `end`, as pairs (source offset, epoch) in
-    ascending order. The records have been copied or are to be copied again. After a hole, records that were copied
-    again have higher ordinals than some records with higher source offsets.
+    ascending order. The records have been copied or will be copied again. After a hole, records that were copied again
+    have higher ordinals than some records with higher source offsets.
 
     The epoch of the ordinal `end` is also returned if there is a gap directly before its source offset.
     """

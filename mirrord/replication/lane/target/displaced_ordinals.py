@@ -91,8 +91,8 @@ def _looked_up(lane: Lane, found: Reading, until: int) -> Iterator[Missing]:
 
 
 def _is_recorded(lane: Lane, displaced: Displaced) -> bool:
-    """Return whether the ledger already records these ordinals as displaced, and counts at least the same records as
-    newer."""
+    """Return whether the ledger already records these ordinals as displaced, with limits (`above`, `leader_epoch`) that
+    are not higher than the given ones. At least the same records of other clients then count as newer."""
     return any(
         each.first <= displaced.first
         and displaced.last <= each.last

@@ -306,8 +306,9 @@ def remember_position(lane: Lane) -> None:
 
 
 def forget(lane: Lane) -> None:
-    """Discard the results of looking up missing ordinals, because a new round begins. If the ledger does not yet record
-    which records are copied again, return to the resume position from before the target log lost them."""
+    """Discard the results of looking up missing ordinals, because a new round begins. If the lane has gone back because
+    of lost records, but the ledger does not yet record which of them are copied again, restore the lane's previous
+    resume position."""
     if (known := lane.log.went_back) is not None and is_plan_unrecorded(lane):
         lane.resume_position, lane.recorded_position = known.resume_position, known.recorded_position
         lane.acknowledged = known.acknowledged
