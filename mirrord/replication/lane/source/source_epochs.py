@@ -118,7 +118,7 @@ def furthest(lane: Lane) -> tuple[int, int] | None:
 
 def continues_at(record: LaneRecord, ordinal: int, looked_up: Sequence[tuple[int, int]] = ()) -> int | None:
     """Return the source offset at which a lane continues if it resumes at this ordinal. `looked_up` contains ranges of
-    ordinals (first, last) whose records are not copied again. These records are left out, as in `rest`.
+    ordinals (first, last) that have already been looked up. Their records are left out, as in `rest`.
 
     If both source and target have lost the record of this ordinal, the result is the offset at which the source's log
     diverges from the copied records.
@@ -210,8 +210,8 @@ def recorded_ahead(lane: Lane) -> Epochs:
 
 
 def is_another(lane: Lane, epoch: int) -> bool:
-    """Return whether a source record of this epoch differs from the record to which the next ordinal belongs. It does
-    if both epochs are known and are not equal."""
+    """Return whether a source record of this epoch is certainly not the record to which the next ordinal belongs. This
+    is certain if the epochs of both records are known and differ."""
     known = epoch_at(recorded_ahead(lane), lane.next_ordinal)
     return epoch >= 0 and known >= 0 and known != epoch
 
