@@ -184,8 +184,8 @@ class Watches:
         self._replaced = asyncio.Event()
 
     async def wait(self, orders: str) -> None:
-        """Wait until another supervisor process calls this method. `orders` identifies the calling process. All calls
-        must come from the same event loop."""
+        """Wait until a different supervisor process calls this method. `orders` identifies the calling process. All
+        calls must be made in the same event loop."""
         if orders != self._orders:
             self._replaced.set()
             self._replaced, self._orders = asyncio.Event(), orders
@@ -275,9 +275,9 @@ class ReplicatorCalls(ActorCalls):
     async def kill(self) -> None:
         """End the replicator's process. Return once the process is confirmed to have ended.
 
-        Ray's GCS reports an actor as dead as soon as it is asked to kill that actor, even if the actor's node cannot be
-        reached. Therefore, such a report proves that the process has ended only if the report arrived before the
-        request. Raises ReplicatorUnsure if nothing proves that the process has ended.
+        As soon as Ray's GCS is asked to kill an actor, it reports the actor as dead, even if the actor's node cannot be
+        reached. Therefore, only a report that arrived before the kill request proves that the process has ended. Raises
+        ReplicatorUnsure if nothing proves that the process has ended.
         """
         if self._ended.is_set():
             return

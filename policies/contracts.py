@@ -103,7 +103,7 @@ class RecordFilter(Protocol):
     """
 
     def keeps(self, record: Record, /) -> bool:
-        """Return whether the record is copied."""
+        """Return True to copy the record, or False to leave it out of the target topic."""
         ...
 
 

@@ -63,9 +63,9 @@ class RangeReader:
     async def keys(
         self, lane: AuditedLane, wanted: AuditRange, *, with_source: bool
     ) -> tuple[dict[bytes, Newest], KeyedCopy, int]:
-        """Return three values. The first contains, for each key in the range, the newest source record and the newest
-        target record. The second describes the properties of the target partition that determine which keys it may
-        lack. The third is the number of bytes read. The source is read only if `with_source` is set.
+        """Return three values: for each key in the range, the newest source record and the newest target record; the
+        properties of the target partition that determine which keys it may lack; and the number of bytes read. The
+        source is read only if `with_source` is set.
 
         Raises EnvironmentFault if a log cannot be read.
         """

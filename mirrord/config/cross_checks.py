@@ -206,8 +206,9 @@ def _is_mesh(flows: Sequence[FlowConfig], ring: Sequence[FlowConfig]) -> bool:
 
 
 def _not_forwarded(flows: Sequence[FlowConfig], index: int) -> str:
-    """Return a message if records do not reach a cluster because no flow copies them there directly: a flow that keeps
-    topic names does not forward copies. Otherwise, return an empty string."""
+    """Return a message if the records of one cluster reach a second cluster but not a third one, to which another flow
+    copies from the second. A flow that keeps topic names does not forward copies, so the third cluster needs a flow
+    directly from the first. Return an empty string if no such flow is missing."""
     flow = flows[index]
     for other in flows[:index]:
         for former, later in ((other, flow), (flow, other)):

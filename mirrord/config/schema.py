@@ -480,7 +480,7 @@ class Config(msgspec.Struct, frozen=True):
 
 
 def _writing_only(flow: FlowConfig, aliases: Sequence[Alias]) -> FlowConfig:
-    """Return the flow, without heartbeats to its source if the source is not one of these clusters."""
+    """Return the flow. If its source is not one of these clusters, turn off the heartbeats that it writes there."""
     if flow.source in aliases or flow.heartbeats.emit in {"target", "off"}:
         return flow
     emit = "target" if flow.heartbeats.emit == "both" else "off"

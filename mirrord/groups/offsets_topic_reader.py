@@ -86,7 +86,8 @@ class GroupLog:
         return all(each.ready for each in self._followed)
 
     async def check_tails(self, view: ClusterView) -> None:
-        """For each partition without new records, check whether its last offsets hold no records."""
+        """Check the partitions from which no records arrive although their expected end has not been reached. If the
+        remaining offsets hold no records, for example because the log cleaner removed them, the partition is ready."""
         for each in self._followed:
             await each.check_tail(view)
 

@@ -169,12 +169,13 @@ class RecentLogEnds:
         _note(self._back.setdefault(lane, deque(maxlen=SIGHTS)), self._clock.monotonic(), Sight(source, target_again))
 
     def forth(self, lane: LaneId) -> tuple[Sight, ...]:
-        """Return the recent log ends for this lane: `written` is on the target, and `read` is on the source."""
+        """Return the recent log ends of this lane's partitions. `written` is the end of the target partition, and
+        `read` is the end of the source partition."""
         return self._fresh(self._forth.get(lane))
 
     def back(self, lane: LaneId) -> tuple[Sight, ...]:
-        """Return the recent log ends for the lane that copies this lane's partitions in the opposite direction:
-        `written` is on this flow's source, and `read` is on this flow's target."""
+        """Return the recent log ends as seen by the lane that copies back in the opposite direction. `written` is the
+        end of this flow's source partition, and `read` is the end of this flow's target partition."""
         return self._fresh(self._back.get(lane))
 
     def _fresh(self, known: Iterable[tuple[float, Sight]] | None) -> tuple[Sight, ...]:

@@ -14,7 +14,7 @@ from mirrord.ledger.state import FlowState, LaneState
 
 
 class Account(msgspec.Struct, frozen=True):
-    """The result of the check for one lane."""
+    """The result of checking whether one lane has copied everything and accounts for all its source offsets."""
 
     copied: int
     """Number of records that were copied."""

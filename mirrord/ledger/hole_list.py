@@ -80,7 +80,8 @@ def all_carried_on(known: Sequence[HoleFound], added: Sequence[HoleFound]) -> tu
 
 
 class _Plans:
-    """The holes whose records are copied again, grouped by `until`. Holes that change together are moved together."""
+    """The holes whose records are copied again, grouped by `until`. When `until` is raised for several holes of one
+    group, they move to their new group together."""
 
     def __init__(self) -> None:
         self._untils: list[int] = []

@@ -37,12 +37,12 @@ class PublishedPairs(msgspec.Struct, frozen=True):
 def due_syncs(
     lane: LaneState, next_ordinal: int, published: PublishedPairs | None, lag_max: int
 ) -> tuple[list[OffsetSync], PublishedPairs]:
-    """Return the pairs to publish now, in the order of their records. Also return the value of `published` for the next
-    call.
+    """Return the offset pairs to publish now, in the order of their records. Also return the value that the next call
+    gets as `published`.
 
     All records with ordinals below `next_ordinal` have been acknowledged. On the first call, `published` is None. In
-    this case, only the pair of the last record is published, because the pairs of earlier runs may already be in the
-    topic.
+    this case, only the pair of the last acknowledged record is returned, because the pairs of earlier runs may already
+    be in the offset-syncs topic.
     """
     if published is not None and _moved(lane, published):
         # If a pair is below the last one, MirrorMaker 2 drops the pairs that it has (OffsetSyncStore.backfillOffsets).

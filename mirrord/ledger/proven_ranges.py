@@ -92,9 +92,8 @@ def _audit(lane: LaneState, fact: RangeAudited) -> bool:
 
 
 def clip_proof(lane: LaneState) -> None:
-    """Lower the source offset up to which the lane is proven if the source has truncated its log below this offset
-    since the proven records were copied. The source uses the truncated offsets again for records that no audit has
-    seen."""
+    """Limit the lane's proven range to source offsets that have not been truncated since the proven records were
+    copied. The source stores different records at truncated offsets, and no audit has compared these records."""
     fact = lane.audited
     if fact is None:
         return

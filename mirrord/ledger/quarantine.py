@@ -92,8 +92,8 @@ def skipped_ranges(quarantine: Iterable[Parked]) -> list[tuple[int, int]]:
 
 
 def lettered_from(quarantine: Iterable[Parked]) -> int:
-    """Return an offset in the dead-letter topic. The parked records of ranges about which no decision has been made yet
-    can only be at this offset or later, because they follow the parked records of all decided ranges. Return -1 if no
-    range has parked records.
+    """Return the offset in the dead-letter topic from which to search for parked records of undecided ranges. These
+    records follow the parked records of all decided ranges, so none of them has a lower offset. Return -1 if no range
+    has parked records.
     """
     return max((each.letters_at for each in quarantine), default=-1)

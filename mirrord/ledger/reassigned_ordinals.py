@@ -1,5 +1,6 @@
-"""Determines which ordinals of a lane are in doubt: they were assigned again, and it is not known which of the records
-that were sent under them the target holds (`SourceRun.regiven`)."""
+"""Determines which ordinals of a lane are in doubt. Such ordinals were assigned to different records
+(`SourceRun.regiven`). Both the former and the new record may have been sent under an ordinal, and it is not known which
+of them the target holds."""
 
 from mirrord.ledger.facts.core import TakeoverChecked, TargetRun
 from mirrord.ledger.state import LaneState

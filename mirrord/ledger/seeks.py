@@ -38,8 +38,8 @@ def sought(seeks: Seeks, order: LaneSought) -> Seeks | None:
 
 
 def done(seeks: Seeks, fact: SeekDone) -> Seeks:
-    """Return the seeks after the lane has carried one out. Pending seeks to the same offset or a lower one then also
-    count as carried out."""
+    """Return the lane's seeks, updated for a seek that it has carried out (`fact`). Pending seeks to the same offset or
+    a lower one also count as carried out."""
     kept = [each for each in seeks if each.done or each.end > fact.end]
     carried = next((each for each in seeks if each.end == fact.end and not each.done), None)
     if carried is not None and fact.start < fact.end:

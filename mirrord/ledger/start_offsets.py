@@ -41,8 +41,8 @@ def note_begun(state: FlowState, key: LaneKey) -> None:
 
 
 def note_all_begun(state: FlowState) -> None:
-    """Drop the start offsets of all lanes that have begun to copy. If a lane was restored from a snapshot record that
-    is newer than the start offsets, only its runs show that it has begun."""
+    """Drop the start offsets of all lanes that have runs, because these lanes have begun to copy. `note_begun` was not
+    called for a lane that was restored from a snapshot record newer than the start offsets."""
     for lane in state.lanes.values() if state.starts else ():
         if lane.source_runs:
             note_begun(state, lane.key)

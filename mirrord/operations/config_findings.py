@@ -45,8 +45,11 @@ async def settings_findings(config: Config, survey: FlowSurvey, target_seen: Clu
 
 
 async def expiry_ms(config: Config, target: ClusterSeen) -> int | None:
-    """Return how long the target remembers an idle producer, in milliseconds. Return None if no broker of the target
-    can be reached, or if mirrord lacks the permission to read the config that sets this time. Raises Unreachable."""
+    """Return how long the target remembers an idle producer, in milliseconds.
+
+    Return None if the survey has found no reachable broker on the target, or if mirrord lacks the permission to read
+    the config that sets this time. Raises Unreachable if the target does not answer.
+    """
     node = any_node(target)
     if node is None:
         return None

@@ -21,7 +21,7 @@ class Troubles:
         return list(self._lines.values())
 
     def report(self, line: str, part: str = "") -> None:
-        """Record the current failure of a part of the task. An empty line means that the part has succeeded."""
+        """Record in one line why a part of the task fails, or that it has succeeded if `line` is empty."""
         if line and line != self._lines.get(part):
             log.warning(self._event, reason=line, **self._context)
         if line:

@@ -21,7 +21,7 @@ def leashed(command: list[str]) -> list[str]:
 
 
 def tie_to(parent: int) -> None:
-    """Let the kernel kill the current process when its parent exits. If the parent has already exited, exit
+    """Make the kernel kill the current process when its parent exits. If the parent has already exited, exit
     immediately."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # the parent ended before the call took effect

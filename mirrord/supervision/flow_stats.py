@@ -149,7 +149,7 @@ class Behind:
         self._trails: dict[LaneId, _Trail] = {}
 
     def note(self, report: LaneReport, now: float) -> None:
-        """Add the log end and the source offset from a report on a lane."""
+        """Take the log end and the lane's source offset from a report that has just arrived."""
         if report.source_end >= 0:
             trail = self._trails.setdefault(report.lane, _Trail())
             trail.note(now - report.source_end_age_s, report.source_end, report.source_offset)

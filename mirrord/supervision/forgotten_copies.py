@@ -43,7 +43,7 @@ class FormerCopy(NamedTuple):
 
 
 class Forgetting:
-    """Determines which deleted topics of one flow are forgotten."""
+    """Determines for which deleted topics of one flow the lanes are removed from the flow's state."""
 
     def __init__(self, flow: str, source: TopicAdmin, target: TopicAdmin, clock: Clock) -> None:
         self._flow = flow

@@ -271,10 +271,11 @@ def _until_covered(
 def refined(
     placed: Placed, copies: Mapping[int, Sequence[CopiedRecords]], originals: Mapping[int, Sequence[OriginalRecords]]
 ) -> Placed:
-    """Determine the positions again after some units have been replaced by their individual records. `copies` and
-    `originals` map the index of each such unit to its records. Raises Unplaced.
+    """Replace some units of both logs by their individual records, and determine the positions of all units again.
+    `copies` and `originals` map the index of each replaced unit to its records. Raises Unplaced.
 
-    A target batch has fewer records than ordinals if the target's log cleaner has removed some of its records.
+    If the target's log cleaner has removed records of a batch, the ordinals of these records become units with the
+    content `GONE`.
     """
     made: list[CopiedRecords] = []
     for number, copy in enumerate(placed.copies):

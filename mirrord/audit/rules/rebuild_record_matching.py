@@ -95,7 +95,7 @@ class Matching:
 
     @property
     def wants_copies(self) -> bool:
-        """Whether copies have to be added next. Otherwise, source records have to be added."""
+        """Whether the caller must call `copies` next. If not, it must call `originals`."""
         return not self._here
 
     def copies(self, records: Sequence[CopiedRecords]) -> None:

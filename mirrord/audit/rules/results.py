@@ -108,7 +108,7 @@ class Difference(msgspec.Struct, frozen=True, order=True):
 
 
 class Explained(msgspec.Struct, frozen=True, order=True):
-    """A range of offsets at which source and target differ, and the cause that explains the deviation. The offsets are
+    """A range of offsets at which source and target differ, with the known cause of the difference. The offsets are
     those of the source or of the target, depending on `side`."""
 
     cause: Cause

@@ -154,8 +154,8 @@ class PropertiesFile:
         return number
 
     def choice(self, value: PropertyValue | None, known: Mapping[str, T], default: T) -> T:
-        """Return the item that `known` contains for the value. Record a fault if `known` does not contain the value.
-        Without a value, return `default`."""
+        """Look up the value in `known`, and return the item found. If `known` does not contain the value, record a
+        fault and return `default`. Without a value, return `default`."""
         if value is None:
             return default
         if value.text not in known:

@@ -122,7 +122,7 @@ class _Kind(Generic[AnswerT]):
         self._fresh.append(question)
 
     def again(self) -> None:
-        """Ask the waiting questions again. This method is called when the cluster's metadata has changed."""
+        """Ask the questions that are waiting for new metadata. This method is called when the metadata has changed."""
         waiting, self._waiting = self._waiting, []
         self._spread(waiting)
 
@@ -372,8 +372,8 @@ def _offset_question(question: PartitionQuestion[ListedOffset]) -> OffsetQuestio
 
 
 async def bounds(asks: Asks, partition: PartitionId) -> tuple[int, int]:
-    """Return (high watermark, log start offset): the end and the beginning of the records that a consumer can read. The
-    range includes uncommitted records.
+    """Return (high watermark, log start offset): the end and the beginning of the offsets that a consumer with the
+    isolation level `read_uncommitted` can read.
 
     Raises ReadFailed if no broker answers.
     """

@@ -25,7 +25,8 @@ class ReceiveLowWatermark:
             self._socket = duplicate(transport)
 
     def set(self, size: int) -> None:
-        """Let the event loop wake when `size` bytes have arrived. Changing the mark costs one system call."""
+        """Set the low-water mark to `size` bytes, so that the event loop does not wake before this many bytes have
+        arrived. Changing the mark takes one system call."""
         if size == self._bytes or self._socket is None:
             return
         self._bytes = size

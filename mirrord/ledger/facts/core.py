@@ -496,8 +496,8 @@ class LaneResumed(Fact, frozen=True, tag="lane_resumed"):
 
 
 class TakeoverChecked(Fact, frozen=True, tag="takeover_checked"):
-    """After a takeover, those batches of the lane that a previous holder may have written have been read back from the
-    target and compared with the source."""
+    """After a takeover, the lane has read back from the target all of its batches that a previous holder may have
+    written, and has compared them with the source."""
 
     lane: LaneId
     grant: int

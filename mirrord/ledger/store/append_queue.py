@@ -137,12 +137,12 @@ class Outbox:
                     append.waiter.set_exception(error)
 
     def acknowledged(self, entries: Iterable[Numbered], offsets: Iterable[int], read: int) -> int | None:
-        """Record the offsets of appended entries; an offset is -1 if it is unknown. All entries below the offset `read`
-        had already been read.
+        """Record the offsets at which the broker has appended these entries. An offset is -1 if it is unknown. The
+        ledger has already been read up to the offset `read` (exclusive).
 
-        If one of these entries was appended below `read` but has not been read, a different entry was read at its
-        offset, and the ledger has lost the appended one. Return the offset of the first such entry, or None if there is
-        none.
+        Also detect a loss: an entry may have an offset below `read` although it has not been read back. The reader must
+        then have found a different entry at this offset, so the ledger has lost the appended entry. Return the offset
+        of the first such entry, or None if there is none.
         """
         for entry, offset in zip(entries, offsets, strict=True):
             if offset < 0 or self._sent.get(entry.number) is not entry:

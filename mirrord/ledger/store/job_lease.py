@@ -111,7 +111,7 @@ class JobLease:
                 held.outcome, held.line = outcome, line
 
     def set_every_outcome(self, outcome: JobOutcome, line: str) -> None:
-        """Set the same outcome of the job for all flows."""
+        """Set one outcome of the job for all flows. It is recorded when the job ends."""
         for held in self._held:
             held.outcome, held.line = outcome, line
 

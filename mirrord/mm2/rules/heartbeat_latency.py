@@ -36,8 +36,8 @@ def clock_sample(asked_ms: float, reported_ms: int, answered_ms: float) -> Clock
     time.
 
     The cluster read `reported_ms` from its clock at some moment between `asked_ms`, when the request was sent, and
-    `answered_ms`, when the response arrived. All three times are truncated to whole milliseconds. The error takes this
-    into account.
+    `answered_ms`, when the response arrived. All three times are truncated to whole milliseconds. `error_ms` in the
+    result takes this into account.
     """
     return ClockSample(reported_ms - (asked_ms + answered_ms) / 2, (answered_ms - asked_ms) / 2 + 1)
 

@@ -203,8 +203,8 @@ class DeadLetters:
             )
 
     async def _lacks(self, place: LetterPlace, end: int, there: There) -> int:
-        """Search the source offsets from `place` to `end` (exclusive). Return the first one whose record is not in
-        `there`, or -1 if no record is missing."""
+        """Return the offset of the first source record from `place` to `end` (exclusive) that is missing from the
+        dead-letter topic, or -1 if none is missing. `there` contains the records that are in the topic."""
         with _not_parked():
             async with open_logs(self._flow.source, self._source, [place.topic]) as source:
                 self._check(source, place)

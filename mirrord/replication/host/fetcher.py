@@ -269,9 +269,9 @@ class FetchFeed:
         self.pump()
 
     def failed(self, channel: "Channel", pause_s: float, reason: str = "") -> None:
-        """Handle a lost or failed connection: fetch the partitions of its channel again after `pause_s` seconds.
+        """Fetch the partitions of a channel again after `pause_s` seconds, because its connection failed.
 
-        `reason` is set if a response was too large.
+        If the connection was closed because a response was too large, `reason` says so. Otherwise it is empty.
         """
         taps = channel.take_all()
         self._cold.difference_update(taps)

@@ -252,8 +252,8 @@ class SupersededLookup:
         return missing.kind == "last" and ordinal >= self._decided_below
 
     def _by_origin(self, batch: ReadBatch, found: Iterable[_Found]) -> tuple[list[_Found], list[_Found]]:
-        """Split missing records of a source batch into two lists: first the records that the lane did not copy if
-        another flow wrote the batch, and then all others."""
+        """Split the missing records of a source batch into two lists. The first contains the records that the lane has
+        skipped if the batch is a copy that another flow wrote. The second contains all others."""
         has_writers = self._rules.find_copies is not None and not batch.is_old
         may_be_copy = has_writers and may_be_a_lanes(batch.header)
         split: tuple[list[_Found], list[_Found]] = [], []

@@ -44,8 +44,9 @@ def is_last(word: Progress | None, record: LaneRecord | None) -> bool:
 
 
 def begin(lane: Lane, word: Progress, record: LaneRecord) -> Effects:
-    """Send all requests at once if the lane can resume from the checkpoint. The caller must already have set the lane's
-    resume position to that of the checkpoint."""
+    """Ask for the end of the target log and the broker's producer state, and fetch the first records, all at the same
+    time. Return no effects if the lane cannot resume from the checkpoint `word`. The caller must already have set the
+    lane's resume position to that of the checkpoint."""
     position = record.source_runs.offset_of(word.ordinal)
     if position is None or not word.protected or word.ordinal == 0:
         return []

@@ -22,8 +22,8 @@ def resume_position(lane: Lane) -> ResumePosition:
 
 
 def source_offset(lane: Lane) -> int:
-    """Return the source offset of the first record that the target has not acknowledged. Offsets before this record
-    that were skipped count as done."""
+    """Return the source offset of the first record that the target has not acknowledged. The lane has finished with all
+    offsets below it: their records were acknowledged, or the offsets were skipped."""
     if lane.in_flight:
         return lane.in_flight[0].offset
     if lane.ready:

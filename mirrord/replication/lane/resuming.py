@@ -143,7 +143,7 @@ def producers_answered(lane: Lane, now: float, answer: ProducersAnswer) -> Effec
 
 
 def _ask_again(lane: Lane, now: float) -> Effects:
-    """Make request 3 of the resume sandwich."""
+    """Ask for the end of the target log again (request 3 of the resume sandwich)."""
     lane.stage, lane.late_writes.asked_at = Stage.END_AGAIN, now
     in_doubt.note_end_question(lane, now)
     return [AskEnd(ask(lane))]

@@ -68,8 +68,8 @@ async def left_running(engine: Engine, prefix: str) -> list[Member]:
 
 
 async def end_all(engine: Engine, prefix: str) -> None:
-    """Terminate the replicators and group followers of a flow that a dead daemon left running. They are no longer
-    allowed to write, because this daemon holds the lease."""
+    """Terminate a flow's replicators and group followers that are still running although their daemon has died. They
+    are no longer allowed to write, because this daemon holds the lease."""
     for name in await engine.found(prefix):
         log.info("leftover_ended", name=name)
         try:

@@ -1,9 +1,9 @@
 """Runs an audit or a compaction in a separate process. The process reads its order from stdin and writes its result to
 stdout.
 
-The kernel kills the process when the thread that started it ends, as `mirrord.jobs.job_main` requests. The process
-therefore also exits if its parent is killed. If the job has started Spark, Spark's Java process exits together with the
-job process.
+`mirrord.jobs.job_main` asks the kernel to kill the process when the thread that started it ends. The process therefore
+exits even if its parent is killed. If the job has started Spark, Spark's Java process exits together with the job
+process.
 """
 
 import asyncio

@@ -80,8 +80,8 @@ def plan_deletions(
     """Plan the deletion of target topics, and withdraw planned deletions that are no longer justified.
 
     `gone` are the target topics whose source topics no longer exist. The caller takes them from the result of
-    `without_source`, but must first ask the source about each unseen topic by name, because the source's list of topics
-    may be incomplete. `wanted` is false if the flow must not delete topics.
+    `without_source`. The source's list of topics may be incomplete, so the caller must first ask the source by name
+    about each source topic of `unseen`. `wanted` is false if the flow must not delete topics.
     """
     lost = {copy.topic_id for copy in gone}
     facts: list[TopicDeletionPlanned | TopicDeletionWithdrawn] = []

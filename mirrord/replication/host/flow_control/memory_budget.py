@@ -118,7 +118,7 @@ class MemoryBudget:
         self._tell()
 
     def hold(self, frame: Frame) -> "HeldFrame":
-        """Count a frame's bytes as long as anything refers to the returned object."""
+        """Count a frame's bytes against the limit for as long as the returned object is referenced."""
         self.held_bytes += len(frame.buffer)
         if frame.pool is not None:
             # Buffers that are kept for later use occupy memory as well.

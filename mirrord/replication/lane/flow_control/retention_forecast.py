@@ -42,7 +42,7 @@ class OffsetAt(NamedTuple):
 
 
 class RetentionPace:
-    """The distance between the start of one log and the position of its reader, over time."""
+    """Tracks how the distance between the start of one log and the position of its reader changes over time."""
 
     __slots__ = ("points",)
 

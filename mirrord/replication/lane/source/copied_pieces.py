@@ -34,8 +34,8 @@ def mapped_by(runs: Runs, cuts: Sequence[tuple[int, int]], first: int, last: int
 
 
 class AscendingPart(NamedTuple):
-    """The ordinals [first, end), whose source offsets are in ascending order. The source has lost the records at the
-    offset `limit` and above."""
+    """Ordinals [first, end) whose source offsets are in ascending order. Of their records, the source has lost those
+    with the offset `limit` or a higher one."""
 
     first: int
     end: int

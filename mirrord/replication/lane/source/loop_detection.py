@@ -92,8 +92,8 @@ class Origins:
         return f"Origins(of {sorted(self._writers)})"
 
     def learn(self, writers: Iterable[Writer], asked: int) -> None:
-        """Replace the known writers with those in the ledgers. The ledgers were read after a batch with the producer id
-        `asked` was seen, up to their ends at that time. Therefore, if no writer has this id, the id belongs to no
+        """Replace the known writers with those in the ledgers. The caller has seen a batch with the producer id
+        `asked`, and has then read all ledgers to their ends. Therefore, if no writer has this id, the id belongs to no
         lane."""
         self._writers = {}
         for writer in writers:

@@ -117,8 +117,8 @@ def furthest(lane: Lane) -> tuple[int, int] | None:
 
 
 def continues_at(record: LaneRecord, ordinal: int, looked_up: Sequence[tuple[int, int]] = ()) -> int | None:
-    """Return the source offset at which a lane continues if it resumes at this ordinal. The records of the ordinals
-    (first, last) in `looked_up` are omitted, as in `rest`.
+    """Return the source offset at which a lane continues if it resumes at this ordinal. `looked_up` contains ranges of
+    ordinals (first, last) that have already been looked up. Their records are left out, as in `rest`.
 
     If both source and target have lost the record of this ordinal, the result is the offset at which the source's log
     diverges from the copied records.
@@ -210,8 +210,8 @@ def recorded_ahead(lane: Lane) -> Epochs:
 
 
 def is_another(lane: Lane, epoch: int) -> bool:
-    """Return whether a source record of this epoch cannot be the record that was to be copied under the next
-    ordinal."""
+    """Return whether a source record of this epoch is certainly not the record to which the next ordinal belongs. This
+    is certain if the epochs of both records are known and differ."""
     known = epoch_at(recorded_ahead(lane), lane.next_ordinal)
     return epoch >= 0 and known >= 0 and known != epoch
 
@@ -331,8 +331,8 @@ def _seed(lane: Lane, epochs: Epochs) -> None:
 
 def _by_offset(record: LaneRecord, epochs: Epochs, end: int) -> list[tuple[int, int]]:
     """Return the source's leader epochs of the records below the ordinal `end`, as pairs (source offset, epoch) in
-    ascending order. The records have been copied or are to be copied again. After a hole, records that were copied
-    again have higher ordinals than some records with higher source offsets.
+    ascending order. The records have been copied or will be copied again. After a hole, records that were copied again
+    have higher ordinals than some records with higher source offsets.
 
     The epoch of the ordinal `end` is also returned if there is a gap directly before its source offset.
     """

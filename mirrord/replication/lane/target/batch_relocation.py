@@ -225,7 +225,7 @@ def _epochs(originals: Sequence[SourceBatch]) -> tuple[tuple[int, int], ...]:
 
 
 def _anchored(source: _Source, batch: TargetBatch) -> list[int | None]:
-    """Return the source offsets of a batch's records that the source still holds."""
+    """Return the source offset of each record of the batch, or None for a record that was not found in the source."""
     contents = batch.contents
     found: list[int | None] = [None] * len(contents)
     anchors = [(at, source.unique[content]) for at, content in enumerate(contents) if content in source.unique]

@@ -1,10 +1,10 @@
 """Handles displaced ordinals: ordinals that the target log lacks because later ordinals now have their target offsets.
 
 An election may remove records of the lane. A delayed batch with later ordinals may then be appended at the offsets of
-these records. If the log holds newer records with the same keys, the lost records are not copied again. It was not the
-log cleaner that removed the lost records, so the log itself does not show when it last had them. The ledger therefore
-records this for the displaced ordinals (`Displaced`). If a later election removes the newer records, the displaced
-ordinals are looked up again.
+these records. If the log holds newer records with the same keys, the lost records are not copied again. The lost
+records leave no empty offsets behind, so the log does not show where and in which leader epoch it last had them. The
+ledger therefore records both for the displaced ordinals (`Displaced`). If a later election removes the newer records,
+the displaced ordinals are looked up again.
 
 Ordinals of the kind `last` (`Missing.kind`) are recorded in the same way if a lookup indicates that they were appended.
 It is not certain that the log ever had them, so their target offsets are not known either.
@@ -93,8 +93,8 @@ def _looked_up(lane: Lane, found: Reading, until: int) -> Iterator[Missing]:
 
 
 def _is_recorded(lane: Lane, displaced: Displaced) -> bool:
-    """Return whether the ledger already records these ordinals as displaced, and counts at least the same records as
-    newer."""
+    """Return whether the ledger already records these ordinals as displaced, with limits (`above`, `leader_epoch`) that
+    are not higher than the given ones. At least the same records of other clients then count as newer."""
     return any(
         each.first <= displaced.first
         and displaced.last <= each.last
@@ -135,9 +135,9 @@ def _displaced(lane: Lane, missing: Missing) -> Iterator[Displaced]:
 
 
 def below(lane: Lane, ordinal: int) -> tuple[Missing, ...]:
-    """Return the displaced ordinals below the given one, because a scan that begins at the given ordinal does not show
-    them. Two kinds are omitted: ordinals whose records would by now be below the target's log start offset, and
-    ordinals in holes."""
+    """Return the displaced ordinals below the given one. A scan that begins at the given ordinal does not find them.
+    Two kinds are omitted: ordinals whose records would by now be below the target's log start offset, and ordinals in
+    holes."""
     holes = lane.record.holes if lane.record is not None else ()
     return tuple(
         Missing("between", first, last, each.above, has_room=True)

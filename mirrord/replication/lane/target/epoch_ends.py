@@ -64,8 +64,9 @@ def _of_log(lane: Lane, leader_epoch: int) -> dict[int, int]:
 
 
 def _note(lane: Lane, found: Mapping[int, int]) -> None:
-    """Add the given epochs to what is known about the log of the current leader. If the resume position has the epoch
-    of a different leader, keep what is known about that leader's log as well."""
+    """Add the given epochs, each with an end offset, to those that the log of the current leader is known to have. If
+    the resume position has the epoch of an earlier leader, the epochs of that leader's log are kept as well. Those of
+    all other leaders are dropped."""
     before, now = lane.resume_position.leader_epoch, lane.log.end_epoch
     ends = _of_log(lane, now)
     for epoch, end in found.items():

@@ -88,11 +88,11 @@ def unproven_until(lane: Lane) -> int:
 
 def note_earlier(lane: Lane, own: Sequence[OwnBatch]) -> None:
     """Note which of the lane's own batches in the target log are at or above a recorded resume position, although their
-    leader epochs show that they were appended before that position was recorded.
+    leader epochs are older than that of the position.
 
-    The log that was read for that position did not have these batches: they had been lost or cleaned there, and a
-    replica that still has them is now the leader. The lane, or a former holder, may have assigned their ordinals to
-    other records since then.
+    The leader at that time no longer had these batches: an election or the log cleaner had removed them from its log. A
+    replica that still has them has since become the leader. In the meantime, this holder or a former one may have
+    assigned their ordinals to other records.
     """
     rewinds = lane.record.rewinds if lane.record is not None else ()
     positions = [(each.ordinal, each.leader_epoch) for each in (lane.resume_position, *(note for _, note in rewinds))]

@@ -113,12 +113,12 @@ def _is_after_gap(record: LaneRecord, ordinal: int) -> bool:
 
 
 def kept_plan(lane: Lane, runs: Sequence[Run]) -> list[HoleFound]:
-    """For a plan that is recorded again, return the fact that shows where the plan ends. The fact is a `HoleFound` with
-    an empty range of ordinals.
+    """Return the fact that shows where a plan ends, if the plan is recorded again with these runs and needs this fact.
+    It is a `HoleFound` with an empty range of ordinals. Return an empty list if the plan does not need it.
 
     If a plan omits records on purpose, its runs alone do not show where it ends. Recording the plan again revokes every
-    hole that the ledger has at or above the first ordinal of the new runs. The result is empty if no `HoleFound` with
-    an empty range is revoked, or if nothing is left to copy again.
+    hole that the ledger has at or above the first ordinal of `runs`. If a `HoleFound` with an empty range is among
+    them, it has to be recorded again as well, unless nothing is left to copy again.
     """
     begin_at, holes = runs[0].ordinal, lane.record.holes if lane.record is not None else ()
     if len(runs) == 1 or not any(hole.first > hole.last and hole.first >= begin_at for hole in holes):

@@ -141,8 +141,8 @@ def note_deleted(lane: Lane, ordinal: int, verdicts: Sequence[Verdict]) -> None:
 
 
 def assign(lane: Lane, runs: Sequence[Run]) -> bool:
-    """Remember that these runs assign ordinals. The runs are in ascending order. Return whether a different record may
-    have been sent under the ordinal at which the first one begins. If so, comparisons made earlier in this round no
+    """Note which ordinals these runs assign. The runs are in ascending order. Return whether a different record may
+    already have been sent under the first ordinal of the first run. If so, comparisons made earlier in this round no
     longer settle which records the target holds (see `difference.settles`)."""
     first = runs[0].ordinal
     if not was_given(lane, first):

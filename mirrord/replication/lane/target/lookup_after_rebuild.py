@@ -31,7 +31,8 @@ def note_plan(lane: Lane, missing: Sequence[Missing]) -> None:
 
 
 def look_up_again(lane: Lane) -> None:
-    """Make the lane, when it next resumes, look up the lost records that a rebuilt offset map does not contain."""
+    """Arrange that the lane looks up the lost records again when it next resumes. A rebuilt offset map does not show
+    which records these are."""
     record, known, first = lane.record, lane.log.lost_below, lane.resume_ordinal
     lane.log.lost_below, lane.history.acknowledged_epochs = None, ()
     position = record.source_runs.offset_of(first) if record is not None else None

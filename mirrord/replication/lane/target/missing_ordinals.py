@@ -108,9 +108,9 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
 
 
 def look_up_between(lane: Lane, found: Reading, log: Log) -> Effects:
-    """Request that the ordinals that are missing between the lane's own batches be looked up. Return no effect if no
-    ordinals are missing. If the log lost their records, target and source differ. If a cleaner removed the records,
-    target and source do not differ."""
+    """Look up the ordinals that are missing between the lane's own batches. Return no effect if no ordinals are
+    missing. The lookup shows whether the log has lost their records or the log cleaner has removed them. Only a loss
+    makes target and source differ."""
     limit = _first_different(lane)  # missing ordinals from there onward belong to the difference anyway
     between = [replace(each, last=min(each.last, limit - 1)) for each in found.missing if each.first < limit]
     missing = [part for each in between for part in _parted(each, known_until(lane))]
@@ -308,8 +308,9 @@ def remember_position(lane: Lane) -> None:
 
 
 def forget(lane: Lane) -> None:
-    """Discard the results of looking up missing ordinals, because a new round begins. If the ledger does not yet record
-    which records are copied again, return to the resume position from before the target log lost them."""
+    """Discard the results of looking up missing ordinals, because a new round begins. If the lane has gone back because
+    of lost records, but the ledger does not yet record which of them are copied again, restore the lane's previous
+    resume position."""
     if (known := lane.log.went_back) is not None and is_plan_unrecorded(lane):
         lane.resume_position, lane.recorded_position = known.resume_position, known.recorded_position
         lane.acknowledged = known.acknowledged
@@ -439,9 +440,9 @@ def _lost_until(record: LaneRecord, ordinal: int) -> int:
 
 
 def _still_to_copy(record: LaneRecord, first: int, end: int) -> list[Interval]:
-    """Return those of the ordinals [first, end) that are in holes and whose records are to be copied again under
-    ordinals at or above `end`. They are returned as ranges [start, end). If several of them have the same record, only
-    the first one is returned."""
+    """Return the ordinals in [first, end) that belong to holes and whose records the lane will copy again under
+    ordinals at or above `end`. The result consists of ranges [start, end). If the same record has several of these
+    ordinals, only the first of them is returned."""
     void = list(_void(record, first, end))
     if not void:
         return []
@@ -457,8 +458,8 @@ def _still_to_copy(record: LaneRecord, first: int, end: int) -> list[Interval]:
 
 
 def _planned_from(record: LaneRecord, ordinal: int, limit: int) -> Iterator[Interval]:
-    """Yield the source offsets of the records that are to be copied from an ordinal onward, as ranges [start, end).
-    Records that are copied in source order are omitted if their source offsets are at or above `limit`."""
+    """Yield ranges [start, end) of source offsets: the records that the lane will copy under this ordinal and later
+    ones. Records that are copied in source order are omitted if their source offsets are at or above `limit`."""
     left = rest(record, ordinal)
     for _, former, length in left.pieces[:-1] if left is not None else ():
         yield from ((offset, offset + count) for _, offset, count in mapped(record, former, former + length - 1))

@@ -62,8 +62,8 @@ class Loss(NamedTuple):
 
 
 def loss(given: Iterable[Verdict]) -> Loss | None:
-    """Return the loss that these verdicts report, or None if they report none. The reason is "expired" only if it
-    explains the whole loss."""
+    """Return the loss that these verdicts report, or None if they report none. The reason of the loss is "expired" if
+    all of the verdicts on lost records have this reason, and "unexplained" otherwise."""
     lost = [each for each in given if each.reason in LOSSES]
     if not lost:
         return None
