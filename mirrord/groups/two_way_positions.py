@@ -171,8 +171,9 @@ class RecentLogEnds:
         return self._fresh(self._forth.get(lane))
 
     def back(self, lane: LaneId) -> tuple[Sight, ...]:
-        """Return the recent log ends for the lane that copies this lane's partitions in the opposite direction:
-        `written` is on this flow's source, and `read` is on this flow's target."""
+        """Return the recent log ends for the lane that copies this lane's partitions in the opposite direction. That
+        lane writes to this flow's source and reads this flow's target. In each `Sight`, `written` is therefore the log
+        end on the source, and `read` is the log end on the target."""
         return self._fresh(self._back.get(lane))
 
     def _fresh(self, known: Iterable[tuple[float, Sight]] | None) -> tuple[Sight, ...]:

@@ -184,7 +184,7 @@ def place(copies: Sequence[CopiedRecords], originals: Sequence[OriginalRecords])
 
 
 def _refuse_alike(placed: Placed, anchors: Sequence[int], there: Mapping[Hashable, int]) -> None:
-    """Raise Unplaced if a copy was matched only because of the copy before or after it, while another source unit with
+    """Raise Unplaced if a copy was matched only because of the copies next to it, although a different source unit with
     the same content could also be its original."""
     copies, originals, at = placed.copies, placed.originals, placed.at
     for number, (left, right) in enumerate(pairwise(at)):

@@ -305,7 +305,8 @@ class _Lines:
         self._next = 0.0
 
     def of(self, address: str, dashboard: str) -> contextlib.AbstractContextManager[None]:
-        """Log the address of the daemon. Return a context manager that does nothing."""
+        """Log the address of the daemon and of the Ray dashboard. Return a context manager that does nothing, because
+        log lines need no live display."""
         log.info("daemon_ready", http=address, dashboard=dashboard)
         return contextlib.nullcontext()
 

@@ -276,9 +276,9 @@ class SupersededLookup:
         """Return the missing records that the source may still have, by source offset. `readable` is the range
         [start, end) of the source offsets that can be read.
 
-        Records that the lane skips are omitted if they come after all of the lane's own batches (kind `last`). All
-        later records are then omitted as well, because nothing was appended under their ordinals. `_never_copied`
-        explains the reason."""
+        Missing records of the kind `last` (`Missing.kind`) come after all of the lane's own batches. If the lane skips
+        one of them, this record and all later records are omitted, because nothing was appended under their ordinals.
+        `_never_copied` explains the reason."""
         begin, end = readable
         wanted: dict[int, list[tuple[Missing, int]]] = {}
         for each in missing:

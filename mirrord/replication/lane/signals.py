@@ -134,7 +134,7 @@ class StartAnswer(msgspec.Struct, frozen=True):
 
 
 class EndAnswer(msgspec.Struct, frozen=True):
-    """The end of the log on the target partition's leader (OffsetForLeaderEpoch). It includes records that have not
+    """The end of the log on the target partition's leader (OffsetForLeaderEpoch). Records below this end may not have
     been replicated yet."""
 
     question: int

@@ -74,11 +74,11 @@ def answered(lane: Lane, now: float) -> None:
     resume, or what a former holder has appended.
 
     When a broker that was suspended or cut off from the network recovers, it reads the data that arrived in the
-    meantime. This data may include the lane's batches. If this may have happened, the lane waits for one request
-    timeout, measured from this answer. It may have happened if this is the first answer since a batch was left in
-    flight or a request remained unanswered, and also if the answer was slow. An answer that takes longer than the
-    request timeout counts as an unanswered request. Other slow answers count only once, because a broker that is always
-    slow must not delay the lane forever.
+    meantime. This data may include the lane's batches. The lane assumes this in two cases: the answer is the first one
+    since a batch was left in flight or a request remained unanswered, or the answer was slow. The lane then waits for
+    one request timeout, measured from this answer. An answer that takes longer than the request timeout counts as an
+    unanswered request. Other slow answers count only once, because a broker that is always slow must not delay the lane
+    forever.
     """
     took_s = now - lane.late_writes.asked_at
     pending = is_pending(lane)
