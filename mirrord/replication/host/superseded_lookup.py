@@ -221,11 +221,11 @@ class SupersededLookup:
         """Yield a source record as it is written to the target under each of the missing ordinals that the ledger
         assigns to it. Omit ordinals under which it was not copied. `epoch` is the record's leader epoch.
 
-        The ledger may assign an ordinal to a record that the lane then does not copy, because the last run has no end.
-        For such ordinals, all policies are therefore called, in the same way as when the lane copies the record. If a
-        policy fails, the lane has not copied the record or any record after it: it has either halted or recorded a
-        verdict before it wrote the next record. For other ordinals, the ledger contains the decision to copy the
-        record, so only the transform is called. Raises PolicyFault if the transform fails or if a policy cannot be
+        The last run in the ledger has no end, so the ledger may assign an ordinal to a record that the lane then does
+        not copy. For such ordinals, all policies are therefore called, in the same way as when the lane copies the
+        record. If a policy fails, the lane has not copied the record or any record after it: it has either halted or
+        recorded a verdict before it wrote the next record. For other ordinals, the ledger contains the decision to copy
+        the record, so only the transform is called. Raises PolicyFault if the transform fails or if a policy cannot be
         loaded, because it is then not known what was copied.
         """
         for missing, ordinal in places:

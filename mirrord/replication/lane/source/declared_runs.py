@@ -158,8 +158,8 @@ class _Parts:
         yield Run(begin_at, next(self._lacking(continues_at, NEVER))[0]), self.until, 1
 
     def _lacking(self, start: int, end: int) -> Iterator[Interval]:
-        """Yield the parts of the source offsets [start, end) that are not in the target and were not yielded in an
-        earlier part."""
+        """Yield those parts of the source offsets [start, end) that are neither in the target nor in the earlier parts
+        that the iterator has yielded."""
         return uncovered((start, end), [*self._held.within(start, end), *within((start, end), self._had)])
 
     def lacks(self, other: AscendingPart, ordinal: int, offset: int) -> bool:

@@ -91,9 +91,10 @@ def all_deleted(lane: Lane, behind: int, answer: ScanAnswer) -> Reading:
 
 
 def end_of_deleted(lane: Lane, own: Sequence[OwnBatch], first: int) -> list[OwnBatch]:
-    """Return an empty batch at the end of the log if retention on the target has deleted all of the lane's records from
-    the ordinal `first` onward. This batch represents the end of the broker's producer state. Nothing shows which
-    records had the ordinals before it, so these ordinals must not be assigned to other records."""
+    """If retention on the target has deleted all of the lane's records from the ordinal `first` onward, return an empty
+    batch at the end of the log. The ordinal of this batch is the one after the last ordinal in the broker's producer
+    state. Nothing shows which records had lower ordinals, so these ordinals must not be assigned to other records. If
+    the records have not been deleted, return an empty list."""
     behind = next_by_entry(lane)
     is_deleted = not own and lane.log.log_start > 0 and behind > first
     return [OwnBatch(lane.log.end, 0, behind % SEQUENCES, 0)] if is_deleted else []
