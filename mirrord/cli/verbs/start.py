@@ -202,8 +202,8 @@ class _Ended:
         return self._reached or self._fault is not None
 
     async def outcome(self) -> int:
-        """Print the proof and return the exit code. Raises EnvironmentFault if the daemon stopped before all records
-        had been copied."""
+        """Compare the copies with the final ends of the logs, print the result for each flow, and return the exit code.
+        Raises EnvironmentFault if the daemon stopped before all records had been copied."""
         if self._fault is not None:
             raise self._fault
         if not self._reached:

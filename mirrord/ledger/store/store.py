@@ -130,7 +130,8 @@ class LedgerStore:
 
     @property
     def known(self) -> LedgerEnd | None:
-        """The known end of the ledger, or the end that proves a loss. The next store of this process needs it."""
+        """The `LedgerWatch.known` of this store: how far the ledger extends. The next store of this process needs
+        it."""
         return self._watch.known
 
     def remember(self, known: LedgerEnd | None) -> None:

@@ -299,7 +299,7 @@ class Fenced(msgspec.Struct, frozen=True):
 
 
 class TargetMoved(msgspec.Struct, frozen=True):
-    """According to the cluster's metadata, the target partition has a leader with this epoch."""
+    """The target partition has a new leader epoch, according to the cluster's metadata."""
 
     leader_epoch: int
 

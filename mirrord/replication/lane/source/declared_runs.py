@@ -95,11 +95,12 @@ def _leaving_out(record: LaneRecord) -> list[HoleFound]:
 
 
 def _rest(record: LaneRecord, ordinal: int, least: int, held: HeldOffsets) -> RestOfPlan | None:
-    """Return the rest of a plan that extends at least to the ledger's ordinal `least`.
+    """Return what is left of a plan for copying records again. The result extends at least to the ledger's ordinal
+    `least`.
 
-    The runs are read up to the ordinal at which the lane continues in source order. All records in the target, and all
-    records that the plan copies earlier, have lower source offsets than the record of this ordinal. All later records
-    have higher source offsets.
+    It ends with the ordinal at which the lane continues in source order. All records in the target, and all records
+    that the plan copies earlier, have lower source offsets than the record of this ordinal. All later records have
+    higher source offsets.
     """
     parts = _Parts(record, ordinal, least, held)
     later = [each for each in ascending_parts(record, ordinal, parts.until) if each.first > ordinal]

@@ -31,9 +31,9 @@ the two errors for several requests that were waiting."""
 
 
 def wait(lane: Lane, since: float) -> Effects:
-    """Pause before the lane asks for the end of the target log again. If it asked only at the end of the wait, it would
-    not notice that the leader had been suspended until shortly before. `since` is the time of the last request or
-    answer."""
+    """Pause before the lane asks for the end of the target log again. A lane that waits asks several times: if it asked
+    only at the end of the wait, it would not notice that the leader had been suspended until shortly before. `since` is
+    the time of the last request or answer."""
     lane.late_writes.is_waiting = True
     if lane.phase is Phase.RESUMING:
         lane.phase = Phase.WAITING
@@ -42,7 +42,8 @@ def wait(lane: Lane, since: float) -> Effects:
 
 
 def must_wait(lane: Lane, now: float) -> bool:
-    """Return whether a lane that waits (`wait`) has to continue to wait."""
+    """Return whether a lane that has begun to wait (see `wait`) must wait longer. Return False if the lane is not
+    waiting."""
     lane.late_writes.is_waiting = lane.late_writes.is_waiting and now < lane.late_writes.until
     return lane.late_writes.is_waiting
 

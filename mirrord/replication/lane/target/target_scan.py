@@ -355,13 +355,14 @@ def begins_late(lane: Lane, own: Sequence[OwnBatch], start: int) -> bool:
 
 
 def repeat_behind_position(lane: Lane, own: Sequence[OwnBatch]) -> tuple[int, int, int] | None:
-    """Return records below the resume position that are in the target log at or after the target offset of this
-    position, in the form of `Reading.doubled`. Return None if there are none.
+    """Find records that were appended a second time: their ordinals are below the resume position, but the target log
+    contains them at or after the target offset of this position. Return them in the form of `Reading.doubled`, or
+    return None if there are none.
 
-    Retention on the target may have deleted the records themselves, so that a comparison of ordinals does not show the
-    repeat. As long as the leader has not changed, its log cannot have lost these records, so they were appended once
-    before and then again. This conclusion does not apply to ordinals for which only a lookup indicates that they were
-    appended.
+    Retention on the target may have deleted the first copies of these records, so that a comparison of ordinals does
+    not show the repeat. As long as the leader has not changed, its log cannot have lost the first copies in any other
+    way, so the records were appended once before and then again. This conclusion does not apply to ordinals that count
+    as appended only because of a lookup.
     """
     position, behind = lane.resume_position, before_displaced(lane, lane.resume_position.ordinal)
     if position.leader_epoch < 0 or position.leader_epoch != lane.log.end_epoch:
