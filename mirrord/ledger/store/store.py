@@ -130,8 +130,7 @@ class LedgerStore:
 
     @property
     def known(self) -> LedgerEnd | None:
-        """The `LedgerWatch.known` of this store: how far the ledger extends. The next store of this process needs
-        it."""
+        """The end in `LedgerWatch.known`: how far the ledger extends. The next store of this process needs it."""
         return self._watch.known
 
     def remember(self, known: LedgerEnd | None) -> None:
@@ -140,7 +139,7 @@ class LedgerStore:
 
     @property
     def has_moved_runs(self) -> bool:
-        """Whether snapshots may still contain runs that were moved to a dataset."""
+        """Whether snapshots may still contain runs that `mirrord compact` has moved to files."""
         return self._holds_moved_runs
 
     @property

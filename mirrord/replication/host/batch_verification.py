@@ -277,7 +277,8 @@ class _Originals:
         self._read_to = -1
 
     def limit(self, start: int, end: int) -> None:
-        """Read only offsets in [start, end), which the source can return. A read of other offsets would fail."""
+        """Restrict reading to the offsets [start, end). The source can return only these offsets, so a read of other
+        offsets would fail."""
         self._start, self._end = start, min(self._end, end)
 
     async def covering(self, first: int, last: int) -> list[ReadBatch]:

@@ -126,9 +126,9 @@ def placed(
     """Record in `runs` that `count` consecutive ordinals are at consecutive target offsets. The first of these ordinals
     is `ordinal`, and its target offset is `target_offset`.
 
-    Return the fact that records this mapping, or an empty tuple if the ledger already has it. There is one exception:
-    if `is_first` is true and other facts have not taken effect yet, the fact is always returned, because those facts
-    may still change the runs.
+    Return the fact that records this mapping, or an empty tuple if the ledger already contains the mapping. However, if
+    `is_first` is true and other facts have not taken effect yet, always return the fact, because the other facts may
+    still change the runs.
     """
     inside = runs.beginning_in(ordinal + 1, ordinal + count - 1)
     displaced = lane.record.displaced if lane.record is not None else ()
@@ -194,9 +194,9 @@ def first_offset_of(lane: Lane, position: ResumePosition) -> int:
 
 
 def begins_at(lane: Lane, own: Sequence[OwnBatch]) -> None:
-    """Note the lowest target offset at which the records from `later_from` onward were found. These records are
-    compared with the source later, when the lane's former holder can no longer write. If a lower offset has already
-    been noted, that offset is kept."""
+    """Note the lowest target offset at which a batch of the lane with records from `later_from` onward was found. The
+    lane compares these records with the source later, when its former holder can no longer write. If a lower offset has
+    already been noted, that offset is kept."""
     if lane.comparison.later_from is None:
         return
     first = lane.comparison.later_from.ordinal
