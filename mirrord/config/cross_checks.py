@@ -161,8 +161,8 @@ def _own_copies(flows: Sequence[FlowConfig], index: int) -> Iterator[str]:
 
 
 def _path_back(flows: Sequence[FlowConfig], first: FlowConfig, needed: FlowConfig) -> list[FlowConfig]:
-    """Return a path of flows that includes `needed` and that may carry the output of `first` back to the source of
-    `first`. Return an empty list if there is no such path."""
+    """Return a path of flows that begins with `first`, includes `needed`, and leads back to the source of `first`. On
+    this path, each flow may copy what the flow before it has written. Return an empty list if there is no such path."""
 
     def walk(path: list[FlowConfig]) -> list[FlowConfig]:
         for flow in flows:

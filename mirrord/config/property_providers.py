@@ -60,7 +60,8 @@ class Expression(msgspec.Struct, frozen=True):
 
 
 class Providers:
-    """The providers whose expressions are resolved: those in `UNDECLARED`, and those that a file declares."""
+    """The providers whose expressions are resolved: those that a file declares, and those in `UNDECLARED`, which need
+    no declaration."""
 
     def __init__(self, declared: Mapping[str, ProviderKind]) -> None:
         self._kinds: dict[str, ProviderKind] = {**UNDECLARED, **declared}

@@ -37,7 +37,8 @@ class Part(NamedTuple):
         return sum(piece.count for piece in self.pieces)
 
     def archived(self, generation: int, runs_checksum: int) -> ArchivedRuns:
-        """Return the description of this part that the ledger records."""
+        """Return the summary of this part that the ledger stores after the runs of the part have been moved to a
+        file."""
         first, last = self.pieces[0], self.pieces[-1]
         return ArchivedRuns(
             generation=generation,

@@ -36,9 +36,9 @@ def void_no_longer(pieces: Iterable[VoidPiece], lowest: int) -> tuple[list[Inter
     """Split the pieces at the ordinal `lowest`, because new runs have assigned the ordinals at or above it to different
     records.
 
-    Return the source offsets of the ordinals at or above `lowest`, and the pieces with the ordinals below it. The
-    returned source offsets lose the verdict "unexplained", because the new runs and verdicts say which of them are
-    copied. The returned pieces keep this verdict.
+    Return two lists. The first one contains the source offsets of the ordinals at or above `lowest`. These offsets lose
+    the verdict "unexplained", because the new runs and verdicts say which of them are copied. The second one contains
+    the pieces with the ordinals below `lowest`. Their offsets keep this verdict.
     """
     ranges: list[Interval] = []
     left: list[VoidPiece] = []
@@ -52,11 +52,12 @@ def void_no_longer(pieces: Iterable[VoidPiece], lowest: int) -> tuple[list[Inter
 
 
 def invalidated_decisions(runs: Runs, new_runs: Sequence[Run], above: int) -> list[Interval]:
-    """Return the source offsets whose earlier decisions are no longer valid because the runs `new_runs` were recorded.
+    """Return the source offsets on which earlier decisions are no longer valid because the runs `new_runs` were
+    recorded.
 
-    These are the source offsets in the new runs. If no other run follows them, all higher source offsets are also
-    returned, because the lane reaches them again. No decision was recorded for a source offset at or above `above`. If
-    all new runs begin at or above `above`, the list is therefore empty.
+    These are the source offsets in the new runs. If no other run follows the new ones, all higher source offsets are
+    returned as well, because the lane reaches them again. No decision has been recorded for source offsets at or above
+    `above`. The list is therefore empty if all new runs begin there.
     """
     if not new_runs:
         return []

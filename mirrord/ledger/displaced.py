@@ -17,7 +17,9 @@ lane's snapshot, which is a single record, contains all of them: at most about 1
 
 
 def after_run(known: tuple[Displaced, ...], fact: TargetRun) -> tuple[Displaced, ...]:
-    """Return the displaced ordinals after a run has been recorded. The newer fact overrides the older ones."""
+    """Return the displaced ordinals of a lane after `fact` has been recorded. `known` are the displaced ordinals before
+    that. Those at or above the ordinal of the run are dropped. If both `known` and `fact` contain an ordinal, what
+    `fact` says about it applies, because it is newer."""
     known = kept_below(known, fact.ordinal)
     if not fact.displaced:
         return known
@@ -37,8 +39,8 @@ def within(known: Sequence[Displaced], first: int, last: int) -> Sequence[Displa
 
 
 def kept_below(known: tuple[Displaced, ...], ordinal: int) -> tuple[Displaced, ...]:
-    """Return the displaced ordinals below a given one. The ordinals at or above that one are assigned or stored
-    again."""
+    """Return only those displaced ordinals that are below `ordinal`. Higher ordinals, and `ordinal` itself, are no
+    longer displaced: they were assigned again, or their records were stored again."""
     if not known or known[-1].last < ordinal:
         return known
     kept = (each for each in known if each.first < ordinal)

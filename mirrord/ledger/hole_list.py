@@ -99,7 +99,8 @@ class _Plans:
         insort(self._group(hole.until), (hole.first, number))
 
     def carry_on(self, first: int, again: int, until: int) -> None:
-        """Raise `until` as `carried_on` does."""
+        """Update `until` of all older holes after a later hole has been found. The arguments, and the new value of
+        `until`, are the same as in `carried_on`."""
         start, end = bisect_right(self._untils, again), bisect_left(self._untils, until)
         for former in self._untils[start:end]:
             group = self._groups[former]

@@ -58,7 +58,7 @@ class CopiedPosition(NamedTuple):
 
     @staticmethod
     def by(progress: Progress) -> "CopiedPosition":
-        """Return the position in the lane's progress record."""
+        """Create the position from the lane's progress record."""
         return CopiedPosition(progress.ordinal, progress.target_offset, progress.source_offset)
 
 

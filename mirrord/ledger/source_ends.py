@@ -68,10 +68,11 @@ def lane_end(state: FlowState, lane: LaneState) -> int:
 def changed_records(
     state: FlowState, ends: Mapping[SourcePartition, int], lease_epoch: int, at_ms: int
 ) -> list[Progress]:
-    """Return the records that must be saved so that daemons that start later know these ends.
+    """Return the records that must be written to the state topic so that daemons that start later know these ends of
+    source partitions.
 
-    A partition for which no end has been saved yet needs no record while the progress record of its lane contains an
-    end that is at least as high.
+    An end that has already been saved needs no new record. The same is true for a partition for which no end has been
+    saved yet, if the progress record of its lane contains an end that is at least as high.
     """
     reported = _ends_of_lanes(state, ends)
     blocks: dict[LaneId, dict[int, int]] = {}

@@ -48,7 +48,7 @@ class Upkeep:
         foreign: ForeignRecord | None = None,
         flow_back: Callable[[], str] = str,
     ) -> None:
-        """Create the loops without starting them. `foreign` and `flow_back` are passed on to `DeletionSync`."""
+        """Prepare the loops without starting them. `foreign` and `flow_back` are arguments of `DeletionSync`."""
         self._flow = flow
         self._source = source
         self._target = target

@@ -23,8 +23,8 @@ _WITHHELD: frozenset[Reason] = frozenset(("filtered", "rejected", "skipped", "un
 
 
 class OneSidedRange(msgspec.Struct, frozen=True, order=True):
-    """The offsets [start, end), whose records exist only on the source or only on the target. Some of these offsets may
-    hold no record."""
+    """A range of offsets, [start, end). The records in this range exist only on the source or only on the target. Some
+    of the offsets may hold no record."""
 
     side: Side
     start: int

@@ -85,8 +85,8 @@ class SequencedBatch(NamedTuple):
 
 
 def ordinals(batches: Sequence[SequencedBatch], log_start: int, vacant_behind: int) -> list[tuple[int, int]]:
-    """Return the ordinal of each batch, and the number of ordinals directly before it that the target's log cleaner has
-    removed. Raises Unplaced.
+    """Return two numbers for each batch: its first ordinal, and the number of ordinals directly before it that the
+    target's log cleaner has removed. Raises Unplaced if these numbers cannot be determined.
 
     Sequence numbers wrap at 2^31. How many times they wrapped before the log start offset is unknown, but this does not
     matter, because ordinals only have to be unique. `vacant_behind` is the number of target offsets that follow the
@@ -184,7 +184,7 @@ def place(copies: Sequence[CopiedRecords], originals: Sequence[OriginalRecords])
 
 
 def _refuse_alike(placed: Placed, anchors: Sequence[int], there: Mapping[Hashable, int]) -> None:
-    """Raise Unplaced if a copy was matched only because of the copy before or after it, while another source unit with
+    """Raise Unplaced if a copy was matched only because of the copies next to it, although a different source unit with
     the same content could also be its original."""
     copies, originals, at = placed.copies, placed.originals, placed.at
     for number, (left, right) in enumerate(pairwise(at)):

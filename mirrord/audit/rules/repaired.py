@@ -14,7 +14,8 @@ _REPAIRABLE = get_args(RepairedKind)
 
 
 def with_repairs(result: RangeResult, repaired: Sequence[RangeRepaired]) -> RangeResult:
-    """Return the result with the repaired parts of its differences moved to the explanations."""
+    """Return the result with its repaired ranges counted as explained: the repaired parts of its differences are moved
+    from the differences to the explanations."""
     if not repaired or not result.compared.differences:
         return result
     ranges = [(each.start, each.end) for each in repaired]

@@ -202,8 +202,8 @@ class _Ended:
         return self._reached or self._fault is not None
 
     async def outcome(self) -> int:
-        """Print the proof and return the exit code. Raises EnvironmentFault if the daemon stopped before all records
-        had been copied."""
+        """Compare the copies with the final ends of the logs, print the result for each flow, and return the exit code.
+        Raises EnvironmentFault if the daemon stopped before all records had been copied."""
         if self._fault is not None:
             raise self._fault
         if not self._reached:
@@ -305,7 +305,8 @@ class _Lines:
         self._next = 0.0
 
     def of(self, address: str, dashboard: str) -> contextlib.AbstractContextManager[None]:
-        """Log the address of the daemon. Return a context manager that does nothing."""
+        """Log the address of the daemon and of the Ray dashboard. Return a context manager that does nothing, because
+        log lines need no live display."""
         log.info("daemon_ready", http=address, dashboard=dashboard)
         return contextlib.nullcontext()
 

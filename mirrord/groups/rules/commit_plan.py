@@ -183,7 +183,8 @@ class PositionPair(NamedTuple):
 
 
 class Past(NamedTuple):
-    """What `plan` needs to know about a group in one partition in addition to the group's current positions."""
+    """What `plan` needs to know about a group's history in one partition, in addition to the group's current
+    positions."""
 
     peak: Callable[[], Mapped]
     """Returns the target position that matches `Course.peak`, the group's highest earlier position on the source."""

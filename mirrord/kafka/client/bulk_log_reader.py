@@ -45,7 +45,7 @@ class LogReader:
         self._watched: set[TopicId] = set()
 
     def close(self) -> None:
-        """Cancel all unanswered requests for the bounds of logs."""
+        """Cancel all requests for log start offsets and log end offsets that have not been answered yet."""
         self._asks.close()
 
     def partition(self, named: TopicPartition) -> PartitionId:

@@ -393,8 +393,8 @@ async def last_stable_offset(asks: Asks, partition: PartitionId) -> int:
 
 
 async def start_offset(asks: Asks, partition: PartitionId, start: StartPoint) -> int:
-    """Return the offset that `start` selects now. For "latest", and for a time after the last record, this is the log
-    end: the last stable offset if `asks` reads committed records, and the high watermark otherwise.
+    """Return the offset that `start` selects now. For "latest", and for a time after the last record, this is the end
+    of the log: the last stable offset if `asks` was created with `read_committed`, and the high watermark otherwise.
 
     Raises ReadFailed.
     """

@@ -333,8 +333,8 @@ class _Place:
         return False
 
     async def pause(self, throttle_s: float) -> None:
-        """Wait until the broker no longer throttles the connection. This time does not count as time without
-        batches."""
+        """Wait until the broker no longer throttles the connection. This wait does not count toward the time for which
+        a read may receive no batch before it fails."""
         await asyncio.sleep(throttle_s)
         self._last += throttle_s
 

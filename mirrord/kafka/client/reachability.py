@@ -32,7 +32,8 @@ class ClusterWatch:
         self._since_ms: int | None = None
 
     def record(self, observer: str, error: str) -> None:
-        """Record the result of an observer's request. An empty error means that the cluster answered."""
+        """Record the result of a request that an observer has sent to the cluster. If `error` is empty, the cluster has
+        answered."""
         was_reachable, was_asked = not self._errors, self._asked
         self._asked = True
         if error:
@@ -42,7 +43,7 @@ class ClusterWatch:
         self._note(was_reachable=was_reachable, was_asked=was_asked)
 
     def forget(self, observer: str) -> None:
-        """Remove an observer that no longer exists, together with its latest error."""
+        """Remove an observer that no longer sends requests to the cluster, together with its latest error."""
         was_reachable = not self._errors
         self._errors.pop(observer, None)
         self._note(was_reachable=was_reachable, was_asked=self._asked)

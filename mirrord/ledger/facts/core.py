@@ -340,9 +340,9 @@ class Rewound(msgspec.Struct, frozen=True, array_like=True):
     """A note that ordinals of the lane were reassigned, for example because the target log had lost its newest records.
     The ordinal `first` and the ordinals above it now belong to different source records.
 
-    An older progress record may contain a higher resume position, which refers to the previous assignment. If there is
-    such a record, the resume position in this note is used instead. The same applies if a holder had to resume below a
-    position that an earlier holder may have saved, even if no ordinal was reassigned.
+    The note contains a resume position. An older progress record may contain a higher resume position, which refers to
+    the previous assignment. In that case, the resume position in the note is used instead. Such a note is also recorded
+    if a holder had to resume below a position that an earlier holder may have saved, even if no ordinal was reassigned.
     """
 
     first: int

@@ -153,8 +153,9 @@ class Outbox:
         return None
 
     def may_stand_at(self, offset: int, entry: Entry) -> bool:
-        """Return False if an entry of this store was acknowledged at this offset, but `entry`, which was read there, is
-        a different entry. The ledger has then lost the acknowledged entry. Return True otherwise."""
+        """Return whether `entry`, which was read at this offset, is consistent with what this store knows. Return False
+        if a different entry of this store was acknowledged at this offset. The ledger has then lost the acknowledged
+        entry."""
         number = self._standing.pop(offset, None)
         return number is None or entry.writer == writer_text(self.writer, number)
 

@@ -85,8 +85,8 @@ class LedgerReading:
 
 
 def _take_source_ends(state: FlowState, records: Iterable[StateRecord]) -> None:
-    """Read from the state topic the losses of topics that never had a lane. No entry of the ledger contains these
-    losses."""
+    """Take over the records with the ends of source partitions (`SourceEnds`) from the state topic. They contain the
+    losses of topics that never had a lane. No entry of the ledger contains these losses."""
     for record in records:
         if isinstance(record, Progress) and record.source is not None:
             state.accept_progress(record)

@@ -117,7 +117,7 @@ class LedgerWatch:
             self.lose(_lost_below(contradicted.recorded), contradicted.recorded)
 
     def hear(self, record: StateRecord) -> None:
-        """Process a record of the state topic, which may show how far the ledger extended."""
+        """Process a record of the state topic, because it may show how far the ledger extended when it was written."""
         recorded = recorded_end(record)
         if recorded is None:
             return

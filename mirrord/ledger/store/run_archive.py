@@ -46,7 +46,7 @@ log = structlog.get_logger()
 
 
 class ArchiveFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of a generation."""
+    """One Parquet file of a generation, which is the set of files that one compaction has written."""
 
     path: str
     """The path of the file, relative to the folder of the generation."""

@@ -130,7 +130,7 @@ class LedgerStore:
 
     @property
     def known(self) -> LedgerEnd | None:
-        """The known end of the ledger, or the end that proves a loss. The next store of this process needs it."""
+        """The end in `LedgerWatch.known`: how far the ledger extends. The next store of this process needs it."""
         return self._watch.known
 
     def remember(self, known: LedgerEnd | None) -> None:
@@ -139,7 +139,7 @@ class LedgerStore:
 
     @property
     def has_moved_runs(self) -> bool:
-        """Whether snapshots may still contain runs that were moved to a dataset."""
+        """Whether snapshots may still contain runs that `mirrord compact` has moved to files."""
         return self._holds_moved_runs
 
     @property

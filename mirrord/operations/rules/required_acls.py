@@ -207,7 +207,8 @@ def flows_into_source(flow: FlowConfig, flows: Iterable[FlowConfig], there: Iter
     copied further.
 
     The result contains flows in the configuration. It also contains every flow that has a ledger topic among the topics
-    `there` on the source, because `mirrord.ledger.store.all_ledgers` reads all of these ledgers.
+    `there` on the source, because `mirrord.ledger.store.all_ledgers` reads all of these ledgers. The result is empty
+    unless `naming = "identity"` is set for this flow.
     """
     if flow.naming != "identity":
         return []

@@ -72,7 +72,7 @@ class NotParked(EnvironmentFault):
 
 
 class Lying(NamedTuple):
-    """Says which records in a range of source offsets are in the dead-letter topic."""
+    """States which records of a range of source offsets lie in the dead-letter topic."""
 
     letters: int
     at: int

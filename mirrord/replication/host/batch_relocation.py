@@ -53,8 +53,8 @@ class BatchRelocation:
         *,
         read_committed: bool,
     ) -> None:
-        """`copies` returns the indexes of the source batches that are themselves copies (see `OriginLookup.copies`).
-        None means that the source partition holds no copies."""
+        """`copies` returns the indexes of the source batches that are themselves copies (see `OriginLookup.copies`). It
+        is None if the source partition holds no copies."""
         self._source = source
         self._target = target
         self._source_partition = source_partition

@@ -154,8 +154,9 @@ class BatchVerification:
         return together([LOST, self._compare_records(batch, first, originals, left, reused)])
 
     async def _originals_of(self, pieces: Sequence[tuple[int, int, int]]) -> list[ReadBatch] | None:
-        """Return the source batches with the records of these pieces, or None if the source no longer has some of these
-        offsets for a reason other than its retention. If retention has just deleted some of them, return the rest."""
+        """Return the source batches that hold the records of these pieces. If retention on the source has just deleted
+        some of the records, return the batches that are left. Return None if the source lacks some of the offsets for
+        any other reason."""
         first, last = min(offset for _, offset, _ in pieces), max(offset + length for _, offset, length in pieces) - 1
         while True:
             try:
@@ -276,7 +277,8 @@ class _Originals:
         self._read_to = -1
 
     def limit(self, start: int, end: int) -> None:
-        """Read only offsets in [start, end), which the source can return. A read of other offsets would fail."""
+        """Restrict reading to the offsets [start, end). The source can return only these offsets, so a read of other
+        offsets would fail."""
         self._start, self._end = start, min(self._end, end)
 
     async def covering(self, first: int, last: int) -> list[ReadBatch]:

@@ -341,7 +341,7 @@ class Channel:
         return (partition.topic_id if self._by_id else partition.topic, partition.partition)
 
     def drop(self, tap: PartitionFetch) -> None:
-        """Remove this partition from the channel."""
+        """Stop fetching this partition over this connection."""
         key = self.key(tap)
         if self.taps.get(key) is tap:
             del self.taps[key]

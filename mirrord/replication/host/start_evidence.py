@@ -15,7 +15,8 @@ from mirrord.topics.rules.partition_start import NO_EVIDENCE, LedgerEvidence, Ta
 
 
 class StartEvidence(NamedTuple):
-    """The evidence that was found on the target for one lane."""
+    """The evidence about one lane that was found outside the ledger: the positions of MirrorMaker 2, and copies that
+    the ledger does not contain. The evidence decides where a lane without a history starts."""
 
     legacy: Legacy = NO_LEGACY
     unknown: str = ""

@@ -222,11 +222,11 @@ class SupersededLookup:
         """Yield a source record as it is written to the target under each of the missing ordinals that the ledger
         assigns to it. Omit ordinals under which it was not copied. `epoch` is the record's leader epoch.
 
-        The ledger may assign an ordinal to a record that the lane then does not copy, because the last run has no end.
-        For such ordinals, all policies are therefore called, in the same way as when the lane copies the record. If a
-        policy fails, the lane has not copied the record or any record after it: it has either halted or recorded a
-        verdict before it wrote the next record. For other ordinals, the ledger contains the decision to copy the
-        record, so only the transform is called. Raises PolicyFault if the transform fails or if a policy cannot be
+        The last run in the ledger has no end, so the ledger may assign an ordinal to a record that the lane then does
+        not copy. For such ordinals, all policies are therefore called, in the same way as when the lane copies the
+        record. If a policy fails, the lane has not copied the record or any record after it: it has either halted or
+        recorded a verdict before it wrote the next record. For other ordinals, the ledger contains the decision to copy
+        the record, so only the transform is called. Raises PolicyFault if the transform fails or if a policy cannot be
         loaded, because it is then not known what was copied.
         """
         for missing, ordinal in places:
@@ -277,9 +277,9 @@ class SupersededLookup:
         """Return the missing records that the source may still have, by source offset. `readable` is the range
         [start, end) of the source offsets that can be read.
 
-        Records that the lane skips are omitted if they come after all of the lane's own batches (kind `last`). All
-        later records are then omitted as well, because nothing was appended under their ordinals. `_never_copied`
-        explains the reason."""
+        Missing records of the kind `last` (`Missing.kind`) come after all of the lane's own batches. If the lane skips
+        one of them, this record and all later records are omitted, because nothing was appended under their ordinals.
+        `_never_copied` explains the reason."""
         begin, end = readable
         wanted: dict[int, list[tuple[Missing, int]]] = {}
         for each in missing:

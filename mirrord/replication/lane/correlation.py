@@ -29,7 +29,8 @@ def answers(lane: Lane, question: int) -> bool:
 
 
 def append(lane: Lane, facts: Sequence[LaneFact]) -> Append:
-    """Open a new append, and return the effect that appends the facts to the ledger."""
+    """Assign a new tag to an append, and register the append as open. Return the effect that appends the facts to the
+    ledger."""
     lane.tag += 1
     lane.appends.add(lane.tag)
     return Append(lane.tag, tuple(facts))

@@ -40,9 +40,9 @@ def differ(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
 
 
 def _last_in_log(lane: Lane, answer: CheckAnswer) -> int:
-    """Return the last ordinal that was compared. If the comparison ends with ordinals for which only a lookup indicates
-    that they were in the target log, leave these ordinals out: the log had no records for them, so they were not
-    compared."""
+    """Return the last ordinal that was compared. The compared range may end with ordinals that count as appended only
+    because of a lookup. The log had no records for these ordinals, so they were not compared. In that case, return the
+    ordinal before them."""
     start, end = lane.log.last_by_look_up or (NEVER, NEVER)
     return max(start, answer.first) - 1 if start <= answer.last < end else answer.last
 

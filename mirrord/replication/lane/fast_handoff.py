@@ -89,7 +89,8 @@ def grant_bound(lane: Lane, grant: int) -> Effects:
 
 
 def fetched(lane: Lane, chunk: Chunk) -> Effects:
-    """Keep the records of the early fetch until it is known whether they may be copied."""
+    """Keep the records that were fetched before the new grant was confirmed, until it is known whether they may be
+    copied."""
     if lane.takeover.fast_handoff is not None and answers(lane, chunk.question):
         lane.takeover.fast_handoff.chunk = chunk
     return []

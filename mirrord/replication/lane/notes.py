@@ -10,8 +10,8 @@ from mirrord.replication.lane.state import Lane
 
 
 def note(lane: Lane, facts: Sequence[LaneFact]) -> Effects:
-    """Append facts to the ledger without waiting for them to take effect. Only the progress record is held back,
-    because it must not be ahead of the runs and verdicts in the ledger."""
+    """Append facts to the ledger, and go on without waiting for them to take effect. Only the lane's progress record
+    has to wait for them, because it must not be ahead of the runs and verdicts in the ledger."""
     if not facts:
         return []
     effect = append(lane, facts)
@@ -20,8 +20,8 @@ def note(lane: Lane, facts: Sequence[LaneFact]) -> Effects:
 
 
 def return_to_recorded(lane: Lane) -> None:
-    """Return to the last resume position below which the ledger has all facts. The lane will read the target log again
-    from there."""
+    """Return to the newest resume position for which the ledger has all facts about the records below it. The lane will
+    read the target log again from there."""
     lane.notes.clear()
     lane.resume_position = lane.recorded_position
     if lane.log.went_back is not None:

@@ -1,5 +1,5 @@
-"""Makes a copying lane resume. The lane first stops sending, and resumes once all batches in flight have been
-answered."""
+"""Makes a copying lane resume, that is, determine again where to continue in the target log. The lane first stops
+sending, and resumes once all batches in flight have been answered."""
 
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.replication.lane.phases import Phase

@@ -357,9 +357,10 @@ def _facts(
 
 
 def _in_doubt(lane: Lane, follow: Sequence[Run], epochs: source_epochs.Epochs) -> list[SourceRun]:
-    """Return a fact that records the runs after the rebuilt ordinals again and marks their ordinals as in doubt
-    (`SourceRun.regiven`). `MapRebuilt` removes this mark, but further batches that were sent before the map was rebuilt
-    may be appended after those that were found. Return an empty list if there can be no such batches."""
+    """If the ordinals after the rebuilt ones are in doubt, return a fact that records their runs again and marks them
+    as in doubt (`SourceRun.regiven`). The fact is needed because `MapRebuilt` removes this mark, although further
+    batches that were sent before the map was rebuilt may be appended after those that were found. Return an empty list
+    if there can be no such batches."""
     record, first = lane.record, follow[0].ordinal
     is_marked = record is not None and record.regiven >= 0 and not 0 <= record.regiven_until <= first
     if not is_marked and not in_doubt.was_given(lane, first):

@@ -250,8 +250,8 @@ def _record_first_verdicts(lane: Lane) -> Effects:
 
 
 def facts_bound(lane: Lane) -> Effects:
-    """Continue once all intents of this round and of earlier ones have taken effect: record the rest of the plan, or
-    begin to copy."""
+    """Continue once all intents of this round and of earlier ones have taken effect. If the plan for copying records
+    again has not been recorded completely, append its next part. Otherwise, begin to copy."""
     return _bind_holes(lane) if lane.stage is Stage.FACTS and not lane.intents else []
 
 

@@ -134,7 +134,7 @@ class StartAnswer(msgspec.Struct, frozen=True):
 
 
 class EndAnswer(msgspec.Struct, frozen=True):
-    """The end of the log on the target partition's leader (OffsetForLeaderEpoch). It includes records that have not
+    """The end of the log on the target partition's leader (OffsetForLeaderEpoch). Records below this end may not have
     been replicated yet."""
 
     question: int
@@ -299,7 +299,7 @@ class Fenced(msgspec.Struct, frozen=True):
 
 
 class TargetMoved(msgspec.Struct, frozen=True):
-    """According to the cluster's metadata, the target partition has a leader with this epoch."""
+    """The target partition has a new leader epoch, according to the cluster's metadata."""
 
     leader_epoch: int
 

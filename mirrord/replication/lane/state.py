@@ -250,7 +250,8 @@ class SourceGap:
 
 @dataclass(slots=True)
 class RefusalState:
-    """What the target has refused, and how later batches avoid a refusal (`quarantine`, `target.refused_retry`)."""
+    """What the target has refused, and how later batches are built so that the target does not refuse them. The modules
+    `quarantine` and `target.refused_retry` use this state."""
 
     largest: int = 1 << 62
     """Batches larger than this number of bytes are split, because the target refused a larger batch."""

@@ -218,7 +218,8 @@ def _counts(config: ReplicatorsConfig, together: int, alone: int, cores: int, dr
 
 
 class _Places:
-    """The replicators for lanes that may share a replicator, with their loads after the assignments of this step."""
+    """The replicators that can host several lanes, with their loads. The loads include the lanes that were assigned to
+    them in this step."""
 
     def __init__(self, config: ReplicatorsConfig, hosts: Sequence[ObservedReplicator], wishes: Wishes) -> None:
         limit = config.partitions_per_replicator

@@ -244,8 +244,9 @@ class Remote:
     async def greet(self) -> Greeting:
         """Return the replicator's version, its setup and its report.
 
-        The old daemon's address is appended to the version. The result never equals the version of this daemon, so the
-        replicator is always retired. Retiring is necessary because its process exits together with the old daemon.
+        The old daemon's address is appended to the version. The version therefore never equals the version of this
+        daemon, so the replicator is always retired. Retiring is necessary because the replicator's process exits
+        together with the old daemon.
         """
         answer = await self._call("greet")
         if answer.greeting is None:

@@ -98,7 +98,8 @@ class Lately:
         self._found: Incarnations | None = None
 
     def of(self, state: FlowState) -> Incarnations:
-        """Return the `Incarnations` for this state of the ledger."""
+        """Return the `Incarnations` for this state of the ledger: what the state says about former topics, and about
+        where lanes start."""
         found, read = self._found, self._read
         if found is None or read is None or read[0] is not state or read[1] != state.next_offset:
             found = self._found = Incarnations(state)

@@ -21,8 +21,8 @@ from policies.naming import SEPARATOR, is_heartbeats
 
 class CopyNames(msgspec.Struct, frozen=True):
     """The names that one flow's ledger has assigned to separate target topics, and the information needed to choose
-    further names.
-    """
+    further names. With `on_recreated = "fresh"`, a source topic that was deleted and re-created is copied to a separate
+    target topic."""
 
     bound: Mapping[TopicId, CopyNamed] = {}
     """The assigned names by source topic id, in the order in which they were chosen."""

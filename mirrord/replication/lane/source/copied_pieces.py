@@ -22,7 +22,8 @@ def mapped(record: LaneRecord, first: int, last: int) -> Iterator[tuple[int, int
 
 
 def mapped_by(runs: Runs, cuts: Sequence[tuple[int, int]], first: int, last: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the same pieces as `mapped`, for the given source runs and truncations."""
+    """Yield the pieces (ordinal, offset, length) of the ordinals first..last, as `mapped` does. `runs` are the source
+    runs, and `cuts` are the truncations of the source, in the form of `LaneRecord.truncations`."""
     for ordinal, offset, length in runs.between(first, last):
         # A run that continues the previous one is not stored, even if the source was truncated between the two.
         edges = sorted({ordinal, ordinal + length, *(cut for cut, _ in cuts if ordinal < cut < ordinal + length)})

@@ -96,11 +96,12 @@ def _leaving_out(record: LaneRecord) -> list[HoleFound]:
 
 
 def _rest(record: LaneRecord, ordinal: int, least: int, held: HeldOffsets) -> RestOfPlan | None:
-    """Return the rest of a plan that extends at least to the ledger's ordinal `least`.
+    """Return what is left of a plan for copying records again. The result extends at least to the ledger's ordinal
+    `least`.
 
-    The runs are read up to the ordinal at which the lane continues in source order. All records in the target, and all
-    records that the plan copies earlier, have lower source offsets than the record of this ordinal. All later records
-    have higher source offsets.
+    It ends with the ordinal at which the lane continues in source order. All records in the target, and all records
+    that the plan copies earlier, have lower source offsets than the record of this ordinal. All later records have
+    higher source offsets.
     """
     parts = _Parts(record, ordinal, least, held)
     later = [each for each in ascending_parts(record, ordinal, parts.until) if each.first > ordinal]
@@ -159,8 +160,8 @@ class _Parts:
         yield Run(begin_at, next(self._lacking(continues_at, NEVER))[0]), self.until, 1
 
     def _lacking(self, start: int, end: int) -> Iterator[Interval]:
-        """Yield the parts of the source offsets [start, end) that are not in the target and were not yielded in an
-        earlier part."""
+        """Yield those parts of the source offsets [start, end) that are neither in the target nor in the earlier parts
+        that the iterator has yielded."""
         return uncovered((start, end), [*self._held.within(start, end), *within((start, end), self._had)])
 
     def lacks(self, other: AscendingPart, ordinal: int, offset: int) -> bool:

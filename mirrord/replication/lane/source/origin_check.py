@@ -39,7 +39,8 @@ def ask_again(lane: Lane) -> Effects:
 
 
 def origins_answered(lane: Lane, now: float, signal: OriginsAnswer) -> Effects:
-    """Handle the answer, which contains either the lanes in the ledgers or the reason why the ledgers cannot be
+    """Handle the answer to the question whether a source batch is a copy. The answer contains the lanes that write to
+    the source partition, according to the ledgers on the source cluster, or the reason why these ledgers cannot be
     read."""
     doubt, origins = lane.origin.doubt, lane.origins
     if doubt is None or origins is None or lane.phase is not Phase.COPYING:

@@ -45,7 +45,7 @@ class Forgotten(msgspec.Struct, frozen=True):
 
 
 class AcknowledgedOrdinals(NamedTuple):
-    """The ordinals [first, end), which are now assigned to acknowledged records."""
+    """A range of ordinals, [first, end), that have been assigned to acknowledged records."""
 
     first: int
     end: int

@@ -10,7 +10,8 @@ from mirrord.replication.lane.target.resume_position import ResumePosition
 
 @dataclass(slots=True)
 class ComparisonState:
-    """Comparisons of the target with the source, and their results."""
+    """The state of a lane's comparisons of the target with the source: the open ones, the planned ones, and the results
+    of completed ones."""
 
     compared: int = -1
     """Ordinals below this one need no further comparison in this round, even if the ledger does not show this yet."""

@@ -163,9 +163,9 @@ def reached(lane: Lane, first: int, room: int) -> int:
 
 
 def as_recorded(lane: Lane, missing: Missing) -> Iterator[Missing]:
-    """Split lost records into parts, because the ledger may already record some of them as displaced. For such a part,
-    both the ledger and the new scan state which other records are newer. Both statements are true, so a record counts
-    as newer if it is newer according to at least one of them."""
+    """Split lost records into parts, because the ledger may already record some of them as displaced. For a part that
+    the ledger records as displaced, both the ledger and the new scan state which other records are newer. Both
+    statements are true, so a record counts as newer if it is newer according to at least one of them."""
     first = missing.first
     for each in within(known(lane), missing.first, missing.last):
         begin, last = max(each.first, first), min(each.last, missing.last)

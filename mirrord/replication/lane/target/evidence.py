@@ -44,8 +44,8 @@ def has_lost_records(lane: Lane) -> bool:
 
 
 def is_plan_unrecorded(lane: Lane) -> bool:
-    """Return whether the target log has lost its last records while the ledger does not yet record which records are
-    copied again under which ordinals."""
+    """Return whether the target log has lost its last records, but the ledger does not contain the plan for copying
+    them again yet. The plan says which records are copied again, and under which ordinals."""
     known = lane.log.went_back
     if known is None or lane.record is None:
         return False

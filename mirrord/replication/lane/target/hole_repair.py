@@ -61,13 +61,14 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
 
 
 def are_in_order(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> bool:
-    """Return whether lost records are copied again in source order if they get their former ordinals. `again` contains
-    the ordinals (first, last) of these records.
+    """Return whether lost records and the rest of an older plan would be copied again in source order if the records
+    kept their former ordinals. `again` contains the ordinals (first, last) of the lost records.
 
     The order of the ordinals may differ from source order. Some records of holes may have been copied again, under
-    later ordinals, before they were lost. Other records of holes had not been copied again yet, and get their former
-    ordinals. The rest of an older plan has later ordinals than the lost records, but its source offsets may be lower.
-    If records were copied in the order of their ordinals, an older record could follow a newer one.
+    later ordinals, before they were lost, whereas other records of holes had not been copied again yet and would keep
+    their former ordinals. The rest of an older plan has higher ordinals than the lost records, but its source offsets
+    may be lower. If records were copied in the order of their ordinals, an older record could therefore follow a newer
+    one.
     """
     older = rest(record, missing_ordinals.planned_until(lane), lane.log.lost_ordinals)
     offsets = [offset for _, offset, _ in _to_copy(record, again, older)]

@@ -31,9 +31,9 @@ the two errors for several requests that were waiting."""
 
 
 def wait(lane: Lane, since: float) -> Effects:
-    """Pause before the lane asks for the end of the target log again. If it asked only at the end of the wait, it would
-    not notice that the leader had been suspended until shortly before. `since` is the time of the last request or
-    answer."""
+    """Pause before the lane asks for the end of the target log again. A lane that waits asks several times: if it asked
+    only at the end of the wait, it would not notice that the leader had been suspended until shortly before. `since` is
+    the time of the last request or answer."""
     lane.late_writes.is_waiting = True
     if lane.phase is Phase.RESUMING:
         lane.phase = Phase.WAITING
@@ -42,7 +42,8 @@ def wait(lane: Lane, since: float) -> Effects:
 
 
 def must_wait(lane: Lane, now: float) -> bool:
-    """Return whether a lane that waits (`wait`) has to continue to wait."""
+    """Return whether a lane that has begun to wait (see `wait`) must wait longer. Return False if the lane is not
+    waiting."""
     lane.late_writes.is_waiting = lane.late_writes.is_waiting and now < lane.late_writes.until
     return lane.late_writes.is_waiting
 
@@ -74,11 +75,11 @@ def answered(lane: Lane, now: float) -> None:
     resume, or what a former holder has appended.
 
     When a broker that was suspended or cut off from the network recovers, it reads the data that arrived in the
-    meantime. This data may include the lane's batches. If this may have happened, the lane waits for one request
-    timeout, measured from this answer. It may have happened if this is the first answer since a batch was left in
-    flight or a request remained unanswered, and also if the answer was slow. An answer that takes longer than the
-    request timeout counts as an unanswered request. Other slow answers count only once, because a broker that is always
-    slow must not delay the lane forever.
+    meantime. This data may include the lane's batches. The lane assumes this in two cases: the answer is the first one
+    since a batch was left in flight or a request remained unanswered, or the answer was slow. The lane then waits for
+    one request timeout, measured from this answer. An answer that takes longer than the request timeout counts as an
+    unanswered request. Other slow answers count only once, because a broker that is always slow must not delay the lane
+    forever.
     """
     took_s = now - lane.late_writes.asked_at
     pending = is_pending(lane)

@@ -58,10 +58,10 @@ def _compare(lane: Lane, now: float) -> Effects:
 
 
 def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
-    """Handle the result of scanning the target log after the last acknowledged batch.
+    """Handle the result of a scan of the target log that began after the last acknowledged batch.
 
-    If retention on the target has deleted what follows that batch, the lane resumes, so that it learns where the log
-    begins. The same scan would fail again.
+    If retention on the target has deleted the offset at which the scan began, the same scan would fail again. The lane
+    therefore resumes, so that it learns where the log begins.
     """
     if fetched(answer.error) is Fetched.RANGE:
         lane.go(Quiesce(until_safe=False))

@@ -14,9 +14,9 @@ LOOK_BACK_RECORDS = 10_000
 
 
 def begin(lane: Lane) -> Effects:
-    """Read the part of the target log below the recorded target offset, before any record is copied again. The log has
-    lost its end, but it may still contain earlier records of the lane. Each call reads further back than the previous
-    one.
+    """Read the last part of the target log, beginning below the target offset of the resume position, before any record
+    is copied again. The log has lost its end, but this part may still contain earlier records of the lane. Each call
+    begins further back than the previous one.
 
     If the log no longer contains any batch of the lane, only the target runs in the ledger show what the log contained.
     Therefore, all of these runs must be in the ledger before the log is read.

@@ -135,9 +135,9 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
 
 
 def epochs_lost_earlier(lane: Lane) -> source_epochs.Epochs | None:
-    """Return the leader epochs of the source by ordinal, including those of acknowledged records that were lost earlier
-    and have not been copied again yet. When the lane resumed at an ordinal below those of these records, the ledger
-    revoked their epochs. Return None if there are no such records."""
+    """Return the leader epochs of the source by ordinal. The result includes the epochs of acknowledged records that
+    the target log lost earlier and that have not been copied again yet. The ledger no longer has these epochs, because
+    it revoked them when the lane resumed at a lower ordinal. Return None if there are no such records."""
     begin, end, former = max(lane.resume_position.ordinal, lane.acked), known_until(lane), lane.history
     if begin >= end or not former.acknowledged_epochs or lane.record is None:
         return None
@@ -175,8 +175,8 @@ def _planned_apart(first: int, last: int, known: int) -> list[tuple[int, int]]:
 
 
 def _newer_from(lane: Lane, found: Reading, ordinal: int) -> int:
-    """Return the lowest target offset at which a record with the same key counts as newer than the lost records.
-    `ordinal` is the ordinal of the first lost record."""
+    """Return the lowest target offset at which a record with the same key counts as newer than a lost record. `ordinal`
+    is the ordinal of the first of the lost records."""
     shared, looked_up_to = lane.log.shared, lane.log.looked_up_to
     if lane.resume_position.leader_epoch < 0 or ordinal < known_until(lane):
         known = lane.record.target_runs.offset_of(ordinal) if lane.record is not None else None

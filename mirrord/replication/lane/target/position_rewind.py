@@ -58,11 +58,12 @@ def rewound_by(
 def rewound_by_next(
     lane: Lane, runs: Sequence[Run], position: ResumePosition, epochs: Sequence[tuple[int, int]]
 ) -> Rewound | None:
-    """Return the same as `rewound_by` for runs that begin at the next ordinal to be copied.
+    """Return the `Rewound` for runs that begin at the next ordinal to be copied, as `rewound_by` does.
 
-    If the target log has lost acknowledged records and the source has since deleted some of them, the records that
-    follow the deleted ones get lower ordinals. The lane notes that these records were acknowledged. Positions that were
-    saved before the loss are revoked only once.
+    The target log may have lost acknowledged records, and the source may have deleted some of them since. The records
+    that follow the deleted ones then get lower ordinals. The lane notes that these records were acknowledged. Positions
+    that were saved before the loss need to be revoked only once, so the result is None if they have already been
+    revoked in this round.
     """
     known, acknowledged = lane.log.forgotten, lane.acknowledged
     if known is not None and known.records and known.round == lane.round and known.first <= runs[0].ordinal:

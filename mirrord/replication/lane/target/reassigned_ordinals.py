@@ -127,7 +127,7 @@ def comparison_failed(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
 
 
 def retry_comparison(lane: Lane) -> Effects:
-    """Repeat the comparison, now that the pause is over."""
+    """Repeat the comparison of acknowledged records, after the pause that follows a failed attempt."""
     check = lane.comparison.first_ack_check
     if lane.phase is not Phase.COPYING or check is None or check.question in lane.questions:
         return []

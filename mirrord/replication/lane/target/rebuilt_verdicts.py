@@ -23,10 +23,11 @@ def verdicts(record: LaneRecord, first: int, own: Sequence[OwnBatch], located: L
     """Return verdicts on the source offsets that the former map contains at or above the ordinal `first` and that the
     rebuilt map does not contain.
 
-    An offset in a batch that is not copied gets the reason for which the batch is not copied. The source has no record
-    at the other offsets. Below the log start offset of the source, their verdict is "expired". Above it, the verdict is
-    "compacted" if the topic may have been compacted, and "unexplained" otherwise. If the target has records whose
-    source offsets could not be determined, all these offsets are "unexplained": the records may be at any of them.
+    If an offset is in a source batch that is not copied, its verdict is the reason why the batch is not copied. At all
+    other offsets, the source has no record. The verdict on such an offset is "expired" below the log start offset of
+    the source. Above it, the verdict is "compacted" if the topic may have been compacted, and "unexplained" otherwise.
+    However, if the target has records whose source offsets could not be determined, all of these offsets are
+    "unexplained", because the records may be at any of them.
     """
     taken = joined([*located.missing, *covered_below(record, first), *_placed(first, own, located)])
     left_out = _by_reason(located.left_out)

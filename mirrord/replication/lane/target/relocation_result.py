@@ -7,7 +7,8 @@ from mirrord.model.runs import Run
 
 
 class Located(msgspec.Struct, frozen=True):
-    """The true source offsets of the lane's own batches. Ranges are pairs (start, end) of source offsets."""
+    """The result of searching the source for the records of the lane's own batches: the source offsets from which they
+    were really copied. Unless a field says otherwise, ranges are pairs (start, end) of source offsets."""
 
     runs: tuple[Run, ...]
     doubled: tuple[tuple[int, int], ...]

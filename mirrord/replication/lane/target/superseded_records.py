@@ -218,8 +218,8 @@ class SupersededJudge:
             del self._wanted[key]
 
     def _restore(self, key: Hashable, sequence: int) -> None:
-        """Treat missing records with this key as not superseded if they are newer than the lane's record with this
-        sequence."""
+        """Process a record that the lane wrote with this key and sequence. Missing records with the same key that are
+        newer than this record no longer count as superseded."""
         replaced = self._replaced[key]
         newer = bisect_right(replaced, nearest(sequence, replaced[-1].ordinal), key=_ordinal)
         self._superseded.difference_update(each.ordinal for each in replaced[newer:])
@@ -234,9 +234,10 @@ class SupersededJudge:
         return missing.kind == "between" or (missing.kind == "lost" and not self._asked.keeps_all)
 
     def is_last_settled(self) -> bool:
-        """Return whether all missing records of the kind `last` are superseded or gone. If so, records that follow them
-        may have been appended as well. If one of them is neither, no record after it was appended. The lookup is then
-        complete, because a range of this kind follows all other ranges."""
+        """Return whether every missing record of the kind `last` is superseded or gone. If so, records that follow them
+        may have been appended as well. If a record of this kind is neither superseded nor gone, it was not appended,
+        and neither was any record after it. The lookup is then complete, because ranges of this kind follow all other
+        ranges."""
         settled = self._superseded | self._gone
         last = (each for each in self._asked.missing if each.kind == "last")
         return all(ordinal in settled for each in last for ordinal in range(each.first, each.last + 1))

@@ -91,9 +91,10 @@ def all_deleted(lane: Lane, behind: int, answer: ScanAnswer) -> Reading:
 
 
 def end_of_deleted(lane: Lane, own: Sequence[OwnBatch], first: int) -> list[OwnBatch]:
-    """Return an empty batch at the end of the log if retention on the target has deleted all of the lane's records from
-    the ordinal `first` onward. This batch represents the end of the broker's producer state. Nothing shows which
-    records had the ordinals before it, so these ordinals must not be assigned to other records."""
+    """If retention on the target has deleted all of the lane's records from the ordinal `first` onward, return an empty
+    batch at the end of the log. The ordinal of this batch is the one after the last ordinal in the broker's producer
+    state. Nothing shows which records had lower ordinals, so these ordinals must not be assigned to other records. If
+    the records have not been deleted, return an empty list."""
     behind = next_by_entry(lane)
     is_deleted = not own and lane.log.log_start > 0 and behind > first
     return [OwnBatch(lane.log.end, 0, behind % SEQUENCES, 0)] if is_deleted else []
@@ -125,9 +126,9 @@ def placed(
     """Record in `runs` that `count` consecutive ordinals are at consecutive target offsets. The first of these ordinals
     is `ordinal`, and its target offset is `target_offset`.
 
-    Return the fact that records this mapping, or an empty tuple if the ledger already has it. There is one exception:
-    if `is_first` is true and other facts have not taken effect yet, the fact is always returned, because those facts
-    may still change the runs.
+    Return the fact that records this mapping, or an empty tuple if the ledger already contains the mapping. However, if
+    `is_first` is true and other facts have not taken effect yet, always return the fact, because the other facts may
+    still change the runs.
     """
     inside = runs.beginning_in(ordinal + 1, ordinal + count - 1)
     displaced = lane.record.displaced if lane.record is not None else ()
@@ -193,9 +194,9 @@ def first_offset_of(lane: Lane, position: ResumePosition) -> int:
 
 
 def begins_at(lane: Lane, own: Sequence[OwnBatch]) -> None:
-    """Note the lowest target offset at which the records from `later_from` onward were found. These records are
-    compared with the source later, when the lane's former holder can no longer write. If a lower offset has already
-    been noted, that offset is kept."""
+    """Note the lowest target offset at which a batch of the lane with records from `later_from` onward was found. The
+    lane compares these records with the source later, when its former holder can no longer write. If a lower offset has
+    already been noted, that offset is kept."""
     if lane.comparison.later_from is None:
         return
     first = lane.comparison.later_from.ordinal
@@ -356,13 +357,14 @@ def begins_late(lane: Lane, own: Sequence[OwnBatch], start: int) -> bool:
 
 
 def repeat_behind_position(lane: Lane, own: Sequence[OwnBatch]) -> tuple[int, int, int] | None:
-    """Return records below the resume position that are in the target log at or after the target offset of this
-    position, in the form of `Reading.doubled`. Return None if there are none.
+    """Find records that were appended a second time: their ordinals are below the resume position, but the target log
+    contains them at or after the target offset of this position. Return them in the form of `Reading.doubled`, or
+    return None if there are none.
 
-    Retention on the target may have deleted the records themselves, so that a comparison of ordinals does not show the
-    repeat. As long as the leader has not changed, its log cannot have lost these records, so they were appended once
-    before and then again. This conclusion does not apply to ordinals for which only a lookup indicates that they were
-    appended.
+    Retention on the target may have deleted the first copies of these records, so that a comparison of ordinals does
+    not show the repeat. As long as the leader has not changed, its log cannot have lost the first copies in any other
+    way, so the records were appended once before and then again. This conclusion does not apply to ordinals that count
+    as appended only because of a lookup.
     """
     position, behind = lane.resume_position, before_displaced(lane, lane.resume_position.ordinal)
     if position.leader_epoch < 0 or position.leader_epoch != lane.log.end_epoch:
