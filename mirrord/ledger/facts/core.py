@@ -340,9 +340,9 @@ class Rewound(msgspec.Struct, frozen=True, array_like=True):
     """A note that ordinals of the lane were reassigned, for example because the target log had lost its newest records.
     The ordinal `first` and the ordinals above it now belong to different source records.
 
-    An older progress record may contain a higher resume position, which refers to the previous assignment. If there is
-    such a record, the resume position in this note is used instead. The same applies if a holder had to resume below a
-    position that an earlier holder may have saved, even if no ordinal was reassigned.
+    An older progress record may contain a higher resume position, whose ordinal belonged to a different source record.
+    Such a position is no longer valid, and the resume position in this note is used instead. A note is also recorded if
+    no ordinal was reassigned, but a holder had to resume below a position that an earlier holder may have saved.
     """
 
     first: int
