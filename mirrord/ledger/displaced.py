@@ -35,7 +35,7 @@ def within(known: Sequence[Displaced], first: int, last: int) -> Sequence[Displa
 
 
 def kept_below(known: tuple[Displaced, ...], ordinal: int) -> tuple[Displaced, ...]:
-    """Return the displaced ordinals below a given one. The ordinals at or above that one are assigned or stored
+    """Return the displaced ordinals below `ordinal`. The ordinal itself and all higher ones are assigned or stored
     again."""
     if not known or known[-1].last < ordinal:
         return known
@@ -44,7 +44,7 @@ def kept_below(known: tuple[Displaced, ...], ordinal: int) -> tuple[Displaced, .
 
 
 def kept_from(known: tuple[Displaced, ...], ordinal: int) -> tuple[Displaced, ...]:
-    """Return the displaced ordinals at or above a given one. The ledger no longer has runs for lower ones."""
+    """Return the displaced ordinals at or above `ordinal`. The ledger no longer has runs for lower ordinals."""
     if not known or known[0].first >= ordinal:
         return known
     kept = (each for each in known if each.last >= ordinal)
