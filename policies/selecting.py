@@ -76,7 +76,7 @@ class Selection:
         always: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """`include` and `exclude` are patterns that must match whole topic names. `leaving` is the user's policy, if
-        there is one. `always` returns whether a topic is copied even if the patterns or the policy would exclude it."""
+        there is one. If `always` returns True for a topic, neither the patterns nor the policy can exclude it."""
         self._include = [re.compile(pattern) for pattern in include]
         self._exclude = [re.compile(pattern) for pattern in exclude]
         self._target = target

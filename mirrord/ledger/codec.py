@@ -179,8 +179,8 @@ def _is_sound_range(fact: Quarantined | QuarantineOrder | LaneSought | SeekDone)
 
 
 def _are_archived(parts: tuple[ArchivedRuns, ...], number: int) -> bool:
-    """Return whether these descriptions of archived runs are plausible: each of them contains only possible numbers,
-    and their ordinals are in ascending order. All of them belong to the same side of one lane."""
+    """Return whether these descriptions of archived runs are plausible: their offsets, ordinals and counts are in the
+    valid ranges, and their ordinals ascend. `parts` belong to the same side of one lane, and to generation `number`."""
     behind = -1
     for part in parts:
         offsets = 0 <= part.first_offset < _INT64 and 0 <= part.last_offset < _INT64

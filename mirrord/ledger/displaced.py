@@ -48,7 +48,7 @@ def kept_below(known: tuple[Displaced, ...], ordinal: int) -> tuple[Displaced, .
 
 
 def kept_from(known: tuple[Displaced, ...], ordinal: int) -> tuple[Displaced, ...]:
-    """Return the displaced ordinals at or above a given one. The ledger no longer has runs for lower ones."""
+    """Return the displaced ordinals at or above `ordinal`. The ledger no longer has runs for lower ordinals."""
     if not known or known[0].first >= ordinal:
         return known
     kept = (each for each in known if each.last >= ordinal)

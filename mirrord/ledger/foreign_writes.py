@@ -34,8 +34,8 @@ def foreign_counts(state: FlowState) -> Mapping[LaneId, int]:
 
 
 def foreign_ranges(state: FlowState, lane_id: LaneId) -> Iterator[Interval]:
-    """Return the target offsets that belong to no lane of the flow, in ascending order. Only the range that the offset
-    map of the lane covers is considered."""
+    """Return the offsets in a lane's target partition that belong to no lane of the flow, in ascending order. Only the
+    range of offsets that the lane's offset map covers is considered."""
     where = _where(state.lanes[lane_id])
     return _between(state, lane_id, [other for other, lane in state.lanes.items() if _where(lane) == where])
 
@@ -48,8 +48,8 @@ def own_ranges(state: FlowState, topic_id: TopicId, partition: int) -> list[Inte
 
 
 def _between(state: FlowState, lane_id: LaneId, sharing: Iterable[LaneId]) -> Iterator[Interval]:
-    """Yield the ranges of target offsets that belong to none of the lanes in `sharing`. These lanes share the target
-    partition, and include the lane itself."""
+    """Yield the ranges of target offsets that belong to none of the lanes in `sharing`: the lane `lane_id` and all
+    other lanes with the same target partition. Only the range that the offset map of `lane_id` covers is considered."""
     ours = [each for lane in sharing for each in _own(state.lanes[lane], state.progress.get(lane))]
     return uncovered(_extent(state, lane_id), ours)
 

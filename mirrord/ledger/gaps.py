@@ -99,7 +99,8 @@ class Gaps:
         return self._forgotten.get(lane, 0)
 
     def __iter__(self) -> Iterator[Gap]:
-        """Yield all gaps lane by lane, in the order of their offsets. "truncated" gaps come last."""
+        """Yield all gaps except "truncated" ones, lane by lane and in the order of their offsets. Then yield the
+        "truncated" gaps of all lanes."""
         for lane in self._lanes.values():
             yield from lane
         yield from self._truncated

@@ -56,8 +56,8 @@ class HoleList:
 
 
 def all_carried_on(known: Sequence[HoleFound], added: Sequence[HoleFound]) -> tuple[HoleFound, ...]:
-    """Return the holes after `added` have been found one after the other. The result is the same as if `carried_on` had
-    been applied to all older holes each time."""
+    """Return all holes after the holes in `added` have been found, in this order. The result is the same as if
+    `carried_on` had been called, for each added hole, with every hole that was found before it."""
     holes = [*known]
     plans = _Plans()
     exceptions: list[int] = []

@@ -97,7 +97,7 @@ class StateTopicContents(NamedTuple):
     """The pieces of packed runs. Pieces in an older form are among `records`."""
 
     def kept(self) -> Kept:
-        """Return the keys of the snapshots among these records."""
+        """Return which of these records belong to a snapshot: their keys, and the properties of each lane's record."""
         kept = Kept()
         kept.keys.update(self.pieces)
         for key, record in self.records.items():

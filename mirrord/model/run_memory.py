@@ -60,7 +60,8 @@ class RunMemory:
     def __init__(
         self, limit_bytes: int | None = None, attic: Attic | None = None, archive: Archive | None = None
     ) -> None:
-        """`limit_bytes` is the limit for all runs. If it is None, or if `attic` is None, all pieces stay in memory."""
+        """`limit_bytes` limits the memory for all runs. Pieces that exceed the limit are moved to `attic`. If either of
+        these arguments is None, all pieces stay in memory. `archive` holds runs that `mirrord compact` has moved."""
         self.archive = archive
         """The archive that holds the runs that `mirrord compact` has moved out of the ledger."""
         self.piece_runs = PIECE_RUNS
@@ -183,8 +184,8 @@ class RunMemory:
 
 
 class PackedPiece:
-    """A piece of packed runs. Its bytes are in memory, in the attic or in the archive. A piece is equal only to itself,
-    even if another piece contains the same runs."""
+    """A piece of packed runs. Its bytes are in memory, in the store outside memory (`Attic`), or in the files of
+    `mirrord compact` (the archive). A piece is equal only to itself, even if another piece contains the same runs."""
 
     __slots__ = (
         "_memory",

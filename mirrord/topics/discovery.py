@@ -169,9 +169,9 @@ class Discovery:
         """Read the topics of both clusters, create missing topics and partitions on the target, and read the target
         again.
 
-        `bind` records names in the ledger that deviate from the flow's naming. A topic with such a name is not created
-        until the name is in the ledger. Without `bind`, these topics are not created. Raises EnvironmentFault if a
-        cluster does not answer.
+        `bind` records in the ledger the names of target topics that deviate from the flow's naming. A topic with such a
+        name is not created until the name is in the ledger. Without `bind`, these topics are not created. Raises
+        EnvironmentFault if a cluster does not answer.
         """
         source, target = await asyncio.gather(self._source.read(), self._target.read())
         if note is not None:

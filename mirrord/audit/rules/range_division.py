@@ -213,7 +213,8 @@ def _end(verdict: Verdict) -> int:
 
 
 class _Turns:
-    """The runs that begin below the end of the previous run, and the lowest offsets at which they begin."""
+    """The runs that go back, and the offsets at which they begin. A run goes back if its first offset is lower than the
+    end of the previous run. Between two such runs, offsets only increase."""
 
     def __init__(self, runs: Runs, end: int) -> None:
         self._ordinals = [turn for turn in runs.turns if turn < end]
@@ -221,6 +222,6 @@ class _Turns:
         self._lowest = [*reversed(list(accumulate(reversed(offsets), min))), _NEVER]
 
     def lowest_from(self, ordinal: int) -> int:
-        """Return the lowest offset at which a run after this ordinal begins. Only runs that begin below the end of the
-        previous run count. If there is no such run, return a number above all offsets."""
+        """Return the lowest offset to which a run that begins after this ordinal goes back. If no later run goes back,
+        return a number above all offsets."""
         return self._lowest[bisect_right(self._ordinals, ordinal)]

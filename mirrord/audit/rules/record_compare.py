@@ -152,8 +152,8 @@ class _Comparison:
                 return reason in WITHHELD
 
     def _find_elsewhere(self) -> None:
-        """Pair the remaining records that have the same content, in ascending order of source offsets and of target
-        offsets."""
+        """Pair the remaining target records, in the order of their offsets, with remaining source records that have the
+        same content. If several source records have this content, the one with the lowest offset is paired first."""
         waiting: defaultdict[tuple[bytes, int], deque[int]] = defaultdict(deque)
         for offset in sorted(self._alone):
             waiting[self._content(self._source[offset])].append(offset)

@@ -287,7 +287,7 @@ class _Table:
         self._live = Live("", console=Console(), auto_refresh=False)
 
     def of(self, address: str, dashboard: str) -> Live:
-        """Return a context manager that shows the table while the daemon is running."""
+        """Return a context manager that shows the status table on the terminal while the daemon is running."""
         board = f"   Ray dashboard {dashboard} (its token: ray get-auth-token)" if dashboard else ""
         self._head = f"{address}{board}   logs in {self._log_directory}   Ctrl-C drains and exits"
         return self._live

@@ -126,7 +126,8 @@ def plan_back(
 def _not_on(
     newest: CommittedOffset, present: CommittedOffset, pair: PositionPair | None, *, is_own: bool
 ) -> Hold | None:
-    """Return why the source is not moved forward to the target's position. Return None if it is moved forward."""
+    """Return why the group's position on the source is not moved forward to match its position on the target. Return
+    None if it is moved forward."""
     is_seen = pair is not None and pair.seen
     if pair is not None and newest.offset == pair.target:
         if present.offset < pair.source:
@@ -145,7 +146,8 @@ def _not_on(
 
 
 def _not_back(newest: CommittedOffset, present: CommittedOffset, pair: PositionPair | None) -> Hold | None:
-    """Return why the source is not moved back to the target's position. Return None if it is moved back."""
+    """Return why the group's position on the source is not moved back to match its position on the target. Return None
+    if it is moved back."""
     if pair is None or not pair.seen or present.offset != pair.source:
         return Hold("ahead", "the source is further ahead, and the target is not known to have gone back")
     if newest.offset < pair.target:

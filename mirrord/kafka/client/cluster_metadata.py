@@ -110,8 +110,8 @@ class ClusterView:
             link.close()
 
     def watch(self, topic: str, topic_id: TopicId) -> None:
-        """Add a watcher for a topic. While a topic has watchers, the view keeps the leaders of its partitions up to
-        date."""
+        """Add a watcher for a topic. While a topic has watchers, this object keeps its record of the leaders of the
+        topic's partitions up to date."""
         known = self._topics.setdefault(topic_id, WatchedTopic(topic, topic_id))
         known.watchers += 1
         if not known.leaders:

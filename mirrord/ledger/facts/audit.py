@@ -61,7 +61,7 @@ class RangeRepaired(Fact, frozen=True, tag="range_repaired"):
 
     @property
     def records(self) -> int:
-        """Number of repaired records: one for each source offset."""
+        """Number of repaired records. Every source offset in the range [start, end) is that of a repaired record."""
         return self.end - self.start
 
 

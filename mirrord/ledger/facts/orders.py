@@ -69,7 +69,7 @@ class HostRestored(Fact, frozen=True, tag="host_restored"):
     """The drain of a replicator has ended. Either an operator has resumed the replicator, so that it gets lanes again,
     or the replicator's process has exited.
 
-    The fact takes effect if the replicator was drained.
+    The fact takes effect if an operator had drained the replicator (`HostDrained`).
     """
 
     replicator: str

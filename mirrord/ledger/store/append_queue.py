@@ -41,7 +41,7 @@ class PendingAppend:
 
     @property
     def ask(self) -> Ask:
-        """The key by which a retry of this append is recognized."""
+        """The lease epoch and the facts. If a caller retries the append, the retry has the same value."""
         return self.lease_epoch, self.facts
 
     def answer(self, bound: FactBindings) -> None:
@@ -85,8 +85,8 @@ class Outbox:
         return max(self._standing, default=-1) + 1
 
     def add(self, lease_epoch: int, facts: tuple[AnyFact, ...]) -> PendingAppend:
-        """Add facts to the queue. If an earlier append of the same facts has an unknown outcome, return that append
-        instead.
+        """Add facts to the queue, and return the new append. If an earlier append of the same facts has an unknown
+        outcome, do not add them again, and return the earlier append.
 
         The caller waits for the `waiter` of the returned append.
         """

@@ -20,7 +20,7 @@ class LedgerHealth:
         self._failed_at: float | None = None
 
     def failed(self, error: LedgerUnavailable) -> None:
-        """Record that reading failed."""
+        """Record that a topic could not be read. If the ledger was readable until now, log the error."""
         if self._failed_at is None:
             log.warning("ledger_unreadable", topic=self._topic, error=str(error))
         self._failed_at = self._clock.monotonic()

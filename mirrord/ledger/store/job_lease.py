@@ -52,7 +52,7 @@ class JobNotRecorded(EnvironmentFault):
 
 
 class _Held(msgspec.Struct):
-    """The lease of the job for one flow, and the outcome that will be recorded."""
+    """The lease of a job for one flow, and the outcome of the job that will be recorded in the flow's ledger."""
 
     flow: str
     store: LedgerStore

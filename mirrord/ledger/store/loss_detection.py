@@ -54,7 +54,8 @@ class LedgerWatch:
         return saved is None or (saved.topic_id == recorded.topic_id and saved.end <= recorded.end)
 
     async def check_recorded_ends(self, records: Iterable[StateRecord], ends: LogEnds) -> None:
-        """Compare the ends that the state topic records with the ends that the brokers later reported."""
+        """Check whether the ledger has lost entries. `ends` are the ends of the topics that the brokers reported after
+        the state topic was read. They are compared with every end that the state topic records, and with `known`."""
         recorded_ends = [recorded for record in records if (recorded := recorded_end(record)) is not None]
         self._saved = max(recorded_ends, key=lambda recorded: recorded.end, default=None)
         self._verified = -1

@@ -264,7 +264,8 @@ class PartitionReader:
         return fetch.FetchLimits(max_wait_ms=wait_ms, max_bytes=FETCH_BYTES, read_committed=False)
 
     def _behind_nothing(self, high_watermark: int) -> _LogRead:
-        """Interpret an answer without records. Raises AskAgain if the log must contain records at the position."""
+        """Return the result of a fetch that returned no records. Raises AskAgain if the log must contain records at the
+        position."""
         self._empty = self._empty + 1 if high_watermark > self.position else 0
         if self._empty and not self._compacted:
             raise AskAgain(

@@ -54,8 +54,8 @@ class FileAttic:
         return self._end * UNIT_BYTES
 
     def put(self, data: bytes) -> int | None:
-        """Write the data and return the number of its first unit. If the data cannot be written to disk, log this once
-        and return None."""
+        """Write the data to the file. Return the number of the unit of the file at which the data begins. If the data
+        cannot be written, return None, and log the first of these failures."""
         size = _CHECKSUM_BYTES + len(data)
         units = _units(size)
         spare = self._free[units]

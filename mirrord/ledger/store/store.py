@@ -134,7 +134,7 @@ class LedgerStore:
         return self._watch.known
 
     def remember(self, known: LedgerEnd | None) -> None:
-        """Take over the value of `known` from an earlier store of this process. Call this method before `open`."""
+        """Take over the known end of the ledger (`known`) from an earlier store. Must be called before `open`."""
         self._watch.remembered = known
 
     @property

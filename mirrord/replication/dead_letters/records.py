@@ -58,8 +58,8 @@ class Returned(NamedTuple):
 
     @property
     def position(self) -> "TargetPosition | None":
-        """The parsed form of `where`. None if `where` has a different format, because mirrord did not write the
-        receipt."""
+        """The position in `where`, as a `TargetPosition`. None if `where` cannot be parsed, which means that mirrord
+        did not write the receipt from which `where` was read."""
         place, _, offset = self.where.rpartition(" offset ")
         topic, _, partition = place.rpartition("-")
         if not topic or not partition.isdecimal() or not offset.isdecimal():

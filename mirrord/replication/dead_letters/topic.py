@@ -124,10 +124,11 @@ class DeadLetters:
                     return await self._park(source, writer, place, end, origin, there)
 
     async def keep(self, place: LetterPlace, data: bytes, origin: Origin, behind: int = -1) -> int:
-        """Make sure that the only record of the batch `data` is in the dead-letter topic, and return its offset there.
+        """Make sure that a record is in the dead-letter topic, and return its offset there. `data` is a batch that
+        contains only this record.
 
-        `place` is the position of the record on the source. `behind` is an offset in the dead-letter topic: if the
-        record was parked by an earlier call, it is at this offset or later. Raises NotParked when the record cannot be
+        `place` is the position of the record on the source. `behind` is an offset in the dead-letter topic: if an
+        earlier call has parked the record, it is at this offset or later. Raises NotParked if the record cannot be
         written.
         """
         with _not_parked():
@@ -171,8 +172,8 @@ class DeadLetters:
         return await self._receipts(place, end, since) if await self._exists() else []
 
     async def all_returned(self, since: int = -1) -> dict[LaneId, list[Returned]]:
-        """Return the replayed records of all lanes, according to the receipts at offset `since` or later in the
-        dead-letter topic."""
+        """Return, for each lane, which of its records were replayed. For each replayed record, the dead-letter topic
+        contains a receipt. Only receipts at offset `since` or later are read."""
         found: dict[LaneId, list[Returned]] = {}
         if await self._exists():
             async with aclosing(self._all(since)) as letters:

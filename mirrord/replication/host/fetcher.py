@@ -353,8 +353,8 @@ class Channel:
         return taps
 
     def ask(self, taps: set[PartitionFetch], wait_ms: int) -> bool:
-        """Fetch the channel's partitions and `taps` in one request. Return False if there is no connection or no memory
-        for the response."""
+        """Add the partitions in `taps` to the channel, and fetch all of its partitions in one request. Return False if
+        there is no connection or no memory for the response."""
         connection = self.link.live
         if connection is None:
             self._source.budget.leave(self)

@@ -247,8 +247,8 @@ class SupersededLookup:
                 yield _Found(missing, ordinal, copy)
 
     def _is_presumed(self, missing: Missing, ordinal: int) -> bool:
-        """Return whether the ledger does not contain the decision to copy the record of this ordinal, and the target
-        log does not show that it was copied."""
+        """Return whether the lane may not have copied the record to which the ledger assigns this ordinal: neither the
+        ledger nor the target log shows that the lane decided to copy it."""
         return missing.kind == "last" and ordinal >= self._decided_below
 
     def _by_origin(self, batch: ReadBatch, found: Iterable[_Found]) -> tuple[list[_Found], list[_Found]]:

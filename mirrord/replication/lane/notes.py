@@ -32,7 +32,8 @@ def return_to_recorded(lane: Lane) -> None:
 
 
 def plan_bound(lane: Lane, tag: int) -> None:
-    """Drop the state that was kept when the target log lost records (`WentBack`), if this append has recorded the plan
-    for copying these records again. The state was kept in case the plan did not take effect."""
+    """Handle an append whose facts have taken effect. When the target log lost records, the lane kept its earlier state
+    (`WentBack`), to restore it if the plan for copying these records again did not take effect. If this append has
+    recorded that plan, the kept state is dropped."""
     if lane.log.went_back is not None and lane.log.went_back.tag == tag:
         lane.log.went_back = None

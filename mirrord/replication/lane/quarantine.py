@@ -78,8 +78,8 @@ def _park(lane: Lane, unparked: Parking) -> Park:
 
 
 def parking_answered(lane: Lane, now: float, answer: ParkAnswer) -> Effects:
-    """Handle the result of an attempt to park a record. If the record is parked, skip it. Otherwise, halt as in
-    quarantine and try again after a pause."""
+    """Handle the result of an attempt to park a record. If the record is parked, skip it. Otherwise, halt with the
+    record in quarantine, and try again to park it after a pause."""
     unparked = lane.refusal.parking
     if unparked is None:
         return []

@@ -176,9 +176,9 @@ def verified(lane: Lane, found: target_scan.Reading) -> Effects:
 
 
 def search(lane: Lane, begins: int = NEVER) -> Effects:
-    """Request that both logs be read, starting at the first doubtful ordinal. `begins` is the lowest target offset at
-    which a scan has found a record to be compared. It may be below the offsets in the ledger and in the resume
-    position, because the log may have lost its last records, and these records may have been appended again."""
+    """Request that both logs be read, starting at the first ordinal of the difference. `begins` is the lowest target
+    offset at which a scan of the target log has found a record to be compared. This offset may be below those in the
+    ledger and in the resume position: the log may have lost its last records, which were then appended again."""
     found, record = lane.comparison.differs, lane.record
     if found is None or record is None:
         return []
@@ -201,7 +201,8 @@ def _stay(lane: Lane, why: str) -> Effects:
 
 
 def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
-    """Handle the result of the search in both logs."""
+    """Handle the result of reading both logs. If it shows where the lane's records are, record the rebuilt offset map
+    in the ledger. If it does not, the lane stays halted."""
     found = lane.comparison.differs
     if lane.stage is not Stage.LOCATE or found is None:
         return []
@@ -258,7 +259,8 @@ def _report(lane: Lane, facts: Sequence[LaneFact]) -> list[Lost]:
 
 
 def _displaced_after(lane: Lane, ordinal: int) -> Sequence[Displaced]:
-    """Return the displaced ordinals that follow the last ordinal in the log, which is the one before `ordinal`."""
+    """Return the displaced ordinals (`Displaced`) at or above `ordinal`, which is the ordinal after the last one in the
+    target log."""
     return within(lane.record.displaced, ordinal, sys.maxsize) if lane.record is not None else ()
 
 

@@ -147,8 +147,8 @@ def _continues_at(lane: Lane) -> int:
 
 
 def must_check(lane: Lane) -> bool:
-    """Return whether batches must be compared with the source because this attempt to host the lane did not itself
-    receive the acknowledgements for them."""
+    """Return whether the lane must compare batches in the target log with the source. This is necessary for batches
+    whose acknowledgements the lane has not received since it was assigned to this replicator."""
     return lane.resume_ordinal > lane.trusted
 
 

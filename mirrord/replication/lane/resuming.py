@@ -125,8 +125,8 @@ def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
 
 
 def same_leader(lane: Lane, answer: EndAnswer) -> bool:
-    """Return whether the leader epoch is still the one in the answer to request 1, so that the answer to request 2 came
-    from this leader."""
+    """Return whether the leader epoch is the same in the answers to requests 1 and 3 of the resume sandwich. If so, the
+    answer to request 2 came from the same leader."""
     return answer.leader_epoch == lane.log.end_epoch
 
 
@@ -167,7 +167,7 @@ def visible_answered(lane: Lane, now: float, answer: VisibleAnswer) -> Effects:
 
 
 def covers(lane: Lane, answer: VisibleAnswer) -> bool:
-    """Return whether the high watermark covers all records that the broker reported."""
+    """Return whether the high watermark has reached the end of the target log that the broker reported."""
     return answer.high_watermark >= lane.log.end
 
 

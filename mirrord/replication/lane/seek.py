@@ -34,8 +34,8 @@ def left_out(record: LaneRecord, lowest: int) -> list[Verdict]:
 
 
 def order_recorded(lane: Lane) -> Effects:
-    """Handle an operator command that has been recorded in the ledger. A halted lane resumes. A copying lane stops
-    sending and then resumes if the command can be carried out now."""
+    """Handle an operator command that has been recorded in the ledger. A halted lane resumes. If a lane is copying and
+    can carry out the command now, it stops sending and then resumes."""
     match lane.phase:
         case Phase.HALTED:
             return quarantine.released(lane)

@@ -104,8 +104,8 @@ class GroupsHandle(Protocol):
         ...
 
     async def greet(self) -> Greeting:
-        """Return the version and the setup of the group follower. After this call, the follower reports all positions
-        again."""
+        """Return the mirrord version that the group follower runs, and its setup. The next call to `news` returns all
+        positions again, because the caller may be a new process that does not know them."""
         ...
 
     async def kill(self) -> None:

@@ -73,8 +73,8 @@ class PlacementCandidate:
 def place(
     lanes: Iterable[LaneId], rooms: Sequence[PlacementCandidate], most: int | None, weights: Weights = EQUAL
 ) -> dict[LaneId, str]:
-    """Choose a replicator for each lane among the candidates in `rooms`. Stop when all of them have `most` lanes.
-    Update each candidate's load and number of lanes with the lanes placed on it."""
+    """Choose a replicator in `rooms` for each of the lanes, until every replicator in `rooms` has `most` lanes. Add
+    each placed lane to the load and the number of lanes of its replicator."""
     placed: dict[LaneId, str] = {}
     for lane in lanes:
         free = [room for room in rooms if most is None or room.lanes < most]

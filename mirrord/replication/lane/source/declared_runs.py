@@ -46,7 +46,8 @@ class RestOfPlan(NamedTuple):
 
 
 def jumps(record: LaneRecord, ordinal: int, left: RestOfPlan | None) -> list[Run]:
-    """Return the ledger's runs that begin after `ordinal` and belong to the rest of a plan."""
+    """Return the runs in the ledger that begin after `ordinal` and at or before the ordinal at which the plan ends.
+    `left` is the rest of the plan. If it is None, the result is empty."""
     return [] if left is None else list(record.source_runs.beginning_in(ordinal + 1, left.until))
 
 

@@ -193,8 +193,8 @@ def divergence(lane: Lane, epoch: int, end: int) -> int:
 
 
 def before(lane: Lane, offset: int) -> int:
-    """Return the epoch of the source record directly before this offset, or -1 if it is not known. If the ledger has
-    holes, the epoch of a record that was copied or was to be copied is taken from the ledger."""
+    """Return the epoch of the source record directly before this offset, or -1 if it is not known. If the lane has
+    holes and the ledger assigns an ordinal to that record, the epoch is the one that is known for this ordinal."""
     record = lane.record
     if record is None or not record.holes:
         return lane.seen.before(offset)
@@ -415,8 +415,8 @@ def unrecorded(lane: Lane) -> Epochs:
 
 
 def is_recorded_from(record: LaneRecord, ordinal: int) -> bool:
-    """Return whether the ledger records, at this ordinal or later, a hole, a change of epoch, or runs that must not be
-    used. Such runs contain records that lower ordinals already have, or that the source has lost."""
+    """Return whether the ledger has any of the following at this ordinal or later: a hole, a change of epoch after the
+    records that are still to be copied again, or wrong runs for these records (`RestOfPlan.differs`)."""
     limit = max(mended_until(record, ordinal), ordinal - 1)
     if any(hole.first >= ordinal for hole in record.holes) or any(first > limit for first, _ in record.epochs):
         return True
@@ -437,8 +437,8 @@ def is_recorded_ahead(lane: Lane, record: LaneRecord) -> bool:
 
 
 def epochs_again(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epochs:
-    """Return the epochs that must be recorded so that the ledger's epochs for the resume ordinal and later ordinals no
-    longer apply. Records that are copied again keep their epochs (see `carried`)."""
+    """Return the epochs that must be recorded for the resume ordinal and later ordinals. They replace all epochs that
+    the ledger has for these ordinals. Records that are copied again keep their epochs (see `carried`)."""
     record, ahead = lane.record, recorded_ahead(lane)
     epochs = lane.history.epochs_again = carried(ahead, pieces) if ahead else ()
     if not epochs:

@@ -1,9 +1,9 @@
-"""Handles acknowledgements of records that a target log has lost and that get different ordinals before they are copied
-again.
+"""Keeps track of which lost records the target had acknowledged, if these records get different ordinals.
 
-This happens if the source first deletes some of the lost records. The records that follow the deleted ones get lower
-ordinals. It is still known that the target had these records: if the target log loses more records, these records must
-be looked up again, just as they would be under their former ordinals.
+When a target log loses acknowledged records, the lane copies them again. If the source has deleted some of them by
+then, the records that follow the deleted ones get lower ordinals than before. The lane must still remember that the
+target had these records. If the target log then loses more records, all of them must be looked up again, just as they
+would be under their former ordinals.
 """
 
 from bisect import bisect_right

@@ -92,9 +92,9 @@ def _source_offset(piece: tuple[int, int, int]) -> int:
 
 
 def _epoch_source(record: LaneRecord, ordinal: int) -> int:
-    """Return the ordinal whose recorded epoch is that of the source record directly before the record of this ordinal.
-    The result is either this ordinal or the previous one. The epoch that is recorded for this ordinal cannot always be
-    used: it may be the epoch of a record that was never copied and that the source has lost.
+    """Return the ordinal at which to look up the epoch of the source record that directly precedes this ordinal's
+    record. The result is either this ordinal or the previous one. The epoch that is recorded for this ordinal cannot
+    always be used: it may be the epoch of a record that was never copied and that the source has lost.
 
     If there is a gap between the source offsets of the two ordinals, the epoch of this ordinal applies to the offsets
     in the gap (see `epoch_cache`). The epoch of the previous ordinal may end inside the gap.

@@ -14,8 +14,8 @@ from mirrord.replication.lane.target.scan_result import Missing
 
 
 def note_plan(lane: Lane, missing: Sequence[Missing]) -> None:
-    """Note which records the target log has lost, because a plan for them will omit some. If an earlier plan has not
-    been carried out yet, the note about that plan is kept."""
+    """Note which records the target log has lost. `look_up_again` needs this note, because the plan for copying these
+    records again omits some of them. If an earlier plan has not been carried out yet, the note about it is kept."""
     record, lost, known = lane.record, lane.log.lost_ordinals, lane.log.lost_below
     if record is None or not lost:
         return

@@ -265,8 +265,8 @@ def is_look_up_outdated(lane: Lane, source_end: int) -> bool:
 
 
 def note_unproven(lane: Lane, until: int) -> None:
-    """Remember that a resume position up to this ordinal may have been saved, although the records below it may not be
-    in the target log. If the lane resumes below it, the ledger revokes such positions (see
+    """Remember that a resume position up to the ordinal `until` may have been saved, although the target log may lack
+    records below that position. If the lane resumes below `until`, it revokes such positions in the ledger (see
     `position_rewind.unproven`)."""
     lane.log.unproven = (until, len(lane.record.rewinds) if lane.record is not None else 0)
 

@@ -80,9 +80,10 @@ def is_all_deleted(lane: Lane) -> bool:
 
 
 def is_position_refused(lane: Lane) -> bool:
-    """Return whether the ordinals directly below the resume position are in doubt: only a lookup indicates that they
-    were appended, and the broker refuses the ordinal of the resume position. While facts about the target log have not
-    taken effect yet, the ledger may not show these ordinals. The result therefore does not depend on the ledger.
+    """Return whether the ordinals directly below the resume position are in doubt. This is the case if only a lookup
+    indicates that they were appended, and the broker refuses the ordinal of the resume position as out of order. While
+    facts about the target log have not taken effect yet, the ledger may not show that these ordinals were looked up. In
+    that case, the result does not depend on the ledger.
 
     A single refusal is not sufficient: a former holder may have sent a batch after the log was read. If the broker says
     that it remembers the record below the resume position, the refusal has another cause.

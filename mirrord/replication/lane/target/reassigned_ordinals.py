@@ -40,8 +40,8 @@ def in_doubt(lane: Lane) -> tuple[int, int]:
 
 
 def compare(lane: Lane, first: int, start: int) -> Effects:
-    """Compare the acknowledged records from this ordinal on with the source, together with acknowledged records that
-    are in doubt. `start` is the target offset of the ordinal."""
+    """Compare all acknowledged records from the ordinal `first` onward with the source. If an acknowledged record with
+    a lower ordinal is in doubt, begin with that record. `start` is the target offset of the ordinal `first`."""
     effects = limit_doubt(lane)
     marked, _ = in_doubt(lane)
     if marked < lane.acked:
@@ -52,9 +52,10 @@ def compare(lane: Lane, first: int, start: int) -> Effects:
 
 
 def compare_due(lane: Lane) -> Effects:
-    """Compare reassigned ordinals that have been acknowledged. If the lane will compare everything that it has copied
-    since a takeover, that comparison includes them. While another comparison of such ordinals is open, wait for its
-    answer: if each acknowledged batch began a comparison, the same records would be compared again and again."""
+    """Begin to compare reassigned ordinals that have been acknowledged, unless another comparison includes them or is
+    open. After a takeover, the lane compares everything that it has copied since, which includes these ordinals. Only
+    one comparison of reassigned ordinals is open at a time. If each acknowledged batch began another one, the same
+    records would be compared repeatedly."""
     if lane.acked <= lane.comparison.due_at or lane.comparison.later_pending:
         return []
     if lane.comparison.first_ack_check is not None:
@@ -70,8 +71,8 @@ def compare_due(lane: Lane) -> Effects:
 
 
 def limit_doubt(lane: Lane) -> Effects:
-    """Record where the ordinals in doubt end, once all reassigned ordinals have been acknowledged in this round. While
-    a former holder may still be writing, later ordinals are in doubt as well, so the fact is not recorded."""
+    """Record in the ledger where the ordinals in doubt end, once all reassigned ordinals have been acknowledged in this
+    round. While a former holder may still be writing, nothing is recorded, because later ordinals are in doubt, too."""
     first, end = in_doubt(lane)
     if first >= lane.acked or end < NEVER or lane.comparison.later_pending or not lane.pipelined:
         return []

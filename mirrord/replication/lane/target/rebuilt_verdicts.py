@@ -77,7 +77,8 @@ def loss(given: Iterable[Verdict]) -> Loss | None:
 
 
 def has_gaps(record: LaneRecord, first: int, own: Sequence[OwnBatch], located: Located) -> bool:
-    """Return whether some of the verdicts depend on whether the source topic is compacted."""
+    """Return whether `verdicts` returns any verdict with the reason "compacted". Such a verdict is correct only if the
+    source topic is compacted."""
     return any(each.reason == "compacted" for each in verdicts(record, first, own, located))
 
 

@@ -26,8 +26,8 @@ class Log(NamedTuple):
 
     @property
     def is_policy_unknown(self) -> bool:
-        """Return whether it is unknown if the topic is compacted: its policy is not known, and the log has no offsets
-        without a batch."""
+        """Whether the log may or may not be compacted. This is the case if the topic's cleanup policy is not known, and
+        the log has no offsets without a batch."""
         return self.compacts is None and not self.is_bare
 
     def bare(self, start: int, end: int) -> tuple[int, int]:

@@ -278,8 +278,8 @@ def _ordinal(each: Expected) -> int:
 
 
 def in_parts(asked: AskSuperseded) -> Iterator[AskSuperseded]:
-    """Split a lookup into several lookups that each contain a limited number of records (`MOST_AT_ONCE`). The first
-    part of a range of the kind `last` has its own limit (`MOST_LAST`)."""
+    """Split a lookup into several lookups that each contain at most `MOST_AT_ONCE` records. A range of records after
+    all of the lane's own batches (`Missing.kind` is `last`) is also split after its first `MOST_LAST` records."""
     part: list[Missing] = []
     room = MOST_AT_ONCE
     for missing in asked.missing:

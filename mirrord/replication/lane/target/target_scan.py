@@ -75,9 +75,9 @@ def never_appended(lane: Lane, behind: int, target_offset: int) -> tuple[Interva
 
 
 def all_deleted(lane: Lane, behind: int, answer: ScanAnswer) -> Reading:
-    """Return the result of reading a log from which retention on the target has deleted all of the lane's records, up
-    to the ordinal before `behind`. A target run at the end of the log shows that no ordinal is missing before the
-    lane's next record, even if other clients' records precede that record.
+    """Return the result of reading the target log if retention has deleted all of the lane's records, up to the ordinal
+    before `behind`. The result contains a target run that maps `behind` to the end of the log. The lane's next record
+    may follow records of other clients. The run shows that no ordinals of the lane are missing between them.
 
     In at-least-once mode, the lane has assigned these ordinals before it requested the broker's producer state. The
     broker may remember other records under these ordinals, so the lane's records are copied again.
