@@ -22,17 +22,19 @@ from tests.fixtures.attic import scarce
 from tests.sim.host import Shape
 from tests.sim.scheduler import STEPS, Story
 from tests.sim.themes import BESIDE, PLAIN, THEMES, shape_named
-from tests.sim.traps.setting import TRAPS, shape_with
+from tests.sim.traps.setting import TRAPS, draw_traps, shape_with
 
 _AT_ONCE = 100
 _PROGRESS_S = 10.0
 _ANY = "by chance"
-_PLAIN_SHARE, _TRAPS_SHARE, _PAIR_SHARE = 0.1, 0.6, 0.25
+_PLAIN_SHARE, _TRAPS_SHARE, _PAIR_SHARE = 0.1, 0.7, 0.25
 """Shares of stories in a random world and with traps (`tests.sim.traps`), and of two themes among the others."""
 _WEAK_SHARE, _SCARCE_SHARE, _THEME_SHARE = 0.1, 0.15, 0.3
 """Shares of stories in the mode at-least-once, with hardly any memory for runs, and with a theme beside traps. A world
 in which little else happens shows best what a trap leads to."""
-_MOST_TRAPS = 2
+_MOST_TRAPS = 4
+_STEPS_WITH_TRAPS = 300
+"""A trap waits for its moment, and is set again after it has struck."""
 
 
 class Drawn(NamedTuple):
@@ -44,12 +46,14 @@ class Drawn(NamedTuple):
     mode: Mode = "sequence"
     scarce: bool = False
     traps: tuple[str, ...] = ()
+    steps: int = STEPS
 
     def __str__(self) -> str:
         """Return the options that replay it."""
         words = [f"--story {self.seed}", f'--theme "{self.theme or _ANY}"']
         words += [f"--mode {self.mode}"] if self.mode != "sequence" else []
         words += ["--scarce"] if self.scarce else []
+        words += [f"--steps {self.steps}"] if self.steps != STEPS else []
         return " ".join([*words, *(f"--trap {each}" for each in self.traps)])
 
 
@@ -62,7 +66,7 @@ class Violation(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome. `steps` are the steps with faults of each story."""
+    """The outcome. `steps` is the mean number of steps with faults of a story."""
 
     seed: int
     stories: int
@@ -85,15 +89,15 @@ def _drawn(chance: random.Random, themes: tuple[str, ...]) -> Drawn:
     kind = chance.random() if themes == tuple(THEMES) else 1.0
     story, theme, is_scarce = chance.randrange(1 << 40), chance.choice(themes), chance.random() < _SCARCE_SHARE
     mode: Mode = "at-least-once" if chance.random() < _WEAK_SHARE else "sequence"
-    traps: list[str] = []
+    traps: tuple[str, ...] = ()
     if kind < _PLAIN_SHARE:
         return Drawn(story, scarce=is_scarce)
     if kind < _PLAIN_SHARE + _TRAPS_SHARE:
-        traps = chance.sample(sorted(TRAPS), chance.randint(1, _MOST_TRAPS))
+        traps = draw_traps(chance, _MOST_TRAPS)
         theme = theme if chance.random() < _THEME_SHARE else chance.choice(PLAIN)
     elif chance.random() < _PAIR_SHARE:
         theme = BESIDE.join(chance.sample(themes, 2))
-    return Drawn(story, theme, mode, is_scarce, tuple(traps))
+    return Drawn(story, theme, mode, is_scarce, traps, _STEPS_WITH_TRAPS if traps else STEPS)
 
 
 def _is_possible(shape: Shape) -> bool:
@@ -113,7 +117,7 @@ def begun(drawn: Drawn) -> Story:
 def play(drawn: Drawn, story: Story) -> None:
     """Play the story to its end. Raises what it finds."""
     with scarce(fewest=2, most=8, block=3) if drawn.scarce else nullcontext():
-        story.run(STEPS)
+        story.run(drawn.steps)
 
 
 def run(
@@ -128,11 +132,11 @@ def run(
     """Play the first stories of a seed, for as many minutes as given."""
     began, count = time.monotonic(), processes or os.cpu_count() or 1
     failed: list[Violation] = []
-    done, next_word = 0, began + _PROGRESS_S
+    done, steps, next_word = 0, 0, began + _PROGRESS_S
     stretches = (range(at, min(at + _AT_ONCE, stories)) for at in range(0, stories, _AT_ONCE))
     with ProcessPoolExecutor(count) as pool:
 
-        def begin(many: int) -> Iterator[Future[tuple[int, list[Violation]]]]:
+        def begin(many: int) -> Iterator[Future[tuple[int, int, list[Violation]]]]:
             late = time.monotonic() - began > minutes * 60
             return (pool.submit(_play, seed, each, themes) for each in islice(stretches, 0 if late else many))
 
@@ -140,8 +144,9 @@ def run(
         while running:
             finished, running = wait(running, return_when=FIRST_COMPLETED)
             for each in finished:
-                played, found = each.result()
+                played, all_steps, found = each.result()
                 done += played
+                steps += all_steps
                 failed += found
                 for violation in found:
                     print_line(f"{violation.story}: {violation.why}")
@@ -152,19 +157,21 @@ def run(
                 print_line(
                     f"seed {seed}: {done:,} of {stories:,} stories, {rate:.0f} a second, {len(failed)} violations"
                 )
-    return Outcome(seed, done, STEPS, count, time.monotonic() - began, failed)
+    return Outcome(seed, done, round(steps / max(done, 1)), count, time.monotonic() - began, failed)
 
 
-def _play(seed: int, numbers: range, themes: tuple[str, ...]) -> tuple[int, list[Violation]]:
-    """Return how many were played, and those that failed."""
+def _play(seed: int, numbers: range, themes: tuple[str, ...]) -> tuple[int, int, list[Violation]]:
+    """Return how many were played, the number of their steps, and those that failed."""
     failed: list[Violation] = []
+    steps = 0
     for number in numbers:
         drawn = draw(seed, number, themes)
+        steps += drawn.steps
         try:
             play(drawn, begun(drawn))
         except Exception as error:  # noqa: BLE001 -- whatever it is, it is a finding
             failed.append(Violation(drawn, next(iter(str(error).splitlines()), repr(error))))
-    return len(numbers), failed
+    return len(numbers), steps, failed
 
 
 def main() -> int:
@@ -178,13 +185,15 @@ def main() -> int:
     parser.add_argument("--story", type=int, metavar="SEED", help="replay this one, and show what happened")
     parser.add_argument("--mode", choices=("sequence", "at-least-once"), default="sequence", help="of that story")
     parser.add_argument("--scarce", action="store_true", help="play that story with hardly any memory for runs")
+    parser.add_argument("--steps", type=_count, default=STEPS, help="of that story (default: %(default)s)")
     parser.add_argument("--trap", action="append", choices=sorted(TRAPS), default=[], help="play that story with it")
     arguments = parser.parse_args()
     themes = tuple(arguments.theme or ())
     if arguments.story is not None:
         if len(themes) > 1:
             parser.error("--story takes one --theme")
-        return _show(Drawn(arguments.story, "".join(themes), arguments.mode, arguments.scarce, tuple(arguments.trap)))
+        traps = tuple(arguments.trap)
+        return _show(Drawn(arguments.story, "".join(themes), arguments.mode, arguments.scarce, traps, arguments.steps))
     limits = {"processes": arguments.processes, "minutes": arguments.minutes}
     outcome = run(
         arguments.seed,

@@ -5,6 +5,7 @@ All that a trap does can happen in reality, but chance alone would hardly ever d
 story is made to fit its traps, whichever rule is examined.
 """
 
+import random
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -50,6 +51,19 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (source.expired_while_away, {"retention": True}),
 )
 TRAPS: dict[str, Setting] = {trap.__name__: Setting(trap, needs) for trap, needs in _SETTINGS}
+
+
+_BLINDING = frozenset({"cleans", "compaction", "late", "policies", "retention"})
+"""Fields of a `Shape` in whose worlds less can be checked."""
+
+
+def draw_traps(chance: random.Random, most: int) -> tuple[str, ...]:
+    """Return the names of some traps. All but the first one need no world in which less can be checked than in the
+    world of the first one."""
+    first, *others = chance.sample(sorted(TRAPS), len(TRAPS))
+    blinding = _BLINDING & TRAPS[first].needs.keys()
+    fitting = [each for each in others if _BLINDING & TRAPS[each].needs.keys() <= blinding]
+    return (first, *fitting[: chance.randint(0, most - 1)])
 
 
 def shape_with(shape: Shape, traps: tuple[str, ...]) -> Shape:
