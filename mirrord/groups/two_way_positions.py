@@ -86,8 +86,8 @@ def across(position: int, own: Way, back: Way) -> Mapped:
 
 
 def _copied_from(translation: Translation, way: Way, progress: Progress) -> int:
-    """Return an offset in the log that the lane writes to. The reader has already read the originals of all copies that
-    the lane has written or will write below this offset."""
+    """Return an offset in the lane's target log. Of all copies that the lane has written or will write below this
+    offset, the reader has already read the originals."""
     offset = translation.offset or 0
     if translation.kind != "at_end" or not _is_all(way.lane, progress):
         return offset
@@ -97,8 +97,8 @@ def _copied_from(translation: Translation, way: Way, progress: Progress) -> int:
 
 
 def _read_from(translation: Translation, way: Way, progress: Progress) -> int:
-    """Return an offset in the log that the lane reads. The reader has already read the copies of all records below this
-    offset that the lane copies."""
+    """Return an offset in the lane's source log. Of all records below this offset that the lane copies, the reader has
+    already read the copies."""
     offset = translation.offset or 0
     return (
         max(offset, progress.source_offset) if translation.kind == "at_end" and _is_all(way.lane, progress) else offset

@@ -29,7 +29,7 @@ GONE = object()
 
 
 class CopiedRecords(NamedTuple):
-    """A batch or a single record of the lane on the target, with consecutive ordinals and offsets."""
+    """A batch or a single record that the lane wrote to the target. Its ordinals and its offsets are consecutive."""
 
     ordinal: int
     offset: int
