@@ -47,7 +47,7 @@ class CopiedRecords(NamedTuple):
 
 
 class OriginalRecords(NamedTuple):
-    """A batch or a single record of the source that a consumer receives, with consecutive offsets."""
+    """A batch, or a single record, of the source log that a consumer would receive. Its offsets are consecutive."""
 
     offset: int
     length: int

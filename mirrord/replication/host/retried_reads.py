@@ -28,9 +28,8 @@ log = structlog.get_logger()
 async def read_and_tell(
     hosted: HostedLane, question: int, read: Callable[[], Awaitable[Input]], failed: Callable[[int], Input]
 ) -> None:
-    """Call `read`, and pass its result to the lane. If it fails while the lane is copying, call it again after a pause,
-    unless the requested offsets no longer exist. After any other failure, pass the lane the signal that `failed`
-    creates from the error code."""
+    """Call `read`, and pass its result to the lane. If the read fails, call `read` again after a pause (see
+    `is_repeated`), or pass the lane the signal that `failed` creates from the error code."""
     backoff, began = Backoff(), asyncio.get_running_loop().time()
     while True:
         try:
