@@ -131,7 +131,7 @@ def same_leader(lane: Lane, answer: EndAnswer) -> bool:
 
 
 def producers_answered(lane: Lane, now: float, answer: ProducersAnswer) -> Effects:
-    """Handle the answer to request 2 of the resume sandwich."""
+    """Handle the answer to request 2 of the resume sandwich, which asks for the broker's producer state."""
     if answer.error != NONE and lane.mode == "sequence":
         in_doubt.failed(lane, now, answer.error)
         return lane.retry()

@@ -459,7 +459,7 @@ class Lane:
 
     @property
     def reach(self) -> Reach:
-        """Return the limits on the data in flight."""
+        """Return the limits on the lane's data in flight. They depend on whether the target broker is far away."""
         return self.limits.far if self.is_far else self.limits.near
 
     @property

@@ -69,8 +69,9 @@ def carried(recorded: Epochs, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
 
 
 def mended_until(record: LaneRecord, ordinal: int) -> int:
-    """Return the ordinal after the records that the lane still has to copy again, of which `ordinal` is the first. If
-    there are none, but the record before `ordinal` was the last such record, return `ordinal`. Otherwise, return -1."""
+    """Return the end of the records that the lane still has to copy again from `ordinal` onward: the ordinal after the
+    last of them. If there are none, return `ordinal` if the record before it was the last record to be copied again,
+    and -1 otherwise."""
     found = rest(record, ordinal)
     if found is not None and found.until > ordinal:
         return found.until
