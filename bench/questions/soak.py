@@ -2,8 +2,8 @@
 
 Records of all kinds flow steadily (`bench.faults.storm.load`). Every minute, the first replicator is killed with -9
 (the other one lives on and shows what grows), new topics are created and written, groups with new names commit, and
-older topics and groups are deleted on the source. Memory, open files, threads and CPU of every process, and the size of the log files,
-are sampled all the time.
+older topics and groups are deleted on the source. Memory, open files, threads and CPU of every process, and the size
+of the log files, are sampled all the time.
 
 The first quarter is the warm-up. From the samples after it follows how fast each value grows, and where it would be
 after 30 days. A kind of process passes if none of its values would then be above its limit (`LIMITS`).
@@ -13,9 +13,10 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import psutil
@@ -193,7 +194,7 @@ class _Life:
     def __init__(self, bootstrap: str, chance: random.Random) -> None:
         self._chance = chance
         self._admin = Admin(bootstrap)
-        self._groups_admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+        self._groups_admin: Any = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
         self._topics: list[str] = []
         self._groups: list[str] = []
         # One client for all rounds: what grows must be mirrord.
@@ -216,8 +217,9 @@ class _Life:
             self._commit(group, topic)
         self._groups += groups
         old, self._groups = self._groups[:-GROUPS_LIVE], self._groups[-GROUPS_LIVE:]
-        for deleted in self._groups_admin.delete_consumer_groups(old).values() if old else ():
-            deleted.exception()  # it is gone already if its topic is
+        deletions: Mapping[str, Future[None]] = self._groups_admin.delete_consumer_groups(old) if old else {}
+        for deletion in deletions.values():
+            deletion.exception()  # a group is gone already if its topic is
         gone, self._topics = self._topics[:-TOPICS_LIVE], self._topics[-TOPICS_LIVE:]
         if gone:
             self._admin.delete(gone)
