@@ -27,7 +27,6 @@ from mirrord.ledger.gaps import Gaps
 from mirrord.ledger.state import FlowState
 from mirrord.model.names import ClusterId
 from mirrord.replication.lane.fast_handoff import is_last
-from mirrord.replication.lane.ledger_signals import news
 from mirrord.replication.lane.limits import NEAR, Limits, Reach
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
@@ -69,7 +68,7 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.source.loop_detection import Origins
 from mirrord.replication.lane.state import Lane
 from tests.fixtures.attic import no_room
-from tests.sim import late_bytes, slow_brokers, target_retention, toy
+from tests.sim import late_bytes, leases, slow_brokers, target_retention, toy
 from tests.sim.comparing import compared, is_asked_again, looked_up, relocated, scanned
 from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request, Shape, word_for_the_next
 from tests.sim.known import Known
@@ -188,7 +187,7 @@ class World:
         lane.has_policies = self.shape.policies
         lane.rebuild = toy.fickle(self.rng) if self.shape.policies else toy.rebuild
         host = self.host_type(name, self, lane, FlowState(memory=no_room()), started_at=self.now)
-        host.leader = self.target.leader
+        host.leader, host.lease_epoch = self.target.leader, self.truth.lease_epoch
         host.lease_until = self.now + TTL_S
         word = word_for_the_next(self)
         behind = self.rng.randrange(4) if word is not None else 0
@@ -372,15 +371,13 @@ class World:
         entry = self.ledger[offset]
         bound = fold(host.state, entry, offset)
         tag = host.landed.pop(offset, None)
-        if tag is not None:
-            self._tell_news(host, entry, bound)
-            host.take(Bound(tag, bound, host.record()))
-            return
         self._tell_news(host, entry, bound)
+        if tag is not None:
+            host.take(Bound(tag, bound, host.record()))
 
     def _tell_news(self, host: Host, entry: Entry, bound: tuple[bool, ...]) -> None:
         for fact, binds in zip(entry.facts, bound, strict=True):
-            signal = news(fact, host.name) if binds and host.lane.grant else None
+            signal = leases.news(host, fact) if binds else None
             if signal is not None:
                 host.take(signal)
 
@@ -490,8 +487,7 @@ class World:
         for host in self.hosts:
             if host.alive and not host.paused and host.sent and host.sent[0].deadline <= self.now:
                 host.disconnect()
-            if host.alive and not host.paused and host.state.next_offset == len(self.ledger):
-                # Its renewal is acknowledged and it has read the ledger to the end: the lane was not taken up to now.
+            if leases.is_renewed(host):
                 host.lease_until = self.now + TTL_S
 
     def phase(self) -> Phase | None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.sim.host import Shape
-from tests.sim.traps import compacted, handover, losses, source, target
+from tests.sim.traps import compacted, daemons, handover, losses, source, target
 from tests.sim.traps.moments import Script, Trap
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (handover.drain_in_doubt, {}),
     (handover.stale_position, {}),
     (handover.loss_before_a_handoff, {}),
+    (daemons.lease_of_a_suspended_daemon, {"daemons": True}),
+    (daemons.lease_before_a_fact_is_written, {"daemons": True}),
     (handover.earlier_handoff, {"handed": True}),
     (losses.lost_before_the_position_is_saved, _UNCLEAN),
     (losses.lost_twice, _UNCLEAN),
