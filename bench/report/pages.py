@@ -176,10 +176,14 @@ def _simulator(results: list[Result]) -> str:
             str(each["steps"]),
             f"{each['seconds']:,.0f}",
             str(each["violations"]),
+            f"{each['never_reached']} of {each['statements']:,}" if "statements" in each else "-",
         ]
         for each in results
     ]
-    head = ["when", "commit", "seed", "stories", "steps with faults per story", "seconds", "violations"]
+    head = [
+        "when", "commit", "seed", "stories", "steps with faults per story", "seconds", "violations",
+        "statements of the lane never reached",
+    ]  # fmt: skip
     return (
         "## Simulator\n\n"
         "A story is one run of the simulator with random faults. All its fake clusters run in a single process. After\n"
