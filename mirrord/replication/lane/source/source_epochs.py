@@ -360,8 +360,8 @@ def _by_offset(record: LaneRecord, epochs: Epochs, end: int) -> list[tuple[int, 
 
 
 def _former(record: LaneRecord, ordinal: int, offset: int) -> int | None:
-    """Return the source offset of the record that was copied before this ordinal. If the source has lost that record,
-    return the highest offset below `offset` that was copied and that the source still has."""
+    """Return the source offset of the record with the ordinal `ordinal - 1`. If the source has lost this record, return
+    the highest offset below `offset` whose record was copied and is still on the source."""
     former = record.source_runs.offset_of(ordinal - 1)
     if former is None or not is_truncated(record, ordinal - 1, former):
         return former

@@ -37,9 +37,11 @@ def recorded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]], until
     follows them. If the scan has found no new run after them, a fact that repeats the ledger's last run records them.
 
     An ordinal in `found.missing` is displaced if the log has no empty offset for it and its record is not copied again.
-    `again` contains the ranges (first, last) of ordinals that are copied again. Ordinals of the kind `last` also count
-    as displaced if they are below `until`. Displaced ordinals that the ledger already records are added again if a new
-    run would supersede them although the log still lacks them.
+    `again` contains the ranges (first, last) of ordinals that are copied again. Ordinals after the lane's last record
+    in the log (`Missing.kind` is `last`) count as displaced if they are below the ordinal `until`.
+
+    A new run replaces what the ledger records about the ordinals before it. Displaced ordinals that the log still lacks
+    are therefore added to it again.
     """
     absent = [each for each in found.missing if each.last < found.next_ordinal and not each.has_room]
     copied = set(again)
