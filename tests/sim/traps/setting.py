@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.sim.host import Shape
-from tests.sim.traps import compacted, handover, losses, source, target
+from tests.sim.themes import OLD_MS
+from tests.sim.traps import compacted, forgotten, handover, losses, source, target
 from tests.sim.traps.moments import Script, Trap
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Setting(NamedTuple):
 
 
 _UNCLEAN = {"unclean": True}
+_FORGETS = {"forgetting": True, "record_age_ms": OLD_MS}
 _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (target.own_bytes_of_a_dead_connection, {}),
     (target.election_in_the_sandwich, {"elections": True}),
@@ -49,6 +51,9 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (source.reused_offsets_under_way, {"truncation": True}),
     (source.removed_under_way, {"compaction": True}),
     (source.expired_while_away, {"retention": True}),
+    (forgotten.bytes_after_the_next_holder, _FORGETS),
+    (forgotten.bytes_after_a_reconnect, _FORGETS),
+    (forgotten.bytes_after_a_drain, _FORGETS),
 )
 TRAPS: dict[str, Setting] = {trap.__name__: Setting(trap, needs) for trap, needs in _SETTINGS}
 

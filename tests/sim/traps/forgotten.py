@@ -1,0 +1,73 @@
+"""Traps at brokers that have forgotten the lane's producer: they accept a batch for a second time."""
+
+from typing import TYPE_CHECKING
+
+from mirrord.replication.lane.phases import Phase
+from mirrord.replication.lane.signals import Drain
+from tests.sim.host import Host, Request
+from tests.sim.traps.driving import appended_by, drive, land
+from tests.sim.traps.moments import LONG, Script, keep, kill, may_start, on_the_wire, running, until
+
+if TYPE_CHECKING:
+    from tests.sim.scheduler import Story
+    from tests.sim.world import World
+
+
+def _under_way(world: "World") -> list[Request] | None:
+    """The requests of the newest host, if it copies and some of them are on their way."""
+    hosts = running(world)
+    requests = on_the_wire(world) if hosts else []
+    if not requests or requests[0].host is not hosts[-1] or hosts[-1].lane.phase is not Phase.COPYING:
+        return None
+    return requests
+
+
+def _land_after(world: "World", later: Host, requests: list[Request]) -> None:
+    """The holder that continues copies the first of these records. The broker forgets the producer and reads what is on
+    its way, if the connections have not been given up by then."""
+    drive(world, later, appended_by(world, later, requests[0].batch.first))
+    land(world, requests)
+
+
+def bytes_after_the_next_holder(story: "Story") -> Script:
+    """The next holder of the lane copies the records that the former one had sent. The broker forgets the producer, and
+    then reads what the former one sent."""
+    world = story.world
+    requests = yield from until(lambda: _under_way(world), LONG)
+    if not requests or not may_start(world):
+        return
+    former = keep(requests)
+    if world.rng.random() < 0.7:
+        kill(former)
+    world.note("trap: bytes of a former holder arrive after the copies of the next one")
+    _land_after(world, world.start_host(former_dead=not former.alive), requests)
+
+
+def bytes_after_a_reconnect(story: "Story") -> Script:
+    """A holder loses its connection, and copies the records that it had sent once more over a new one. The broker
+    forgets the producer, and then reads what was sent over the former connection."""
+    world = story.world
+    requests = yield from until(lambda: _under_way(world), LONG)
+    if not requests:
+        return
+    host = keep(requests)
+    world.note("trap: bytes of a dead connection arrive after the new copies")
+    host.disconnect()
+    _land_after(world, host, requests)
+
+
+def bytes_after_a_drain(story: "Story") -> Script:
+    """A holder loses its connection, and is drained. The next one copies the records that the former one had sent. The
+    broker forgets the producer, and then reads what was sent over the dead connection."""
+    world = story.world
+    requests = yield from until(lambda: _under_way(world), LONG)
+    if not requests:
+        return
+    former = keep(requests)
+    former.disconnect()
+    former.take(Drain())
+    drive(world, former, lambda: not former.alive, waits=False)
+    if former.alive or not may_start(world):
+        return
+    world.note("trap: bytes of a drained holder arrive after the copies of the next one")
+    _land_after(world, world.start_host(former_dead=True), requests)
