@@ -26,7 +26,7 @@ from mirrord.ledger.fold import fold
 from mirrord.ledger.gaps import Gaps
 from mirrord.ledger.state import FlowState
 from mirrord.model.names import ClusterId
-from mirrord.replication.lane.fast_handoff import is_last
+from mirrord.replication.lane import fast_handoff
 from mirrord.replication.lane.ledger_signals import news
 from mirrord.replication.lane.limits import NEAR, Limits, Reach
 from mirrord.replication.lane.phases import Phase
@@ -193,16 +193,16 @@ class World:
         word = word_for_the_next(self)
         behind = self.rng.randrange(4) if word is not None else 0
         for offset, entry in enumerate(self.ledger):
-            if offset < len(self.ledger) - behind or not is_last(word, host.record()):
+            if offset < len(self.ledger) - behind or not fast_handoff.is_last(word, host.record()):
                 fold(host.state, entry, offset)
         self.hosts.append(host)
         record = host.record()
         progress = self.progress if self.left_cleanly else None
         left = progress is not None and record is not None and progress.grant == record.grant
-        left |= is_last(word, record)
+        left |= fast_handoff.is_last(word, record)
         self.left_cleanly = False
         barrier = 0.0 if left else (REQUEST_S if former_dead else TTL_S + REQUEST_S)
-        word = word if left and is_last(word, record) else None
+        word = word if left and fast_handoff.is_last(word, record) else None
         self.known.take_over(name, word or self.progress, self.truth.lanes.get(LANE))
         host.take(Start(record, self.progress, name, barrier, left, word))
         self.by_word += host.lane.takeover.fast_handoff is not None

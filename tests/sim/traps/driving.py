@@ -4,8 +4,10 @@ trap needs. Whatever happens is something that could happen next anyway (`World.
 from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Any
 
+from mirrord.replication.lane.phases import Phase
+from mirrord.replication.lane.signals import Drain
 from tests.sim.host import Host, Request
-from tests.sim.traps.moments import Found, forget, kill, running
+from tests.sim.traps.moments import Found, forget, kill, may_start, running
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -40,6 +42,35 @@ def drive(
     return None
 
 
+def holder(world: "World", *, acked: int = 0) -> Host | None:
+    """Return the newest replicator once it copies, and the target has so many of its records. If none runs, another
+    one is started."""
+    newest = world.hosts[-1]
+    if not newest.alive or newest.paused:
+        if not may_start(world):
+            return None
+        newest = world.start_host(former_dead=not newest.alive)
+    if acked and newest.lane.acked < acked:
+        world.source.append(acked, world.record_ms())
+    drive(world, newest, lambda: newest.lane.phase is Phase.COPYING and newest.lane.acked >= acked)
+    return newest if newest.alive and newest.lane.phase is Phase.COPYING and newest.lane.acked >= acked else None
+
+
+def sending(world: "World", batches: int = 1) -> list[Request]:
+    """Return the requests of the newest replicator, once so many are on their way. None of them has arrived."""
+    host = holder(world)
+    if host is None:
+        return []
+
+    def under_way() -> list[Request]:
+        found = [each for each in world.wire if each.host is host and each.connection == host.connection]
+        return found if len(found) >= batches else []
+
+    for _ in range(batches - len(under_way())):
+        world.source.append(world.rng.randint(1, 3), world.record_ms())
+    return drive(world, host, under_way, without=("arrive",)) or []
+
+
 def _owner(choice: tuple[str, Any]) -> Host | None:
     """The host to which an event happens, if it is one."""
     what = choice[1][0] if choice[0] == "inbox" else choice[1]
@@ -59,6 +90,24 @@ def land(world: "World", requests: list[Request]) -> None:
         each.kept = False
         if each in world.wire:
             world.do(("arrive", each))
+
+
+def leave_cleanly(world: "World", host: Host) -> bool:
+    """Drain a lane once nothing is in doubt any more. Return whether its holder has left it cleanly."""
+    if not host.lane.sent:
+        world.source.append(world.rng.randint(1, 3), world.record_ms())
+    if not drive(world, host, lambda: _is_calm(world, host)):
+        return False
+    host.take(Drain())
+    drive(world, host, lambda: not host.alive, waits=False)
+    return not host.alive and world.left_cleanly
+
+
+def _is_calm(world: "World", host: Host) -> bool:
+    lane, late = host.lane, host.lane.late_writes
+    is_over = max(late.until, late.former_holder_until) <= world.now and late.end_read_at >= late.former_holder_until
+    is_idle = lane.phase is Phase.COPYING and lane.sent and not lane.in_flight and not lane.notes
+    return is_over and is_idle and not lane.comparison.later_pending and not late.unanswered
 
 
 def end_all_but(world: "World", host: Host | None) -> None:

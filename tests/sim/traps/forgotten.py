@@ -5,21 +5,12 @@ from typing import TYPE_CHECKING
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Drain
 from tests.sim.host import Host, Request
-from tests.sim.traps.driving import appended_by, drive, land
-from tests.sim.traps.moments import LONG, Script, keep, kill, may_start, on_the_wire, running, until
+from tests.sim.traps.driving import appended_by, drive, holder, land, leave_cleanly, sending
+from tests.sim.traps.moments import Script, keep, kill, may_start, pause
 
 if TYPE_CHECKING:
     from tests.sim.scheduler import Story
     from tests.sim.world import World
-
-
-def _under_way(world: "World") -> list[Request] | None:
-    """The requests of the newest host, if it copies and some of them are on their way."""
-    hosts = running(world)
-    requests = on_the_wire(world) if hosts else []
-    if not requests or requests[0].host is not hosts[-1] or hosts[-1].lane.phase is not Phase.COPYING:
-        return None
-    return requests
 
 
 def _land_after(world: "World", later: Host, requests: list[Request]) -> None:
@@ -33,7 +24,8 @@ def bytes_after_the_next_holder(story: "Story") -> Script:
     """The next holder of the lane copies the records that the former one had sent. The broker forgets the producer, and
     then reads what the former one sent."""
     world = story.world
-    requests = yield from until(lambda: _under_way(world), LONG)
+    yield from pause(world)
+    requests = sending(world)
     if not requests or not may_start(world):
         return
     former = keep(requests)
@@ -47,7 +39,8 @@ def bytes_after_a_reconnect(story: "Story") -> Script:
     """A holder loses its connection, and copies the records that it had sent once more over a new one. The broker
     forgets the producer, and then reads what was sent over the former connection."""
     world = story.world
-    requests = yield from until(lambda: _under_way(world), LONG)
+    yield from pause(world)
+    requests = sending(world)
     if not requests:
         return
     host = keep(requests)
@@ -60,7 +53,8 @@ def bytes_after_a_drain(story: "Story") -> Script:
     """A holder loses its connection, and is drained. The next one copies the records that the former one had sent. The
     broker forgets the producer, and then reads what was sent over the dead connection."""
     world = story.world
-    requests = yield from until(lambda: _under_way(world), LONG)
+    yield from pause(world)
+    requests = sending(world)
     if not requests:
         return
     former = keep(requests)
@@ -71,3 +65,29 @@ def bytes_after_a_drain(story: "Story") -> Script:
         return
     world.note("trap: bytes of a drained holder arrive after the copies of the next one")
     _land_after(world, world.start_host(former_dead=True), requests)
+
+
+def handover_of_an_earlier_holder(story: "Story") -> Script:
+    """A holder is drained, and the next one is killed with batches on their way. A replicator that is told to continue
+    after the first of the two, because that message was late, takes the lane."""
+    world = story.world
+    yield from pause(world)
+    former = holder(world, acked=1)
+    if not former or not may_start(world):
+        return
+    if not leave_cleanly(world, former):
+        return
+    word = world.words[-1]
+    world.source.append(world.rng.randint(1, 3), world.record_ms())
+    world.start_host(former_dead=False)
+    requests = sending(world)
+    if not requests:
+        return
+    kill(keep(requests))
+    world.note("trap: a handover of an earlier holder is late")
+    for _ in range(5):
+        world.words, world.progress, world.left_cleanly = [word], word, True
+        last = world.start_host(former_dead=True)
+        if drive(world, last, lambda: last.lane.phase is Phase.COPYING):
+            break  # otherwise it has not read enough of the ledger to take the lane
+    _land_after(world, last, requests)
