@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Drain
 from tests.sim.host import Host, Request
-from tests.sim.traps.moments import Found, forget, kill, may_start, running
+from tests.sim.traps.moments import Found, forget, kill, may_start
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -110,8 +110,8 @@ def _is_calm(world: "World", host: Host) -> bool:
     return is_over and is_idle and not lane.comparison.later_pending and not late.unanswered
 
 
-def end_all_but(world: "World", host: Host | None) -> None:
+def end_all_but(world: "World", host: Host) -> None:
     """The processes of all other replicators end."""
-    for each in running(world):
-        if each is not host:
+    for each in world.hosts:
+        if each is not host and each.alive:
             kill(each)

@@ -54,6 +54,7 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (forgotten.bytes_after_the_next_holder, _FORGETS),
     (forgotten.bytes_after_a_reconnect, _FORGETS),
     (forgotten.bytes_after_a_drain, _FORGETS),
+    (forgotten.position_behind_a_repeat, _FORGETS | {"late": True}),
     (forgotten.handover_of_an_earlier_holder, _FORGETS | {"handed": True}),
 )
 TRAPS: dict[str, Setting] = {trap.__name__: Setting(trap, needs) for trap, needs in _SETTINGS}
