@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.sim.host import Shape
 from tests.sim.themes import OLD_MS
-from tests.sim.traps import compacted, forgotten, handover, losses, source, target
+from tests.sim.traps import compacted, forgotten, handover, losses, positions, source, target
 from tests.sim.traps.moments import Script, Trap
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (forgotten.bytes_after_a_reconnect, _FORGETS),
     (forgotten.bytes_after_a_drain, _FORGETS),
     (forgotten.position_behind_a_repeat, _FORGETS | {"late": True}),
+    (positions.position_of_a_slow_first_holder, {}),
     (forgotten.handover_of_an_earlier_holder, _FORGETS | {"handed": True}),
 )
 TRAPS: dict[str, Setting] = {trap.__name__: Setting(trap, needs) for trap, needs in _SETTINGS}
