@@ -69,7 +69,7 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.source.loop_detection import Origins
 from mirrord.replication.lane.state import Lane
 from tests.fixtures.attic import no_room
-from tests.sim import late_bytes, slow_brokers, target_retention, toy
+from tests.sim import first_records, late_bytes, slow_brokers, target_retention, toy
 from tests.sim.comparing import compared, is_asked_again, looked_up, relocated, scanned
 from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request, Shape, word_for_the_next
 from tests.sim.known import Known
@@ -176,8 +176,7 @@ class World:
     def start_host(self, *, former_dead: bool) -> Host:
         """A new replicator takes the lane, as the supervisor would let it."""
         self.attempts += 1
-        near = Reach(self.shape.window, NEAR.bytes)
-        expiry = self.shape.expiry_ms
+        near, expiry = Reach(self.shape.window, NEAR.bytes), self.shape.expiry_ms
         limits = Limits(near=near, producer_expiry_ms=expiry, request_timeout_s=REQUEST_S, skipped_offsets_noted=6)
         name = f"r{self.attempts}"
         lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild, limits, self.shape.mode)
@@ -188,8 +187,8 @@ class World:
         lane.has_policies = self.shape.policies
         lane.rebuild = toy.fickle(self.rng) if self.shape.policies else toy.rebuild
         host = self.host_type(name, self, lane, FlowState(memory=no_room()), started_at=self.now)
-        host.leader = self.target.leader
-        host.lease_until = self.now + TTL_S
+        host.leader, host.lease_until = self.target.leader, self.now + TTL_S
+        first_records.begins(self, host)
         word = word_for_the_next(self)
         behind = self.rng.randrange(4) if word is not None else 0
         for offset, entry in enumerate(self.ledger):
@@ -302,6 +301,7 @@ class World:
             request.host.answers.append((request, error, base, self.target.brokers[request.broker].epoch))
             return
         end = self.target.brokers[request.broker].end
+        first_records.check(self, request)
         error, base = self.target.produce(request.broker, request.data, self.wall_ms)
         if self.shape.slow_wire and self.rng.random() < 0.3:
             self.target.forget(request.broker, self.wall_ms)

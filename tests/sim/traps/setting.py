@@ -56,6 +56,7 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (forgotten.bytes_after_a_drain, _FORGETS),
     (forgotten.position_behind_a_repeat, _FORGETS | {"late": True}),
     (positions.position_of_a_slow_first_holder, {}),
+    (positions.everything_lost_before_a_handoff, _UNCLEAN | {"foreign": True, "handed": True, "record_age_ms": 0}),
     (forgotten.handover_of_an_earlier_holder, _FORGETS | {"handed": True}),
 )
 TRAPS: dict[str, Setting] = {trap.__name__: Setting(trap, needs) for trap, needs in _SETTINGS}
@@ -67,11 +68,17 @@ _BLINDING = frozenset({"cleans", "compaction", "late", "policies", "retention"})
 
 def draw_traps(chance: random.Random, most: int) -> tuple[str, ...]:
     """Return the names of some traps. All but the first one need no world in which less can be checked than in the
-    world of the first one."""
+    world of the first one, and none needs another value of a field than those before it."""
     first, *others = chance.sample(sorted(TRAPS), len(TRAPS))
-    blinding = _BLINDING & TRAPS[first].needs.keys()
-    fitting = [each for each in others if _BLINDING & TRAPS[each].needs.keys() <= blinding]
-    return (first, *fitting[: chance.randint(0, most - 1)])
+    needed, many = dict(TRAPS[first].needs), chance.randint(1, most)
+    blinding, drawn = _BLINDING & needed.keys(), [first]
+    for each in others:
+        needs = TRAPS[each].needs
+        agrees = all(needed.get(name, value) == value for name, value in needs.items())
+        if len(drawn) < many and agrees and _BLINDING & needs.keys() <= blinding:
+            drawn.append(each)
+            needed |= needs
+    return tuple(drawn)
 
 
 def shape_with(shape: Shape, traps: tuple[str, ...]) -> Shape:
