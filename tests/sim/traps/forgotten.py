@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Drain
 from tests.sim import late_bytes
 from tests.sim.host import Host, Request
@@ -88,10 +87,11 @@ def handover_of_an_earlier_holder(story: "Story") -> Script:
     world.note("trap: a handover of an earlier holder is late")
     for _ in range(5):
         world.words, world.progress, world.left_cleanly = [word], word, True
-        last = world.start_host(former_dead=True)
-        if drive(world, last, lambda: last.lane.phase is Phase.COPYING):
-            break  # otherwise it has not read enough of the ledger to take the lane
-    _land_after(world, last, requests)
+        world.start_host(former_dead=True)
+        if last := holder(world):
+            _land_after(world, last, requests)
+            return
+        # It has not read enough of the ledger to take the lane.
 
 
 def position_behind_a_repeat(story: "Story") -> Script:

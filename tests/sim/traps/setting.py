@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.sim.host import Shape
 from tests.sim.themes import OLD_MS
-from tests.sim.traps import compacted, forgotten, handover, losses, positions, source, target
+from tests.sim.traps import compacted, forgotten, handover, losses, positions, source, target, views
 from tests.sim.traps.moments import Script, Trap
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class Setting(NamedTuple):
 
 
 _UNCLEAN = {"unclean": True}
+_YOUNG = {"record_age_ms": 0}
 _FORGETS = {"forgetting": True, "record_age_ms": OLD_MS}
 _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (target.own_bytes_of_a_dead_connection, {}),
@@ -56,7 +57,8 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (forgotten.bytes_after_a_drain, _FORGETS),
     (forgotten.position_behind_a_repeat, _FORGETS | {"late": True}),
     (positions.position_of_a_slow_first_holder, {}),
-    (positions.everything_lost_before_a_handoff, _UNCLEAN | {"foreign": True, "handed": True, "record_age_ms": 0}),
+    (positions.everything_lost_before_a_handoff, _UNCLEAN | {"foreign": True, "handed": True} | _YOUNG),
+    (views.older_epoch_under_way, _YOUNG | {"truncation": True}),
     (forgotten.handover_of_an_earlier_holder, _FORGETS | {"handed": True}),
 )
 TRAPS: dict[str, Setting] = {trap.__name__: Setting(trap, needs) for trap, needs in _SETTINGS}
