@@ -59,6 +59,9 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (positions.position_of_a_slow_first_holder, {}),
     (positions.everything_lost_before_a_handoff, _UNCLEAN | {"foreign": True, "handed": True} | _YOUNG),
     (views.older_epoch_under_way, _YOUNG | {"truncation": True}),
+    (views.newer_epoch_under_way, _YOUNG | {"truncation": True}),
+    (views.removed_and_skipped, _YOUNG | {"compaction": True}),
+    (views.removed_one_by_one, _YOUNG | {"compaction": True}),
     (forgotten.handover_of_an_earlier_holder, _FORGETS | {"handed": True}),
 )
 TRAPS: dict[str, Setting] = {trap.__name__: Setting(trap, needs) for trap, needs in _SETTINGS}
