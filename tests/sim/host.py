@@ -197,6 +197,8 @@ class Host:
     """Answers that may arrive again."""
     entries: int = 0
     """How many entries it has written to the ledger."""
+    began_in: int = -1
+    """The leader epoch of the target in which it began (`first_records`), or -1."""
 
     def record(self) -> Any:
         return self.state.lanes.get(LANE)

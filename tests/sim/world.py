@@ -26,7 +26,7 @@ from mirrord.ledger.fold import fold
 from mirrord.ledger.gaps import Gaps
 from mirrord.ledger.state import FlowState
 from mirrord.model.names import ClusterId
-from mirrord.replication.lane.fast_handoff import is_last
+from mirrord.replication.lane import fast_handoff
 from mirrord.replication.lane.limits import NEAR, Limits, Reach
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
@@ -68,7 +68,7 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.source.loop_detection import Origins
 from mirrord.replication.lane.state import Lane
 from tests.fixtures.attic import no_room
-from tests.sim import late_bytes, leases, slow_brokers, target_retention, toy
+from tests.sim import first_records, late_bytes, leases, slow_brokers, target_retention, toy
 from tests.sim.comparing import compared, is_asked_again, looked_up, relocated, scanned
 from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request, Shape, word_for_the_next
 from tests.sim.known import Known
@@ -175,8 +175,7 @@ class World:
     def start_host(self, *, former_dead: bool) -> Host:
         """A new replicator takes the lane, as the supervisor would let it."""
         self.attempts += 1
-        near = Reach(self.shape.window, NEAR.bytes)
-        expiry = self.shape.expiry_ms
+        near, expiry = Reach(self.shape.window, NEAR.bytes), self.shape.expiry_ms
         limits = Limits(near=near, producer_expiry_ms=expiry, request_timeout_s=REQUEST_S, skipped_offsets_noted=6)
         name = f"r{self.attempts}"
         lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild, limits, self.shape.mode)
@@ -189,19 +188,20 @@ class World:
         host = self.host_type(name, self, lane, FlowState(memory=no_room()), started_at=self.now)
         host.leader, host.lease_epoch = self.target.leader, self.truth.lease_epoch
         host.lease_until = self.now + TTL_S
+        first_records.begins(self, host)
         word = word_for_the_next(self)
         behind = self.rng.randrange(4) if word is not None else 0
         for offset, entry in enumerate(self.ledger):
-            if offset < len(self.ledger) - behind or not is_last(word, host.record()):
+            if offset < len(self.ledger) - behind or not fast_handoff.is_last(word, host.record()):
                 fold(host.state, entry, offset)
         self.hosts.append(host)
         record = host.record()
         progress = self.progress if self.left_cleanly else None
         left = progress is not None and record is not None and progress.grant == record.grant
-        left |= is_last(word, record)
+        left |= fast_handoff.is_last(word, record)
         self.left_cleanly = False
         barrier = 0.0 if left else (REQUEST_S if former_dead else TTL_S + REQUEST_S)
-        word = word if left and is_last(word, record) else None
+        word = word if left and fast_handoff.is_last(word, record) else None
         self.known.take_over(name, word or self.progress, self.truth.lanes.get(LANE))
         host.take(Start(record, self.progress, name, barrier, left, word))
         self.by_word += host.lane.takeover.fast_handoff is not None
@@ -301,6 +301,7 @@ class World:
             request.host.answers.append((request, error, base, self.target.brokers[request.broker].epoch))
             return
         end = self.target.brokers[request.broker].end
+        first_records.check(self, request)
         error, base = self.target.produce(request.broker, request.data, self.wall_ms)
         if self.shape.slow_wire and self.rng.random() < 0.3:
             self.target.forget(request.broker, self.wall_ms)

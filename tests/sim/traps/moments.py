@@ -30,6 +30,12 @@ def until(condition: Callable[[], Found | None], patience: int = PATIENCE) -> Ge
     return None
 
 
+def pause(world: "World") -> Script:
+    """Let other things happen for a while, so that a trap does not always strike at the same moment."""
+    for _ in range(world.rng.randrange(PATIENCE)):
+        yield
+
+
 def running(world: "World") -> list[Host]:
     return [host for host in world.hosts if host.alive and not host.paused]
 

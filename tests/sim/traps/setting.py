@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.sim.host import Shape
-from tests.sim.traps import compacted, daemons, handover, losses, source, target
+from tests.sim.themes import OLD_MS
+from tests.sim.traps import compacted, daemons, forgotten, handover, losses, positions, source, target, views
 from tests.sim.traps.moments import Script, Trap
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ class Setting(NamedTuple):
 
 
 _UNCLEAN = {"unclean": True}
+_YOUNG = {"record_age_ms": 0}
+_FORGETS = {"forgetting": True, "record_age_ms": OLD_MS}
 _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (target.own_bytes_of_a_dead_connection, {}),
     (target.election_in_the_sandwich, {"elections": True}),
@@ -51,6 +54,17 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (source.reused_offsets_under_way, {"truncation": True}),
     (source.removed_under_way, {"compaction": True}),
     (source.expired_while_away, {"retention": True}),
+    (forgotten.bytes_after_the_next_holder, _FORGETS),
+    (forgotten.bytes_after_a_reconnect, _FORGETS),
+    (forgotten.bytes_after_a_drain, _FORGETS),
+    (forgotten.position_behind_a_repeat, _FORGETS | {"late": True}),
+    (positions.position_of_a_slow_first_holder, {}),
+    (positions.everything_lost_before_a_handoff, _UNCLEAN | {"foreign": True, "handed": True} | _YOUNG),
+    (views.older_epoch_under_way, _YOUNG | {"truncation": True}),
+    (views.newer_epoch_under_way, _YOUNG | {"truncation": True}),
+    (views.removed_and_skipped, _YOUNG | {"compaction": True}),
+    (views.removed_one_by_one, _YOUNG | {"compaction": True}),
+    (forgotten.handover_of_an_earlier_holder, _FORGETS | {"handed": True}),
 )
 TRAPS: dict[str, Setting] = {trap.__name__: Setting(trap, needs) for trap, needs in _SETTINGS}
 
@@ -61,11 +75,17 @@ _BLINDING = frozenset({"cleans", "compaction", "late", "policies", "retention"})
 
 def draw_traps(chance: random.Random, most: int) -> tuple[str, ...]:
     """Return the names of some traps. All but the first one need no world in which less can be checked than in the
-    world of the first one."""
+    world of the first one, and none needs another value of a field than those before it."""
     first, *others = chance.sample(sorted(TRAPS), len(TRAPS))
-    blinding = _BLINDING & TRAPS[first].needs.keys()
-    fitting = [each for each in others if _BLINDING & TRAPS[each].needs.keys() <= blinding]
-    return (first, *fitting[: chance.randint(0, most - 1)])
+    needed, many = dict(TRAPS[first].needs), chance.randint(1, most)
+    blinding, drawn = _BLINDING & needed.keys(), [first]
+    for each in others:
+        needs = TRAPS[each].needs
+        agrees = all(needed.get(name, value) == value for name, value in needs.items())
+        if len(drawn) < many and agrees and _BLINDING & needs.keys() <= blinding:
+            drawn.append(each)
+            needed |= needs
+    return tuple(drawn)
 
 
 def shape_with(shape: Shape, traps: tuple[str, ...]) -> Shape:
