@@ -166,9 +166,9 @@ class _Parts:
         return uncovered((start, end), [*self._held.within(start, end), *within((start, end), self._had)])
 
     def lacks(self, other: AscendingPart, ordinal: int, offset: int) -> bool:
-        """Return whether `other` begins after `ordinal` and contains records that still have to be copied. A record
-        counts only if its source offset is below `offset`, if it is not in the target, and if it was not yielded in an
-        earlier part."""
+        """Return whether the part `other` of the source runs begins after `ordinal`, and contains a record that still
+        has to be copied. Such a record has a source offset below `offset`, is not in the target, and is in none of the
+        pieces that this iterator has yielded so far."""
         if other.first <= ordinal or other.lowest >= offset:
             return False
         limit = min(offset, other.limit)

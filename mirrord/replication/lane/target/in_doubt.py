@@ -50,7 +50,7 @@ def must_wait(lane: Lane, now: float) -> bool:
 
 def leave_in_flight(lane: Lane, now: float, end: int) -> None:
     """Remember that batches with ordinals below `end` may still be appended, although the lane no longer waits for
-    their answers."""
+    the responses to their produce requests."""
     lane.late_writes.until = max(lane.late_writes.until, now + lane.limits.request_timeout_s)
     lane.late_writes.in_doubt_below = max(lane.late_writes.in_doubt_below, end)
     lane.late_writes.unanswered, lane.late_writes.delayed = True, False
