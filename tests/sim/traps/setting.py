@@ -55,7 +55,7 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (forgotten.bytes_after_the_next_holder, _FORGETS),
     (forgotten.bytes_after_a_reconnect, _FORGETS),
     (forgotten.bytes_after_a_drain, _FORGETS),
-    (forgotten.position_behind_a_repeat, _FORGETS | {"late": True}),
+    (forgotten.position_behind_a_repeat, _FORGETS),
     (positions.position_of_a_slow_first_holder, {}),
     (positions.everything_lost_before_a_handoff, _UNCLEAN | {"foreign": True, "handed": True} | _YOUNG),
     (views.older_epoch_under_way, _YOUNG | {"truncation": True}),

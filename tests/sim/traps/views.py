@@ -4,7 +4,7 @@ the former one."""
 from typing import TYPE_CHECKING
 
 from tests.sim.host import Host, Request
-from tests.sim.traps.driving import drive, holder
+from tests.sim.traps.driving import drive, holder, save_position
 from tests.sim.traps.moments import Script, deliver, keep, kill, may_start, pause
 
 if TYPE_CHECKING:
@@ -52,6 +52,11 @@ def _on_the_way(world: "World", host: Host, batches: int = 1) -> list[Request]:
     return found if len(found) >= batches else []
 
 
+def _has_all(world: "World", host: Host) -> bool:
+    lane = host.lane
+    return not lane.in_flight and not lane.notes and lane.position >= world.source.end
+
+
 def _arrive_first(world: "World", former: Host, requests: list[Request]) -> Script:
     """The former holder ends. What it sent arrives after the next one has resumed, and before anything of that one."""
     kill(former)
@@ -93,6 +98,8 @@ def _remove_in_between(story: "Story", *, both: bool) -> Script:
     yield from deliver(world, requests)
     if both and second.records:
         world.source.remove(second, 0)
+    elif drive(world, later, lambda: _has_all(world, later), waits=False):
+        save_position(later)
 
 
 def newer_epoch_under_way(story: "Story") -> Script:
