@@ -71,6 +71,25 @@ def sending(world: "World", batches: int = 1) -> list[Request]:
     return drive(world, host, under_way, without=("arrive",)) or []
 
 
+def pipelined(world: "World") -> Host | None:
+    """The newest replicator, once it may send several batches at once, and has copied all there is."""
+    world.source.append(1, world.record_ms())
+    host = holder(world, acked=1)
+    if host is None:
+        return None
+    lane = host.lane
+
+    def is_idle() -> bool:
+        return lane.pipelined and lane.position >= world.source.end and not lane.in_flight
+
+    return host if drive(world, host, is_idle) else None
+
+
+def on_the_way(world: "World", host: Host, batches: int = 1) -> list[Request]:
+    found = [each for each in world.wire if each.host is host and each.connection == host.connection]
+    return found if len(found) >= batches else []
+
+
 def _owner(choice: tuple[str, Any]) -> Host | None:
     """The host to which an event happens, if it is one."""
     what = choice[1][0] if choice[0] == "inbox" else choice[1]

@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING
 from mirrord.replication.lane.signals import Drain
 from tests.sim import late_bytes
 from tests.sim.host import Host, Request
-from tests.sim.traps.driving import appended_by, drive, end_all_but, holder, land, leave_cleanly, save_position, sending
+from tests.sim.traps.driving import (
+    appended_by,
+    drive,
+    end_all_but,
+    holder,
+    land,
+    leave_cleanly,
+    on_the_way,
+    save_position,
+    sending,
+)
 from tests.sim.traps.moments import LONG, Script, forget, keep, kill, may_start, pause
 
 if TYPE_CHECKING:
@@ -109,7 +119,7 @@ def position_behind_a_repeat(story: "Story") -> Script:
     for each in lost:
         world.wire.remove(each)
     host.disconnect()
-    again = drive(world, host, lambda: _on_the_way(world, host), without=("arrive", "late"))
+    again = drive(world, host, lambda: on_the_way(world, host), without=("arrive", "late"))
     if not again:
         return
     world.note("trap: bytes that everyone has given up come just before the same records")
@@ -123,7 +133,3 @@ def position_behind_a_repeat(story: "Story") -> Script:
     save_position(host)
     kill(host)
     world.start_host(former_dead=True)
-
-
-def _on_the_way(world: "World", host: Host) -> list[Request]:
-    return [each for each in world.wire if each.host is host and each.connection == host.connection]
