@@ -85,6 +85,20 @@ def pipelined(world: "World") -> Host | None:
     return host if drive(world, host, is_idle) else None
 
 
+def copy_all(world: "World") -> Host | None:
+    """The newest replicator, once it has copied all there is."""
+    host = holder(world)
+    if host is None:
+        return None
+    lane = host.lane
+
+    def is_done() -> bool:
+        is_idle = not (lane.in_flight or lane.ready or lane.intents or lane.notes)
+        return is_idle and lane.phase is Phase.COPYING and lane.position >= world.source.end
+
+    return host if drive(world, host, is_done) else None
+
+
 def on_the_way(world: "World", host: Host, batches: int = 1) -> list[Request]:
     found = [each for each in world.wire if each.host is host and each.connection == host.connection]
     return found if len(found) >= batches else []

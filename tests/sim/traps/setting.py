@@ -64,6 +64,7 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (views.removed_one_by_one, _YOUNG | {"compaction": True}),
     (short.source_ends_below_the_copies, {"truncation": True}),
     (short.expired_before_it_arrives, {"retention": True}),
+    (short.expired_and_compared_again, {"retention": True}),
     (forgotten.handover_of_an_earlier_holder, _FORGETS | {"handed": True}),
 )
 TRAPS: dict[str, Setting] = {trap.__name__: Setting(trap, needs) for trap, needs in _SETTINGS}
