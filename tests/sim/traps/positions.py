@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from mirrord.replication.lane.phases import Phase
-from tests.sim.traps.driving import drive, holder, leave_cleanly
+from tests.sim.traps.driving import drive, holder, leave_cleanly, save_position
 from tests.sim.traps.moments import Script, kill, may_start, pause
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ def position_of_a_slow_first_holder(story: "Story") -> Script:
     if lane.phase is not Phase.COPYING or lane.grant != 1 or later.lane.acked == 0:
         return
     world.note("trap: the first holder saves a position behind the records of the next one")
-    for _ in range(9):
-        first.save_progress()
+    save_position(first)
     kill(first)
     kill(later)
     world.start_host(former_dead=True)
@@ -65,8 +64,7 @@ def everything_lost_before_a_handoff(story: "Story") -> Script:
         world.note("trap: the target has lost everything before a handoff")
         lane = later.lane
         drive(world, later, lambda: lane.sent and lane.acked > word.ordinal and not lane.notes, without=("moved",))
-        for _ in range(9):
-            later.save_progress()
+        save_position(later)
 
 
 def _lose_everything(world: "World") -> None:

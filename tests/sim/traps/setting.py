@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.sim.host import Shape
 from tests.sim.themes import OLD_MS
-from tests.sim.traps import compacted, daemons, forgotten, handover, losses, positions, source, target, views
+from tests.sim.traps import compacted, daemons, forgotten, handover, losses, positions, short, source, target, views
 from tests.sim.traps.moments import Script, Trap
 
 if TYPE_CHECKING:
@@ -57,13 +57,16 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (forgotten.bytes_after_the_next_holder, _FORGETS),
     (forgotten.bytes_after_a_reconnect, _FORGETS),
     (forgotten.bytes_after_a_drain, _FORGETS),
-    (forgotten.position_behind_a_repeat, _FORGETS | {"late": True}),
+    (forgotten.position_behind_a_repeat, _FORGETS),
     (positions.position_of_a_slow_first_holder, {}),
     (positions.everything_lost_before_a_handoff, _UNCLEAN | {"foreign": True, "handed": True} | _YOUNG),
     (views.older_epoch_under_way, _YOUNG | {"truncation": True}),
     (views.newer_epoch_under_way, _YOUNG | {"truncation": True}),
     (views.removed_and_skipped, _YOUNG | {"compaction": True}),
     (views.removed_one_by_one, _YOUNG | {"compaction": True}),
+    (short.source_ends_below_the_copies, {"truncation": True}),
+    (short.expired_before_it_arrives, {"retention": True}),
+    (short.expired_and_compared_again, {"retention": True}),
     (forgotten.handover_of_an_earlier_holder, _FORGETS | {"handed": True}),
 )
 TRAPS: dict[str, Setting] = {trap.__name__: Setting(trap, needs) for trap, needs in _SETTINGS}

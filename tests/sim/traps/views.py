@@ -4,7 +4,7 @@ the former one."""
 from typing import TYPE_CHECKING
 
 from tests.sim.host import Host, Request
-from tests.sim.traps.driving import drive, holder
+from tests.sim.traps.driving import drive, on_the_way, pipelined, save_position
 from tests.sim.traps.moments import Script, deliver, keep, kill, may_start, pause
 
 if TYPE_CHECKING:
@@ -18,14 +18,14 @@ def older_epoch_under_way(story: "Story") -> Script:
     first."""
     world = story.world
     yield from pause(world)
-    host = _pipelined(world)
+    host = pipelined(world)
     if not host or not may_start(world) or world.source.open:
         return
     world.source.append(world.rng.randint(1, 3), world.record_ms())
     world.source.elect()
     count = world.rng.randint(1, 3)
     world.source.append(count, world.record_ms())
-    requests = drive(world, host, lambda: _on_the_way(world, host, 2), without=("arrive",))
+    requests = drive(world, host, lambda: on_the_way(world, host, 2), without=("arrive",))
     if not requests:
         return
     world.source.branch(count, world.record_ms())
@@ -33,30 +33,16 @@ def older_epoch_under_way(story: "Story") -> Script:
     yield from _arrive_first(world, keep(requests), requests)
 
 
-def _pipelined(world: "World") -> Host | None:
-    """The newest replicator, once it may send several batches at once, and has copied all there is."""
-    world.source.append(1, world.record_ms())
-    host = holder(world, acked=1)
-    if host is None:
-        return None
+def _has_all(world: "World", host: Host) -> bool:
     lane = host.lane
-
-    def is_idle() -> bool:
-        return lane.pipelined and lane.position >= world.source.end and not lane.in_flight
-
-    return host if drive(world, host, is_idle) else None
-
-
-def _on_the_way(world: "World", host: Host, batches: int = 1) -> list[Request]:
-    found = [each for each in world.wire if each.host is host and each.connection == host.connection]
-    return found if len(found) >= batches else []
+    return not lane.in_flight and not lane.notes and lane.position >= world.source.end
 
 
 def _arrive_first(world: "World", former: Host, requests: list[Request]) -> Script:
     """The former holder ends. What it sent arrives after the next one has resumed, and before anything of that one."""
     kill(former)
     later = world.start_host(former_dead=True)
-    drive(world, later, lambda: _on_the_way(world, later), without=("arrive",), waits=False)
+    drive(world, later, lambda: on_the_way(world, later), without=("arrive",), waits=False)
     yield from deliver(world, requests)
 
 
@@ -74,13 +60,13 @@ def removed_one_by_one(story: "Story") -> Script:
 def _remove_in_between(story: "Story", *, both: bool) -> Script:
     world = story.world
     yield from pause(world)
-    host = _pipelined(world)
+    host = pipelined(world)
     if not host or not may_start(world) or world.source.open:
         return
     for _ in range(2):
         world.source.append(1, world.record_ms())
     first, second = world.source.log[-2:]
-    requests = drive(world, host, lambda: _on_the_way(world, host, 2), without=("arrive",))
+    requests = drive(world, host, lambda: on_the_way(world, host, 2), without=("arrive",))
     if not requests or not first.records:
         return
     for _ in range(2):
@@ -93,6 +79,8 @@ def _remove_in_between(story: "Story", *, both: bool) -> Script:
     yield from deliver(world, requests)
     if both and second.records:
         world.source.remove(second, 0)
+    elif drive(world, later, lambda: _has_all(world, later), waits=False):
+        save_position(later)
 
 
 def newer_epoch_under_way(story: "Story") -> Script:
@@ -100,11 +88,11 @@ def newer_epoch_under_way(story: "Story") -> Script:
     those. What the former one sent arrives first, and takes the place of the first one."""
     world = story.world
     yield from pause(world)
-    host = _pipelined(world)
+    host = pipelined(world)
     if not host or not may_start(world) or world.source.open:
         return
     world.source.append(1, world.record_ms())
-    requests = drive(world, host, lambda: _on_the_way(world, host), without=("arrive",))
+    requests = drive(world, host, lambda: on_the_way(world, host), without=("arrive",))
     if not requests:
         return
     world.source.truncate(1)
@@ -113,6 +101,6 @@ def newer_epoch_under_way(story: "Story") -> Script:
     world.note("trap: the source loses a record under way, and has another one in its place")
     kill(keep(requests))
     later = world.start_host(former_dead=True)
-    drive(world, later, lambda: _on_the_way(world, later), without=("arrive",), waits=False)
+    drive(world, later, lambda: on_the_way(world, later), without=("arrive",), waits=False)
     yield from deliver(world, requests)
     drive(world, later, lambda: later.lane.acked > requests[0].batch.first + 1, without=("inbox",), waits=False)
