@@ -21,7 +21,8 @@ def begin(lane: Lane, now: float) -> Effects:
     """Begin the final comparison after a takeover, now that the former holder can no longer write."""
     if lane.comparison.later_end >= 0:
         return _compare(lane, now)
-    lane.comparison.later_end_question, lane.late_writes.asked_at = ask(lane), now
+    lane.comparison.later_end_question = ask(lane)
+    in_doubt.note_question(lane, now)
     return [AskEnd(lane.comparison.later_end_question)]
 
 
