@@ -1,6 +1,6 @@
-"""A lane waits for its own batch in doubt, and the leader is suspended over the end of the wait. While the lane's request
-for the end of the log is unanswered, an append to the ledger fails. The lane takes a new grant, forgets the request, and
-asks again when the leader is about to continue. The slow answer is not noticed."""
+"""A lane waits for its own batch in doubt, and the leader is suspended over the end of the wait. While the lane's
+request for the end of the log is unanswered, an append to the ledger fails. The lane takes a new grant, gives up the
+request, and asks again when the leader is about to continue. The time counts from the first request."""
 
 from collections import Counter
 from dataclasses import replace
@@ -12,7 +12,7 @@ from mirrord.replication.lane.signals import AppendFailed
 from tests.sim import truth
 from tests.sim.scheduler import Story
 from tests.sim.test_suspended_leader import MANY, QUIET, waits
-from tests.sim.traps.moments import LONG, Script, copying, forget, keep, on_the_wire, until
+from tests.sim.traps.moments import LONG, Script, forget, keep, on_the_wire, until
 from tests.sim.truth import Violation
 
 SEEDS = range(20)

@@ -56,6 +56,15 @@ def leave_in_flight(lane: Lane, now: float, end: int) -> None:
     lane.late_writes.unanswered, lane.late_writes.delayed = True, False
 
 
+def leave_at_halt(lane: Lane) -> None:
+    """Remember that batches in flight may still be appended while the lane is halted. It is not known for how long, so
+    the time counts from the first answer of the leader after the halt."""
+    if lane.in_flight:
+        last = lane.in_flight[-1]
+        lane.late_writes.in_doubt_below = max(lane.late_writes.in_doubt_below, last.first + last.count)
+        lane.late_writes.unanswered, lane.late_writes.delayed = True, False
+
+
 def hold(lane: Lane, now: float, held_s: float) -> None:
     """Remember that the broker reads the remaining data of a lost connection only after `held_s` seconds, because it
     throttles the connection. Batches in this data may still be appended then."""

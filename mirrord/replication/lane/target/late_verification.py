@@ -31,9 +31,10 @@ def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
     its batches can be appended after this end, so the comparison begins. Otherwise, the lane asks again later."""
     if answer.error != NONE:
         in_doubt.failed(lane, now, answer.error)
+    else:
+        in_doubt.answered(lane, now)
     if answer.error != NONE or answer.leader_epoch != lane.log.end_epoch:
         return [Wake(ask(lane), now + lane.limits.retry_s)]
-    in_doubt.answered(lane, now)
     if now < lane.late_writes.former_holder_until:
         return [Wake(ask(lane), lane.late_writes.former_holder_until)]
     lane.comparison.later_end = answer.end
