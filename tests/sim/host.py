@@ -197,8 +197,8 @@ class Host:
     """Answers that may arrive again."""
     entries: int = 0
     """How many entries it has written to the ledger."""
-    began_in: int = -1
-    """The leader epoch of the target in which it began (`first_records`), or -1."""
+    began_with: tuple[int, ...] | None = None
+    """What source and target had lost when it began (`first_records`), until its first batch arrives."""
 
     def record(self) -> Any:
         return self.state.lanes.get(LANE)

@@ -46,18 +46,19 @@ def _arrive_first(world: "World", former: Host, requests: list[Request]) -> Scri
     yield from deliver(world, requests)
 
 
-def removed_and_skipped(story: "Story") -> Script:
-    """The source removes the first of two records that are on their way. The next holder does not see it, and copies
-    the second one under its ordinal. What the former one sent arrives after that."""
-    yield from _remove_in_between(story, both=False)
+def removed_under_a_dead_holder(story: "Story") -> Script:
+    """The source removes the first of two records that are on their way, and their holder is killed. The next one does
+    not see the first record, and copies the second one under its ordinal. What the former one sent arrives after that.
+    Now and then, the source then removes the second record as well."""
+    yield from _remove_in_between(story, is_dead=True)
 
 
-def removed_one_by_one(story: "Story") -> Script:
-    """The same, and the source then removes the second record as well."""
-    yield from _remove_in_between(story, both=True)
+def removed_under_a_former_holder(story: "Story") -> Script:
+    """The same with a holder that lives, and does not know yet that another one has taken the lane."""
+    yield from _remove_in_between(story, is_dead=False)
 
 
-def _remove_in_between(story: "Story", *, both: bool) -> Script:
+def _remove_in_between(story: "Story", *, is_dead: bool) -> Script:
     world = story.world
     yield from pause(world)
     host = pipelined(world)
@@ -73,11 +74,13 @@ def _remove_in_between(story: "Story", *, both: bool) -> Script:
         world.source.append(1, world.record_ms())
     world.source.remove(first, 0)
     world.note("trap: the source removes a record under way, the next one is copied in its place")
-    kill(keep(requests))
-    later = world.start_host(former_dead=True)
+    former = keep(requests)
+    if is_dead:
+        kill(former)
+    later = world.start_host(former_dead=is_dead)
     drive(world, later, lambda: later.lane.acked > requests[0].batch.first, waits=False)
     yield from deliver(world, requests)
-    if both and second.records:
+    if world.rng.random() < 0.5 and second.records:
         world.source.remove(second, 0)
     elif drive(world, later, lambda: _has_all(world, later), waits=False):
         save_position(later)
