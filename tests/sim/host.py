@@ -93,6 +93,8 @@ class Shape:
     """An operator commands the lane to continue further ahead in the source."""
     policies: bool = False
     """Records go through a filter whose answers change at random."""
+    steady: bool = False
+    """The answers of the filter do not change."""
     late: bool = False
     """Bytes of a dead connection may arrive long after everyone gave them up."""
     twice: bool = False

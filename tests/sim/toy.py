@@ -134,3 +134,13 @@ def fickle(rng: random.Random) -> Callable[[RebuildRequest], RebuiltBatch | None
 def is_kept(rng: random.Random) -> bool:
     """The answer of that filter about a record."""
     return rng.random() < 0.6
+
+
+def filtering(rng: random.Random, *, steady: bool) -> Callable[[RebuildRequest], RebuiltBatch | None]:
+    """The second path with a filter whose answers change at random, or, if `steady` is set, do not change."""
+    return (lambda request: rebuild(request, is_always_kept)) if steady else fickle(rng)
+
+
+def is_always_kept(offset: int) -> bool:
+    """The answer of the steady filter about the record at a source offset."""
+    return offset % 3 != 2

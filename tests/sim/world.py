@@ -184,7 +184,7 @@ class World:
         lane.origins = self.origins()
         lane.on_reject = self.shape.on_reject
         lane.has_policies = self.shape.policies
-        lane.rebuild = toy.fickle(self.rng) if self.shape.policies else toy.rebuild
+        lane.rebuild = toy.filtering(self.rng, steady=self.shape.steady) if self.shape.policies else toy.rebuild
         host = self.host_type(name, self, lane, FlowState(memory=no_room()), started_at=self.now)
         host.leader, host.lease_epoch = self.target.leader, self.truth.lease_epoch
         host.lease_until = self.now + TTL_S

@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.sim.host import Shape
 from tests.sim.themes import OLD_MS
-from tests.sim.traps import compacted, daemons, forgotten, handover, losses, positions, short, source, target, views
+from tests.sim.traps import (
+    compacted,
+    daemons,
+    forgotten,
+    handover,
+    lookups,
+    losses,
+    positions,
+    short,
+    source,
+    target,
+    views,
+)
 from tests.sim.traps.moments import Script, Trap
 
 if TYPE_CHECKING:
@@ -30,6 +42,7 @@ class Setting(NamedTuple):
 _UNCLEAN = {"unclean": True}
 _YOUNG = {"record_age_ms": 0}
 _FORGETS = {"forgetting": True, "record_age_ms": OLD_MS}
+_LOOKED_UP = _FORGETS | {"cleans": True, "foreign": True}
 _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (target.own_bytes_of_a_dead_connection, {}),
     (target.election_in_the_sandwich, {"elections": True}),
@@ -49,6 +62,15 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (losses.foreign_where_copies_were, _UNCLEAN | {"foreign": True}),
     (compacted.cleaned_before_a_takeover, {"cleans": True}),
     (compacted.lost_and_cleaned, _UNCLEAN | {"cleans": True}),
+    (lookups.last_records_cleaned, _LOOKED_UP | {"transactions": True, "poison": True, "on_reject": "skip-unparked"}),
+    (
+        lookups.last_records_cleaned_behind_a_filter,
+        _LOOKED_UP | {"transactions": True, "policies": True, "steady": True},
+    ),
+    (lookups.lost_beside_others, _LOOKED_UP | _UNCLEAN),
+    (lookups.removed_from_its_batch, _LOOKED_UP | _UNCLEAN),
+    (lookups.later_batches_follow_lost_ones, _LOOKED_UP | _UNCLEAN),
+    (lookups.lost_and_expired, _LOOKED_UP | _UNCLEAN | {"retention": True}),
     (source.truncated_while_away, {"truncation": True}),
     (source.truncated_after_an_epoch, {"truncation": True}),
     (source.reused_offsets_under_way, {"truncation": True}),
