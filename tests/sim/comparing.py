@@ -27,7 +27,6 @@ from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
 from tests.fixtures.fake_pipe import as_any
-from tests.sim import toy
 from tests.sim.log_readers import PARTITION, SourceReader, TargetReader, at_once
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ def superseded(world: "World", host: "Host", question: AskSuperseded) -> Superse
 
 def _decide(world: "World", record: DecodedRecord, known: bool | None) -> DecodedRecord | Reason:
     """The filter whose answers change at random (`RecordPolicies.decide`, `toy.fickle`)."""
-    if toy.is_kept(world.rng) if known is None else known:
+    if world.filter.keeps(record.offset) if known is None else known:
         return record
     world.known.drop_again(number for number in world.known.taken if world.source.offset_of[number] >= record.offset)
     return "filtered"

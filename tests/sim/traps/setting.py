@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.sim.host import Shape
-from tests.sim.traps import compacted, handover, losses, source, target
+from tests.sim.traps import answers, compacted, decisions, handover, histories, losses, source, target
 from tests.sim.traps.moments import Script, Trap
 
 if TYPE_CHECKING:
@@ -46,9 +46,18 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (compacted.lost_and_cleaned, _UNCLEAN | {"cleans": True}),
     (source.truncated_while_away, {"truncation": True}),
     (source.truncated_after_an_epoch, {"truncation": True}),
-    (source.reused_offsets_under_way, {"truncation": True}),
+    (source.reused_offsets_under_way, {"truncation": True, "starts_late": True}),
     (source.removed_under_way, {"compaction": True}),
     (source.expired_while_away, {"retention": True}),
+    (histories.another_branch, {"truncation": True}),
+    (histories.lost_before_the_first_fetch, {"truncation": True}),
+    (decisions.killed_with_decided_records, {"policies": True}),
+    (decisions.disconnected_with_decided_records, {"policies": True}),
+    (histories.lost_before_a_comparison, {"truncation": True}),
+    (answers.answers_again, {"repeats": True}),
+    (answers.a_gap_before_the_ledger_answers, {}),
+    (decisions.sought_before_a_takeover, {"seeks": True}),
+    (decisions.letters_in_doubt, {"poison": True, "on_reject": "skip"}),
 )
 TRAPS: dict[str, Setting] = {trap.__name__: Setting(trap, needs) for trap, needs in _SETTINGS}
 
@@ -81,10 +90,14 @@ class Traps:
         self._scripts: dict[Trap, Script | None] = dict.fromkeys(TRAPS[each].trap for each in story.shape.traps)
 
     def step(self) -> None:
-        """Advance each script. One that has ended begins again after a while."""
+        """Advance each script. One that has ended begins again after a while. If no replicator is left, the supervisor
+        soon starts one."""
+        world, rng = self._story.world, self._story.rng
+        if not any(host.alive for host in world.hosts) and rng.random() < 0.2:
+            world.start_host(former_dead=False)
         for trap, script in self._scripts.items():
             if script is None:
-                if self._story.rng.random() < 0.2:
+                if rng.random() < 0.2:
                     self._scripts[trap] = trap(self._story)
                 continue
             try:
