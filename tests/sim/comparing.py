@@ -31,7 +31,6 @@ from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
 from tests.fixtures.fake_pipe import as_any
-from tests.sim import toy
 from tests.sim.log_readers import PARTITION, SourceReader, TargetReader, at_once
 
 if TYPE_CHECKING:
@@ -141,10 +140,10 @@ def superseded(world: "World", host: "Host", question: AskSuperseded) -> Superse
 
 
 def _decide(world: "World", record: DecodedRecord, known: bool | None) -> DecodedRecord | Reason:
-    """The filter (`RecordPolicies.decide`, `toy.filtering`)."""
+    """The filter (`RecordPolicies.decide`, `toy.Filter`)."""
     if world.shape.steady:
-        return record if known or toy.is_always_kept(record.offset) else "filtered"
-    if toy.is_kept(world.rng) if known is None else known:
+        return record if known or world.filter.keeps(record.offset) else "filtered"
+    if world.filter.keeps(record.offset) if known is None else known:
         return record
     world.known.drop_again(number for number in world.known.taken if world.source.offset_of[number] >= record.offset)
     return "filtered"
@@ -223,7 +222,7 @@ def may_be_appended_until(world: "World", record: Any, question: AskSuperseded) 
         at for each in seek.left_out(record, 0) for at in range(each.start, each.end)
     } | source.aborted_offsets()
     if world.shape.steady:
-        left_out |= {at for at in range(source.end) if not toy.is_always_kept(at)}
+        left_out |= {at for at in range(source.end) if not world.filter.keeps(at)}
     left_out |= {batch.base for batch in source.log if batch.attributes & CONTROL}
     epochs = record.epochs if question.epochs is None else question.epochs
     ordinals = [ordinal for each in last for ordinal in range(each.first, each.last + 1)]

@@ -21,7 +21,7 @@ def unaccounted(world: World, numbers: list[int]) -> str:
         return ""
     copied = Counter(source.offset_of[number] for number in numbers)
     explained, end, once = _explained(world), _lane(world).position, min(source.parts, default=source.end)
-    if neither := [offset for offset in range(end) if offset not in copied and offset not in explained]:
+    if neither := [offset for offset in range(source.begin, end) if offset not in copied and offset not in explained]:
         return f"source offsets that are neither copied nor explained: {neither}"
     # An idle lane finds late bytes before it sends again.
     late = {source.offset_of[number] for number in world.late} & _unrecorded(world).keys()

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.sim.host import Shape
 from tests.sim.themes import OLD_MS
 from tests.sim.traps import (
+    answers,
     compacted,
     daemons,
+    decisions,
     forgotten,
     handover,
+    histories,
     lookups,
     losses,
     positions,
@@ -73,7 +76,7 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (lookups.lost_and_expired, _LOOKED_UP | _UNCLEAN | {"retention": True}),
     (source.truncated_while_away, {"truncation": True}),
     (source.truncated_after_an_epoch, {"truncation": True}),
-    (source.reused_offsets_under_way, {"truncation": True}),
+    (source.reused_offsets_under_way, {"truncation": True, "starts_late": True}),
     (source.removed_under_way, {"compaction": True}),
     (source.expired_while_away, {"retention": True}),
     (forgotten.bytes_after_the_next_holder, _FORGETS),
@@ -90,6 +93,15 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (short.expired_before_it_arrives, {"retention": True}),
     (short.expired_and_compared_again, {"retention": True}),
     (forgotten.handover_of_an_earlier_holder, _FORGETS | {"handed": True}),
+    (histories.another_branch, {"truncation": True}),
+    (histories.lost_before_the_first_fetch, {"truncation": True}),
+    (decisions.killed_with_decided_records, {"policies": True}),
+    (decisions.disconnected_with_decided_records, {"policies": True}),
+    (histories.lost_before_a_comparison, {"truncation": True}),
+    (answers.answers_again, {"repeats": True}),
+    (answers.a_gap_before_the_ledger_answers, {}),
+    (decisions.sought_before_a_takeover, {"seeks": True}),
+    (decisions.letters_in_doubt, {"poison": True, "on_reject": "skip"}),
 )
 TRAPS: dict[str, Setting] = {trap.__name__: Setting(trap, needs) for trap, needs in _SETTINGS}
 
@@ -128,10 +140,14 @@ class Traps:
         self._scripts: dict[Trap, Script | None] = dict.fromkeys(TRAPS[each].trap for each in story.shape.traps)
 
     def step(self) -> None:
-        """Advance each script. One that has ended begins again after a while."""
+        """Advance each script. One that has ended begins again after a while. If no replicator is left, the supervisor
+        soon starts one."""
+        world, rng = self._story.world, self._story.rng
+        if not any(host.alive for host in world.hosts) and rng.random() < 0.2:
+            world.start_host(former_dead=False)
         for trap, script in self._scripts.items():
             if script is None:
-                if self._story.rng.random() < 0.2:
+                if rng.random() < 0.2:
                     self._scripts[trap] = trap(self._story)
                 continue
             try:
