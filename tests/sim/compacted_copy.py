@@ -44,12 +44,13 @@ def lost_so_far(world: World) -> str:
     explained, source, taken = explained_for(world, host.lane), world.source, world.target.taken()
     numbers = {offset: number for batch in source.log for offset, number in batch.records}
     wanted = {number for number in source.wanted() if number not in world.target.outlived}
+    never_copied = numbers.values() - source.offset_of.keys() | {numbers[at] for at in source.aborted_offsets()}
     for offset in range(source.start, host.lane.position):
         number, reason = numbers.get(offset), explained.get(offset)
         if number in wanted and number not in taken and reason in {None, "compacted"}:
             if not _may_be_missing(world, offset):
                 return f"{host.name} has finished with source offset {offset}, which is nowhere: {reason}"
-        elif number not in wanted and reason is None and number not in world.known.appended:
+        elif number is not None and number in never_copied and reason is None:
             return f"{host.name} has finished with source offset {offset}, which is neither copied nor explained"
     if not world.shape.policies:
         for number in source.expired - taken - world.target.outlived:
@@ -77,11 +78,21 @@ def settled(world: World) -> Host | None:
 def _may_be_gone(world: World, number: int) -> bool:
     """Whether the target need not have a record that the source has deleted."""
     is_newer = has_newer(world, number) or was_theirs(world, number) or seems_newer(world, number)
+    is_newer = is_newer or _is_older(world, number)
     return is_newer or number in world.known.presumed or was_deleted(world, number)
 
 
 def _may_be_missing(world: World, offset: int) -> bool:
-    return is_superseded(world, offset) or was_cleaned(world, offset) or lost_without_trace(world, offset)
+    number = world.source.at(offset)
+    is_older = number is not None and _is_older(world, number)
+    return is_older or is_superseded(world, offset) or was_cleaned(world, offset) or lost_without_trace(world, offset)
+
+
+def _is_older(world: World, number: int) -> bool:
+    """Whether the target has had a later record of the lane with this key. If it was lost, it is copied again."""
+    key, offset = world.target.key(number), world.source.offset_of[number]
+    others = (each for each in world.known.first_appended if world.target.key(each) == key)
+    return any(world.source.offset_of[each] > offset for each in others)
 
 
 def put_back(world: World) -> str:
