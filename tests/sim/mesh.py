@@ -38,7 +38,7 @@ class Cluster:
 
     start = 0
     keys = 0
-    cut = False
+    cut = cleaned = expired = frozenset[int]()
     open: dict[int, int] = {}  # noqa: RUF012 -- nobody opens a transaction here
     aborted: tuple[Any, ...] = ()
 
