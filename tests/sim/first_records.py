@@ -2,12 +2,14 @@
 
 Holes are repaired under later ordinals, so truth.py does not compare the order of records once there is one. A hole is
 nobody's fault if an election makes it after the lane has asked what the target holds. If the target lost the records
-before the holder began, the holder has to notice that before it copies anything else.
+before the holder began, the holder has to notice that before it copies anything else. Only if a former holder has
+found a hole, the ledger says when its records follow.
 """
 
 from typing import TYPE_CHECKING
 
 from tests.sim import toy
+from tests.sim.host import LANE
 
 if TYPE_CHECKING:
     from tests.sim.host import Host, Request
@@ -30,6 +32,9 @@ def check(world: "World", request: "Request") -> None:
         return
     is_same, host.began_with = host.began_with == _losses(world), None
     if not is_same or any(getattr(world.shape, each) for each in _UNTOLD) or world.excused:
+        return
+    record = world.truth.lanes.get(LANE)
+    if record is not None and record.holes:
         return
     stand = {number for stored in target.brokers[target.leader].history for number in stored.numbers}
     lacks = [number for number in world.source.wanted() if number not in stand]
