@@ -310,8 +310,7 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     """At the end, with all faults over: everything has arrived, or the lane says why it stopped."""
     record = world.truth.lanes.get(LANE)
     if record is not None and record.halted is not None:
-        unclean = world.shape.unclean and bool(world.target.lost) and not world.shape.cleans
-        if world.source.cleaned or unclean or world.excused or _came_back(world):
+        if world.source.cleaned or world.excused or _came_back(world):
             return
         if _named_anew(world) and record.halted.reason == "unexplained":
             return

@@ -30,6 +30,12 @@ def until(condition: Callable[[], Found | None], patience: int = PATIENCE) -> Ge
     return None
 
 
+def pause(world: "World") -> Script:
+    """Let other things happen for a while, so that a trap does not always strike at the same moment."""
+    for _ in range(world.rng.randrange(PATIENCE)):
+        yield
+
+
 def running(world: "World") -> list[Host]:
     return [host for host in world.hosts if host.alive and not host.paused]
 
@@ -106,3 +112,9 @@ def kill(host: Host) -> None:
     """End a process with kill -9. What it has sent stays on the wire."""
     host.alive = False
     host.sent.clear()
+
+
+def write_others(world: "World", count: int) -> None:
+    """Another client writes so many records, in batches of a usual size."""
+    for at in range(0, count, 20):
+        world.target.foreign(min(20, count - at), world.wall_ms)

@@ -6,12 +6,13 @@ story is made to fit its traps, whichever rule is examined.
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.sim.host import Shape
-from tests.sim.traps import compacted, handover, losses, source, target
+from tests.sim.themes import OLD_MS
+from tests.sim.traps import compacted, elections, handover, in_between, losses, source, target
 from tests.sim.traps.moments import Script, Trap
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ class Setting(NamedTuple):
 
 
 _UNCLEAN = {"unclean": True}
+_FORGETS = {"forgetting": True, "record_age_ms": OLD_MS}
+_REMEMBERS = {"forgetting": False, "record_age_ms": 0}
 _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (target.own_bytes_of_a_dead_connection, {}),
     (target.election_in_the_sandwich, {"elections": True}),
@@ -49,7 +52,23 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (source.reused_offsets_under_way, {"truncation": True}),
     (source.removed_under_way, {"compaction": True}),
     (source.expired_while_away, {"retention": True}),
+    (in_between.foreign_between_two_batches, {"foreign": True, "together": True}),
+    (in_between.unreplicated_at_the_start, {"foreign": True}),
+    (in_between.late_before_the_confirmation, _FORGETS),
+    (in_between.late_before_the_repeat, _FORGETS),
+    (in_between.late_after_others, _FORGETS),
+    (in_between.refused_and_forgotten, _FORGETS),
+    (in_between.unreadable_gap, _FORGETS | {"foreign": True}),
+    (in_between.two_takers_at_once, _FORGETS),
+    (elections.leader_in_the_sandwich, _REMEMBERS | {"elections": True}),
+    (elections.others_where_all_copies_were, _UNCLEAN | {"foreign": True}),
+    (elections.batch_where_copies_were, _UNCLEAN | {"foreign": True}),
+    # With retention of the target as well, the lane copies records again, or halts (tests/sim/test_lost_tail.py).
+    (elections.foreign_tail_lost, _UNCLEAN | {"foreign": True, "expires": False}),
+    (elections.lost_while_idle, _UNCLEAN),
 )
+ENDINGS: frozenset[Trap] = frozenset({in_between.late_before_the_repeat, in_between.late_after_others})
+"""Traps that strike only at the end of a story, because the lane cannot repair what they cause."""
 TRAPS: dict[str, Setting] = {trap.__name__: Setting(trap, needs) for trap, needs in _SETTINGS}
 
 
@@ -59,11 +78,16 @@ _BLINDING = frozenset({"cleans", "compaction", "late", "policies", "retention"})
 
 def draw_traps(chance: random.Random, most: int) -> tuple[str, ...]:
     """Return the names of some traps. All but the first one need no world in which less can be checked than in the
-    world of the first one."""
+    world of the first one, and no world that does not fit the others."""
     first, *others = chance.sample(sorted(TRAPS), len(TRAPS))
     blinding = _BLINDING & TRAPS[first].needs.keys()
-    fitting = [each for each in others if _BLINDING & TRAPS[each].needs.keys() <= blinding]
-    return (first, *fitting[: chance.randint(0, most - 1)])
+    drawn, many, needs = [first], chance.randint(1, most), dict(TRAPS[first].needs)
+    for each in others:
+        more = TRAPS[each].needs
+        if len(drawn) < many and _BLINDING & more.keys() <= blinding and {**needs, **more}.items() >= needs.items():
+            drawn.append(each)
+            needs.update(more)
+    return tuple(drawn)
 
 
 def shape_with(shape: Shape, traps: tuple[str, ...]) -> Shape:
@@ -83,6 +107,8 @@ class Traps:
     def step(self) -> None:
         """Advance each script. One that has ended begins again after a while."""
         for trap, script in self._scripts.items():
+            if trap in ENDINGS:
+                continue
             if script is None:
                 if self._story.rng.random() < 0.2:
                     self._scripts[trap] = trap(self._story)
@@ -99,3 +125,8 @@ class Traps:
                 script.close()
         for each in self._story.world.wire:
             each.kept = False
+
+    def once_more(self) -> Iterator[Script]:
+        """Yield a script of each trap, those that end a story last."""
+        for trap in sorted(self._scripts, key=lambda each: each in ENDINGS):
+            yield trap(self._story)
