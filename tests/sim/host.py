@@ -51,6 +51,7 @@ from mirrord.replication.lane.signals import (
     Wake,
 )
 from mirrord.replication.lane.state import Lane
+from tests.sim.compared_ranges import check_range
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -276,6 +277,8 @@ class Host:
                 | Park()
                 | AskConfigs()
             ):
+                if isinstance(effect, AskCheck):
+                    check_range(self, effect)
                 self.inbox.append(("ask", (effect, self.leader)))
 
     def _produce(self, effect: Produce) -> None:
@@ -305,7 +308,9 @@ class Host:
         saved = progress_record(self.lane, self.lease_epoch, self.world.wall_ms)
         if not self.lane.grant or saved is None:
             return
-        if not high_watermark_can_fall(self.world) and saved.target_offset > self.world.target.high_watermark:
+        # The high watermark falls in elections only.
+        is_fixed = not high_watermark_can_fall(self.world) or saved.leader_epoch == self.world.target.epoch
+        if is_fixed and saved.target_offset > self.world.target.high_watermark:
             raise AssertionError(f"{self.name} claims target offset {saved.target_offset}, which is not committed")
         if saved.settled and not high_watermark_can_fall(self.world):
             self._check_settled(saved.source_offset)

@@ -74,6 +74,8 @@ class TargetReader:
         log = self._target
         if start >= end:
             return
+        if log.unreadable:
+            raise ReadFailed(TIMED_OUT)
         if not log.start <= start <= log.end:
             raise ReadFailed(OUT_OF_RANGE)
         for stored in log.read(start, end):

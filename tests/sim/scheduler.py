@@ -8,11 +8,14 @@ from tests.sim import late_bytes, leases, slow_brokers, target_retention, toy, t
 from tests.sim.host import LANE, Host, Shape
 from tests.sim.operator import decide_on_parked, seek
 from tests.sim.themes import BY_CHANCE, OLD_MS, THEMES
+from tests.sim.traps.moments import Script
 from tests.sim.traps.setting import Traps
 from tests.sim.world import World
 
 STEPS = 150
 """Steps of a story before the quiet period."""
+_STEPS_OF_A_TRAP = 400
+"""Steps that a trap has in the quiet period."""
 
 
 def shape_of(rng: random.Random) -> Shape:
@@ -115,19 +118,39 @@ class Story:
             host.take(TargetFar(not host.lane.is_far))
 
     def settle(self) -> None:
-        """All faults are over: the target becomes whole, a host is there, and the lane must reach the end."""
-        world = self.world
-        world.note("quiet from here on")
+        """All faults are over: the target becomes whole, a host is there, and the lane must reach the end. After that,
+        each trap strikes once more while nothing else goes wrong, and the lane must reach the end again."""
+        self.world.note("quiet from here on")
         if self.traps is not None:
             self.traps.end()
-        world.target.exists, world.target.refusals_left = True, 0
+        self._arrive()
+        for script in self.traps.once_more() if self.traps is not None else ():
+            self._spring(script)
+            self._arrive()
+
+    def _spring(self, script: Script) -> None:
+        """Let a trap strike. Meanwhile, records are written so that its moment comes."""
+        for number in range(_STEPS_OF_A_TRAP):
+            if next(script, script) is script:
+                return
+            if number % 8 == 0:
+                self._write()
+            self._go_on()
+            truth.check(self.world)
+        script.close()
+
+    def _arrive(self) -> None:
+        """Everything becomes whole, and the lane must reach the end."""
+        world = self.world
+        world.target.exists, world.target.refusals_left, world.target.unreadable = True, 0, False
         world.slow_replication = world.slow_wire = world.holds_bytes = world.slow.answers = False
+        for request in world.wire:
+            request.kept = False
         for producer in list(world.source.open):
             world.source.finish(producer, world.record_ms(), commit=True)
         world.target.learn(world.wall_ms)
         for host in world.hosts:
             late_bytes.wake(host)
-        # A replicator that lives and was not replaced is there already; otherwise a supervisor would start one.
         wrote_at: int | None = None
         for _ in range(6000):
             self._retire()
@@ -137,15 +160,23 @@ class Story:
                     break
                 wrote_at = world.target.end if wrote_at is None else wrote_at
                 world.source.append(1, world.record_ms())
-            if not any(host.alive for host in world.hosts):
-                world.start_host(former_dead=False)
-            choices = world.choices()
-            if choices:
-                world.do(self.rng.choice(choices))
-                truth.check(world)
-            else:
-                self._pass_time()
+            self._go_on()
+        else:
+            raise truth.Violation(f"the lane does not come to rest: {world.phase()}")
         truth.check(world, final=True)
+
+    def _go_on(self) -> None:
+        """Let something happen that is not a fault. If nothing can, time passes."""
+        world = self.world
+        # A replicator that lives and was not replaced is there already; otherwise a supervisor would start one.
+        if not any(host.alive for host in world.hosts):
+            world.start_host(former_dead=False)
+        choices = world.choices()
+        if choices:
+            world.do(self.rng.choice(choices))
+            truth.check(world)
+        else:
+            self._pass_time()
 
     def _retire(self) -> None:
         """A replicator whose lane is halted does not notice that another one took it: its supervisor ends it."""

@@ -120,6 +120,8 @@ class FakeTarget:
         self.refusal: int | None = None
         """The next produce requests are refused with this error, before anything is appended."""
         self.refusals_left = 0
+        self.unreadable = False
+        """Whether consumers get nothing for now."""
         self.forget_after = False
         """With the last refusal comes the check that forgets expired producers."""
         self.settings = 0
@@ -326,6 +328,15 @@ class FakeTarget:
         self.in_sync = self.epoch % 2 == 0 and self.brokers[old].end >= self.high_watermark
         self.advance()
         return True
+
+    def replace_follower(self) -> None:
+        """The follower's disk is replaced: it begins with an empty log, and is out of sync."""
+        follower = self.brokers[1 - self.leader]
+        for part in (follower.log, follower.whole, follower.deleted, follower.memory):
+            part.clear()
+        follower.start, follower.leads, follower.epoch, follower.watermark = 0, False, self.epoch, None
+        self.in_sync = False
+        self.advance()
 
     def expire(self, at: int, batches: int) -> None:
         """Retention deletes the first batches of a replica's log, but nothing above the high watermark."""

@@ -309,10 +309,9 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     """At the end, with all faults over: everything has arrived, or the lane says why it stopped."""
     record = world.truth.lanes.get(LANE)
     if record is not None and record.halted is not None:
-        unclean = world.shape.unclean and bool(world.target.lost) and not world.shape.cleans
         if unrecorded_difference(record):
             raise Violation(f"halted for good, although the map can be rebuilt: {record.halted.line}")
-        if world.source.cleaned or unclean or world.excused or came_back(world):
+        if world.source.cleaned or world.excused or came_back(world):
             return
         if (_named_anew(world) and record.halted.reason == "unexplained") or _may_halt(world, record):
             return

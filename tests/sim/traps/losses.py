@@ -4,7 +4,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from tests.sim.host import Host
-from tests.sim.traps.moments import LONG, Script, copying, forget, kill, may_start, resuming, until
+from tests.sim.traps.moments import LONG, Script, copying, forget, kill, may_start, resuming, until, write_others
 
 if TYPE_CHECKING:
     from tests.sim.scheduler import Story
@@ -40,7 +40,7 @@ def foreign_where_copies_were(story: "Story") -> Script:
     world.note("trap: the target loses copies, others take their offsets")
     _lose(world)
     lost = min(max(before - world.target.end, 1), 60)
-    world.target.foreign(lost if world.rng.random() < 0.6 else world.rng.randint(1, 4), world.wall_ms)
+    write_others(world, lost if world.rng.random() < 0.6 else world.rng.randint(1, 4))
     forget(world)
     if world.rng.random() < 0.5 and may_start(world):
         if world.rng.random() < 0.5:

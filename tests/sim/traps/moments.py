@@ -112,3 +112,9 @@ def kill(host: Host) -> None:
     """End a process with kill -9. What it has sent stays on the wire."""
     host.alive = False
     host.sent.clear()
+
+
+def write_others(world: "World", count: int) -> None:
+    """Another client writes so many records, in batches of a usual size."""
+    for at in range(0, count, 20):
+        world.target.foreign(min(20, count - at), world.wall_ms)

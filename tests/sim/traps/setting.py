@@ -6,7 +6,7 @@ story is made to fit its traps, whichever rule is examined.
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,9 +17,11 @@ from tests.sim.traps import (
     compacted,
     daemons,
     decisions,
+    elections,
     forgotten,
     handover,
     histories,
+    in_between,
     lookups,
     losses,
     positions,
@@ -46,6 +48,7 @@ _UNCLEAN = {"unclean": True}
 _YOUNG = {"record_age_ms": 0}
 _FORGETS = {"forgetting": True, "record_age_ms": OLD_MS}
 _LOOKED_UP = _FORGETS | {"cleans": True, "foreign": True}
+_REMEMBERS = {"forgetting": False, "record_age_ms": 0}
 _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (target.own_bytes_of_a_dead_connection, {}),
     (target.election_in_the_sandwich, {"elections": True}),
@@ -102,7 +105,23 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (answers.a_gap_before_the_ledger_answers, {}),
     (decisions.sought_before_a_takeover, {"seeks": True}),
     (decisions.letters_in_doubt, {"poison": True, "on_reject": "skip"}),
+    (in_between.foreign_between_two_batches, {"foreign": True, "together": True}),
+    (in_between.unreplicated_at_the_start, {"foreign": True}),
+    (in_between.late_before_the_confirmation, _FORGETS),
+    (in_between.late_before_the_repeat, _FORGETS),
+    (in_between.late_after_others, _FORGETS),
+    (in_between.refused_and_forgotten, _FORGETS),
+    (in_between.unreadable_gap, _FORGETS | {"foreign": True}),
+    (in_between.two_takers_at_once, _FORGETS),
+    (elections.leader_in_the_sandwich, _REMEMBERS | {"elections": True}),
+    (elections.others_where_all_copies_were, _UNCLEAN | {"foreign": True}),
+    (elections.batch_where_copies_were, _UNCLEAN | {"foreign": True}),
+    # With retention of the target as well, the lane copies records again, or halts (tests/sim/test_lost_tail.py).
+    (elections.foreign_tail_lost, _UNCLEAN | {"foreign": True, "expires": False}),
+    (elections.lost_while_idle, _UNCLEAN),
 )
+ENDINGS: frozenset[Trap] = frozenset({in_between.late_before_the_repeat, in_between.late_after_others})
+"""Traps that strike only at the end of a story, because the lane cannot repair what they cause."""
 TRAPS: dict[str, Setting] = {trap.__name__: Setting(trap, needs) for trap, needs in _SETTINGS}
 
 
@@ -146,6 +165,8 @@ class Traps:
         if not any(host.alive for host in world.hosts) and rng.random() < 0.2:
             world.start_host(former_dead=False)
         for trap, script in self._scripts.items():
+            if trap in ENDINGS:
+                continue
             if script is None:
                 if rng.random() < 0.2:
                     self._scripts[trap] = trap(self._story)
@@ -162,3 +183,8 @@ class Traps:
                 script.close()
         for each in self._story.world.wire:
             each.kept = False
+
+    def once_more(self) -> Iterator[Script]:
+        """Yield a script of each trap, those that end a story last."""
+        for trap in sorted(self._scripts, key=lambda each: each in ENDINGS):
+            yield trap(self._story)
