@@ -33,17 +33,23 @@ def check(world: "World", request: "Request") -> None:
     is_same, host.began_with = host.began_with == _losses(world), None
     if not is_same or any(getattr(world.shape, each) for each in _UNTOLD) or world.excused:
         return
-    record = world.truth.lanes.get(LANE)
-    if record is not None and record.holes:
-        return
     stand = {number for stored in target.brokers[target.leader].history for number in stored.numbers}
-    lacks = [number for number in world.source.wanted() if number not in stand]
+    offsets, planned = world.source.offset_of, _planned(world)
+    lacks = [each for each in world.source.wanted() if each not in stand and offsets[each] not in planned]
     number = toy.records(request.data)[0][1]
     if number in lacks[1:]:
-        offsets = world.source.offset_of
         raise AssertionError(
             f"{host.name} begins with source offset {offsets[number]}, the target lacks {offsets[lacks[0]]}"
         )
+
+
+def _planned(world: "World") -> set[int | None]:
+    """Source offsets of the records that holders have found missing."""
+    record = world.truth.lanes.get(LANE)
+    holes = record.holes if record is not None else ()
+    runs = record.source_runs if record is not None else None
+    ordinals = (ordinal for hole in holes for ordinal in range(hole.first, hole.last + 1))
+    return {runs.offset_of(ordinal) for ordinal in ordinals} if runs is not None else set()
 
 
 def _losses(world: "World") -> tuple[int, ...]:

@@ -37,8 +37,10 @@ def source_ends_below_the_copies(story: "Story") -> Script:
 def expired_before_it_arrives(story: "Story") -> Script:
     """Retention removes everything from the source while a record is on its way. The next holder waits, and continues
     at the end of the source. Then the record arrives, later than anyone waits for it, and another holder takes the
-    lane. It copies a new record, which retention removes as well."""
+    lane. It copies a new record, but its position is not saved, so that one more holder compares everything again.
+    Retention then removes the new record as well."""
     world = story.world
+    begun = world.progress
     yield from pause(world)
     if not (yield from _arrive_expired(world)):
         return
@@ -48,12 +50,15 @@ def expired_before_it_arrives(story: "Story") -> Script:
     if host is not None and not world.source.open:
         world.source.append(1, world.record_ms())
         copy_all(world)
+        kill(world.hosts[-1])
+        world.progress = begun
+        world.start_host(former_dead=True)
+        copy_all(world)
         world.source.expire(len(world.source.log))
 
 
 def expired_and_compared_again(story: "Story") -> Script:
-    """The same, but the source keeps the new record, the position of its holder is not saved, and another holder
-    compares everything again."""
+    """The same, but the source keeps the new record, and no holder saves its position."""
     world = story.world
     begun = world.progress
     yield from pause(world)
