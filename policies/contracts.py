@@ -48,8 +48,8 @@ class NamingPolicy(Protocol):
 
 
 class SelectionPolicy(Protocol):
-    """The interface for `select = "module:Class"`. The class selects among the topics that `topics` and `exclude`
-    accept."""
+    """The interface for `select = "module:Class"`. The class decides which topics are copied, of those that match
+    `topics` and do not match `exclude`."""
 
     def refusal(self, topic: str, /) -> str | None:
         """Return None if this source topic is copied. Otherwise, return the reason in a few words for operators."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from bench.faults import auditing, both_ways, moving, stories, zombies
+from bench.faults import auditing, both_ways, moving, reached, stories, zombies
 from bench.faults.ending import CATCH_UP_S, await_end, ends_of
 from bench.faults.killing import Faults, Kind, Mirror
 from bench.faults.storm import command as storms
@@ -339,6 +339,11 @@ def _judge(
 
 def _simulate(arguments: argparse.Namespace, print_line: PrintLine) -> bool:
     outcome = stories.run(arguments.seed, arguments.stories, print_line)
+    found = reached.count(arguments.seed, min(arguments.stories, reached.STORIES), print_line)
+    unlisted = found.unlisted()
+    for statement in unlisted:
+        print_line(f"never reached: {statement}")
+    passed = not outcome.failed and not unlisted
     result: pages.Result = {
         "seed": outcome.seed,
         "stories": outcome.stories,
@@ -347,8 +352,10 @@ def _simulate(arguments: argparse.Namespace, print_line: PrintLine) -> bool:
         "seconds": round(outcome.seconds, 1),
         "violations": len(outcome.failed),
         "failed_stories": [str(each.story) for each in outcome.failed[:20]],
-        "passed": not outcome.failed,
+        "statements": len(found.counts),
+        "never_reached": len(found.unreached),
+        "passed": passed,
     }
     if arguments.keep:
         pages.keep("simulator", result)
-    return not outcome.failed
+    return passed

@@ -86,16 +86,16 @@ def draw(seed: int, number: int, themes: tuple[str, ...]) -> Drawn:
 
 
 def _drawn(chance: random.Random, themes: tuple[str, ...]) -> Drawn:
-    kind = chance.random() if themes == tuple(THEMES) else 1.0
+    has_all, kind = themes == tuple(THEMES), chance.random()
     story, theme, is_scarce = chance.randrange(1 << 40), chance.choice(themes), chance.random() < _SCARCE_SHARE
     mode: Mode = "at-least-once" if chance.random() < _WEAK_SHARE else "sequence"
     traps: tuple[str, ...] = ()
-    if kind < _PLAIN_SHARE:
+    if has_all and kind < _PLAIN_SHARE:
         return Drawn(story, scarce=is_scarce)
     if kind < _PLAIN_SHARE + _TRAPS_SHARE:
         traps = draw_traps(chance, _MOST_TRAPS)
-        theme = theme if chance.random() < _THEME_SHARE else chance.choice(PLAIN)
-    elif chance.random() < _PAIR_SHARE:
+        theme = theme if not has_all or chance.random() < _THEME_SHARE else chance.choice(PLAIN)
+    elif has_all and chance.random() < _PAIR_SHARE:
         theme = BESIDE.join(chance.sample(themes, 2))
     return Drawn(story, theme, mode, is_scarce, traps, _STEPS_WITH_TRAPS if traps else STEPS)
 

@@ -13,7 +13,7 @@ import confluent_kafka
 import msgspec
 import psutil
 
-from bench.report import front, plots, storms, tables
+from bench.report import front, plots, storms, tables, tables_soak
 from mirrord.lab.jars import KAFKA_VERSION
 
 _ROOT = Path(__file__).parents[2]
@@ -52,7 +52,7 @@ _WORDS = {
     "compact": "The offset map in files",
     "audit": "Speed of an audit",
     "fairness": "Fairness",
-    "soak": "Memory during half an hour",
+    "soak": "What grows with time",
 }
 """The headings of the questions of `bench.run`."""
 
@@ -95,6 +95,8 @@ def write_page() -> None:
     if "throughput" in kept:
         write_profile(kept["throughput"][-1])
     for name, drawn in plots.growth(kept["growth"][-1]["results"]).items() if "growth" in kept else ():
+        (PAGE.parent / name).write_text(drawn)
+    for name, drawn in tables_soak.soak_plots(kept["soak"][-1]["results"]).items() if "soak" in kept else ():
         (PAGE.parent / name).write_text(drawn)
 
 
@@ -174,10 +176,14 @@ def _simulator(results: list[Result]) -> str:
             str(each["steps"]),
             f"{each['seconds']:,.0f}",
             str(each["violations"]),
+            f"{each['never_reached']} of {each['statements']:,}" if "statements" in each else "-",
         ]
         for each in results
     ]
-    head = ["when", "commit", "seed", "stories", "steps with faults per story", "seconds", "violations"]
+    head = [
+        "when", "commit", "seed", "stories", "steps with faults per story", "seconds", "violations",
+        "statements of the lane never reached",
+    ]  # fmt: skip
     return (
         "## Simulator\n\n"
         "A story is one run of the simulator with random faults. All its fake clusters run in a single process. After\n"
@@ -223,6 +229,9 @@ def _question(question: str, results: list[Result]) -> str:
     if question == "growth":
         kinds = dict.fromkeys(each["what"] for each in last["results"])
         parts += "".join(f"\n![growth over {kind}]({plots.file_name(kind)})\n" for kind in kinds)
+    if question == "soak":
+        engines = tables_soak.engines(last["results"])
+        parts += "".join(f"\n![growth with time, {each}]({tables_soak.file_name(each)})\n" for each in engines)
     share = "" if last["share"] == 1 else f" The run was shortened to {last['share']:.0%} of a full run."
     return (
         f"## {_WORDS[question]}\n\n"

@@ -15,6 +15,7 @@ from bench.questions.move_phases import PHASES
 from bench.report.table import Result, Table, least_median_most
 from bench.report.tables_beside import catch_up, far, latency, mm2_nodes
 from bench.report.tables_growth import growth
+from bench.report.tables_soak import soak
 
 _SPEED_GOALS = {
     "64 KiB batches": "at least 45 % of the relay",
@@ -427,24 +428,6 @@ def fairness(results: Sequence[Result]) -> list[Table]:
         "seconds",
     ]
     return [Table("How evenly partitions with traffic are copied", head, rows)]
-
-
-def soak(results: Sequence[Result]) -> list[Table]:
-    """Return whether memory stays flat."""
-    rows = [
-        [
-            f"{each['engine']}: {each['process']}",
-            *(f"{each[when] / 2**20:.0f}" for when in ("start_bytes", "middle_bytes", "end_bytes")),
-            "flat" if each["flat"] else "GROWS",
-            f"{each['files']}",
-            f"{each['rounds']}",
-        ]
-        for each in results
-    ]
-    head = ["largest process of its kind", "start, MiB", "middle, MiB", "end, MiB", "", "log files", "rounds"]
-    return [
-        Table("Resident memory while processes are being killed and topics and groups are being created", head, rows)
-    ]
 
 
 def audits(results: Sequence[Result]) -> list[Table]:

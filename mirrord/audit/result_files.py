@@ -100,8 +100,8 @@ class Results:
         return found
 
     def found(self) -> list[FoundThen]:
-        """Return the totals of all audits that stored results in this folder, for each flow and minute. Raises
-        EnvironmentFault."""
+        """Return the totals of the results in this folder. Results that audits of the same flow stored in the same
+        minute are added up. Raises EnvironmentFault."""
         equal: Counter[tuple[int, str]] = Counter()
         kinds: dict[tuple[int, str], Counter[str]] = {}
         for row in self._rows(["flow", "audited_at_ms", "equal", "differences"]):

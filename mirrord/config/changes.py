@@ -167,7 +167,7 @@ def _loads(flow: FlowConfig) -> set[tuple[str, str, bytes]]:
 
 
 def from_order(old: Config, new: Config) -> Config:
-    """Return `old`, but with those parts of `new` that an operator command may change."""
+    """Return a copy of `old` in which those parts that an operator command may change are taken from `new`."""
     return msgspec.structs.replace(
         old,
         flows=tuple(msgspec.structs.replace(flow, archive=old.compact.path) for flow in new.flows),

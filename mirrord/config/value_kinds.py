@@ -113,12 +113,12 @@ def number(low: int, high: int) -> ValueKind:
 
 
 def duration(low_ms: int, high_ms: int) -> ValueKind:
-    """Return the kind for durations within these bounds."""
+    """Return the kind of the values that are durations between these two bounds, inclusive."""
     return _within(duration_ms, duration_text, low_ms, high_ms)
 
 
 def size(low_bytes: int, high_bytes: int) -> ValueKind:
-    """Return the kind for sizes within these bounds."""
+    """Return the kind of the values that are sizes between these two bounds, inclusive."""
     return _within(size_bytes, size_text, low_bytes, high_bytes)
 
 
@@ -129,8 +129,9 @@ def one_of(names: Any) -> ValueKind:
 
 
 def either(name: str, other: ValueKind, meaning: object = REQUIRED) -> ValueKind:
-    """Return the kind for values that are either the string `name` or of the kind `other`. If the file contains `name`,
-    the value is `meaning`, which is `name` itself by default."""
+    """Return the kind of the values that are either the string `name` or a value of the kind `other`. If the
+    configuration file contains the string `name`, it is read as the value `meaning`, which is `name` itself by
+    default."""
     value = name if meaning is REQUIRED else meaning
     convert = name_or(name, other.read)
     return ValueKind(

@@ -72,8 +72,8 @@ class StatusSource(Protocol):
         """Return the offset at which a consumer of one cluster resumes on the other cluster.
 
         Raises ConfigError if the flow, topic or partition is unknown. Raises EnvironmentFault if the ledger cannot be
-        read. If the question gives a time instead of an offset, a cluster is asked for the offset that corresponds to
-        this time. In that case, EnvironmentFault is also raised if the cluster does not answer.
+        read. If the question gives a time instead of an offset, the cluster from which to translate is asked for the
+        offset that corresponds to this time. EnvironmentFault is then also raised if that cluster does not answer.
         """
         ...
 

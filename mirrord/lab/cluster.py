@@ -193,8 +193,10 @@ class Cluster:
         """Return the command that runs a node with these jars."""
         options = self.options
         classes = archive_options(java, jars) if options.quick_start else []
-        run = [java, *jvm_options(options), *(options.java_options or classes), "-cp", f"{jars}/*", "kafka.Kafka"]
-        return [*run, str(self.folder / f"node-{node_id}" / "server.properties")]
+        folder = self.folder / f"node-{node_id}"
+        # Compression codecs extract native libraries there, and a killed process does not remove them.
+        jvm = [*jvm_options(options), f"-Djava.io.tmpdir={folder}", *(options.java_options or classes)]
+        return [java, *jvm, "-cp", f"{jars}/*", "kafka.Kafka", str(folder / "server.properties")]
 
     def _launch(self) -> None:
         brokers = set(self.options.broker_ids)

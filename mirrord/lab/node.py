@@ -46,7 +46,7 @@ class Node:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, command: list[str]) -> None:
-        """Run this command from the next start on."""
+        """Set the command that starts the node's process. A process that is already running is not affected."""
         self._command = command if self._detached else leashed(command)
 
     @property

@@ -35,9 +35,10 @@ def after_runs(holes: Sequence[HoleFound], lowest: int, last: int, *, is_lost: b
     """Return the holes of a lane after runs have been recorded. The first of these runs begins at the ordinal `lowest`,
     and the last one begins at the ordinal `last`. `is_lost` says whether the source has lost records that were copied.
 
-    Ordinals that are assigned again no longer belong to a hole: the target log was truncated to a position below the
-    hole and is growing again. If `is_lost` is true, the records of all holes are copied again only under ordinals below
-    `last`. For holes without missing ordinals (`after_rebuild`), this is always the case.
+    If ordinals of a hole are assigned again, the target log was truncated to a position below the hole and is growing
+    again. A hole that begins at or above `lowest` is therefore dropped. If `is_lost` is true, the plans of all
+    remaining holes end before `last`: no records are copied again under `last` or a higher ordinal. The plans of holes
+    without missing ordinals (see `after_rebuild`) end there in any case.
     """
     kept = (kept_below(hole, lowest) for hole in holes if hole.first < lowest)
     return tuple(ended_at(hole, last) if is_lost or hole.first > hole.last else hole for hole in kept)

@@ -31,10 +31,11 @@ def prune(state: FlowState, lane_id: LaneId, source_log_start: int, target_log_s
 
 
 def prune_like(state: FlowState, snapshot: LaneSnapshot, first_ordinals: tuple[int, int]) -> None:
-    """Drop the runs of a lane that the lease holder has dropped (`prune`), as its snapshot of the lane shows.
+    """Drop those runs of a lane that the lease holder has dropped with `prune`. Its latest snapshot of the lane shows
+    which runs it still has.
 
-    `first_ordinals` are the first ordinals of the source runs and of the target runs in this snapshot. All runs below
-    them are dropped. A snapshot of an earlier holder is ignored.
+    `first_ordinals` contains the ordinals of the first source run and of the first target run in this snapshot. All
+    runs below these ordinals are dropped. A snapshot that an earlier holder wrote is ignored.
     """
     lane = state.lanes.get(snapshot.lane)
     if lane is None or written_under(snapshot) < state.tenure:
@@ -66,8 +67,8 @@ def floor(lane: LaneState) -> int:
 
 
 def _forget_below_floor(lane: LaneState, pruned: int) -> None:
-    """Forget everything that refers only to records below the floor. All records below the ordinal `pruned` are below
-    the log start offsets."""
+    """Forget the holes, displaced ordinals, truncations and epochs that concern only ordinals below the first mapped
+    ordinal (`floor`). Both logs have deleted all records whose ordinals are lower than `pruned`."""
     lowest = floor(lane)
     lane.holes = tuple(hole for hole in lane.holes if hole.until > lowest)
     # Displaced ordinals in the fact of the first target run are below the floor even if nothing was pruned.

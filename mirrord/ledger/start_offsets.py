@@ -57,11 +57,12 @@ def _keep(state: FlowState, starts: TopicStarts, begun: Container[int]) -> None:
 
 
 def first_selected(state: FlowState, topics: Iterable[Topic], selected_before: Callable[[str], bool]) -> list[Topic]:
-    """Return the topics that the flow selects for the first time at this discovery. `start` applies to these topics.
+    """Return those of the discovered topics that the flow now selects for the first time. `start` applies to these
+    topics.
 
-    `selected_before` returns whether a topic was already selected under the selection that the ledger records. If an
-    older version of mirrord or `mirrord rebuild` opened the ledger, the first selection may not be recorded. In this
-    case, no topic is returned, and all topics that are not yet being copied are copied from their first offset on.
+    `selected_before` returns whether the selection rules that the ledger records already selected a topic. If an older
+    version of mirrord or `mirrord rebuild` opened the ledger, the first selection may not be recorded. In this case, no
+    topic is returned, and all topics that are not yet being copied are copied from their first offset on.
     """
     if state.selected is None and not state.keeps_starts:
         return []

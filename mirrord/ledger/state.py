@@ -93,7 +93,8 @@ class VerdictTally:
             self.recent.popleft()
 
     def invalidate_decided(self, ranges: Sequence[Interval]) -> None:
-        """Withdraw the verdicts on these source offsets that record a decision. Keep all other verdicts."""
+        """Withdraw those verdicts on these source offsets that record a decision not to copy a record: `filtered`,
+        `rejected` and `skipped`. Keep all other verdicts."""
         self._take_back(ranges, DECIDED)
         self.decided = max((verdict.end for verdict in self.recent if verdict.reason in DECIDED), default=0)
 
@@ -102,7 +103,7 @@ class VerdictTally:
         self._take_back(ranges, ("unexplained",))
 
     def copied(self, ranges: Sequence[Interval]) -> None:
-        """Withdraw the verdicts on these source offsets that say why they are not copied, because a rebuilt map has
+        """Withdraw the verdicts that give a reason why these source offsets are not copied, because a rebuilt map has
         shown that they are copied."""
         self._take_back(ranges, NOT_COPIED)
 

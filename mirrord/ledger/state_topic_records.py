@@ -237,7 +237,7 @@ def state_key(record: StateRecord) -> str:
 
 
 def written_under(record: FlowSnapshot | LaneSnapshot) -> Tenure:
-    """Return the tenure of the holder that wrote the record."""
+    """Return the tenure (lease epoch and turn) of the process that wrote the snapshot."""
     return Tenure(record.lease_epoch, record.turn)
 
 

@@ -1,8 +1,8 @@
-"""Before a daemon starts, finds everything that would keep it from running. Nothing is altered.
+"""Finds everything that would keep a daemon from running, before the daemon starts. The checks change nothing.
 
-An unreachable cluster is accepted, because the daemon keeps trying to reach it. Other faults do not go away when the
-daemon tries again. Examples are a refused connection, a missing permission, two flows that write to the same topic, and
-a flow with the same name that has copied between different clusters.
+An unreachable cluster is not reported, because the daemon keeps trying to reach it. Other faults do not go away when
+the daemon tries again. Examples are a refused connection, a missing permission, two flows that write to the same topic,
+and a flow with the same name that has copied between different clusters.
 """
 
 import asyncio

@@ -133,8 +133,8 @@ def _beside(foreign: int, lane: LaneStatus) -> LaneStatus:
 
 
 def _as_known(lane: LaneStatus, ends: Mapping[TopicPartition, int]) -> LaneStatus:
-    """Remove the source end and the lag from the status of a paused lane if `ends` does not hold its source partition.
-    The last known source end of such a lane may be outdated. All other lanes keep their status."""
+    """Remove the source end and the lag from the status of a paused lane if `ends` does not contain the end of its
+    source partition, because the last known end may be outdated. The status of any other lane is returned unchanged."""
     if lane.state != "paused" or TopicPartition(lane.topic, lane.partition) in ends:
         return lane
     return msgspec.structs.replace(lane, source_end=None, lag_records=None, lag_s=None)

@@ -182,8 +182,8 @@ def _refusal(refused: Mapping[AclRule, str]) -> str:
 
 
 def remarks_of(plan: AclsPlan) -> list[str]:
-    """Return remarks for operators about two kinds of ACLs. The first kind exists only on the target, and mirrord does
-    not delete these ACLs because it did not create them. The second kind exists on the source and cannot be synced."""
+    """Return remarks for operators about two kinds of ACLs. ACLs of the first kind exist only on the target. mirrord
+    keeps them, because it did not create them. ACLs of the second kind exist on the source and cannot be synced."""
     lines: list[str] = []
     if plan.foreign:
         count = len(plan.foreign)

@@ -105,6 +105,8 @@ class Shape:
     """Faults that also strike at the moments at which a rule of the lane matters (`tests.sim.traps`)."""
     faults: tuple[str, ...] = ()
     """Faults that are more frequent in this world."""
+    daemons: bool = False
+    """Another daemon takes the lease now and then."""
     handed: bool = False
     """The holder that drains a lane hands its last progress record to the next holder, which need not have read the
     ledger."""
@@ -175,6 +177,8 @@ class Host:
     leader: int = 0
     connection: int = 0
     lease_until: float = 0.0
+    lease_epoch: int = 1
+    """The epoch of the lease under which its daemon has started it."""
     started_at: float = 0.0
     inbox: deque[tuple[str, Any]] = field(default_factory=deque)
     """Questions and answers in flight, by kind; several of them may be chosen in any order."""
@@ -194,6 +198,8 @@ class Host:
     """Answers that may arrive again."""
     entries: int = 0
     """How many entries it has written to the ledger."""
+    began_with: tuple[int, ...] | None = None
+    """What source and target had lost when it began (`first_records`), until its first batch arrives."""
 
     def record(self) -> Any:
         return self.state.lanes.get(LANE)
@@ -225,7 +231,8 @@ class Host:
         match effect:
             case Append():
                 self.entries += 1
-                self.appends.append((effect.tag, Entry(1, 0, effect.facts, writer_text(self.name, self.entries))))
+                writer = writer_text(self.name, self.entries)
+                self.appends.append((effect.tag, Entry(self.lease_epoch, 0, effect.facts, writer)))
             case Produce():
                 self.world.note(f"{self.name} produce {effect.batches} lease {self.lease_until}")
                 self._produce(effect)
@@ -285,11 +292,11 @@ class Host:
         # (`mirrord.supervision.fleet.lane_ownership`).
         if self is self.world.hosts[-1]:
             self.world.left_cleanly = clean
-            word = progress_record(self.lane, 1, self.world.wall_ms) if clean else None
+            word = progress_record(self.lane, self.lease_epoch, self.world.wall_ms) if clean else None
             self.world.words += [word] if word is not None else []
 
     def save_progress(self) -> None:
-        saved = progress_record(self.lane, 1, self.world.wall_ms)
+        saved = progress_record(self.lane, self.lease_epoch, self.world.wall_ms)
         if not self.lane.grant or saved is None:
             return
         # The high watermark falls in elections only.

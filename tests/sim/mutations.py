@@ -41,7 +41,7 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.epoch_cache import EpochCache
 from mirrord.replication.lane.state import Lane
-from mirrord.replication.lane.target import in_doubt, look_back, missing_ordinals, target_scan
+from mirrord.replication.lane.target import look_back, missing_ordinals, target_scan
 from mirrord.replication.lane.target.evidence import next_by_entry, went_back
 from mirrord.replication.lane.target.superseded_records import SupersededAnswer, SupersededJudge
 from mirrord.replication.lane.transitions import Resume
@@ -190,25 +190,9 @@ def _no_resync(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(step.ENTER, Resume, enter)
 
 
-def _at_once(patch: pytest.MonkeyPatch, name: str) -> None:
-    """This function of `intake` never waits."""
-    true = getattr(intake, name)
-
-    def hasty(*arguments: Any) -> None:
-        with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(in_doubt, "holds", lambda *_: False)
-            true(*arguments)
-
-    patch.setattr(intake, name, hasty)
-
-
-def _a_removed_record_is_leapt_over_at_once(patch: pytest.MonkeyPatch) -> None:
-    _at_once(patch, "_skip")
-
-
 def _trust_without_check(patch: pytest.MonkeyPatch) -> None:
     # Where no rule prevents it, the violation must be there to be found.
-    _a_removed_record_is_leapt_over_at_once(patch)
+    handover.a_removed_record_is_leapt_over_at_once(patch)
     patch.setattr(resume_point, "must_check", lambda _: False)
     true = opening.grant_bound
 
@@ -258,7 +242,7 @@ def _an_epoch_is_not_recorded(patch: pytest.MonkeyPatch) -> None:
 
 
 def _an_epoch_begins_at_once(patch: pytest.MonkeyPatch) -> None:
-    _at_once(patch, "_new_epoch")
+    handover.at_once(patch, "_new_epoch")
 
 
 def _another_history_is_compared(patch: pytest.MonkeyPatch) -> None:
@@ -270,7 +254,7 @@ def _part_where_the_source_says(patch: pytest.MonkeyPatch) -> None:
 
 
 def _nothing_is_missing(patch: pytest.MonkeyPatch) -> None:
-    _a_removed_record_is_leapt_over_at_once(patch)
+    handover.a_removed_record_is_leapt_over_at_once(patch)
     true = rebuilding._facts
 
     def facts(state: Lane, first: int, own: Any, read: Any, located: Located) -> list[LaneFact]:
@@ -376,7 +360,7 @@ MUTATIONS = (
     Mutation("a fetch carries the epoch of the batch before it", _no_epoch_after_a_resume, "source truncated"),
     Mutation("an epoch is recorded before its first record", _an_epoch_is_not_recorded, "source truncated"),
     Mutation("an epoch waits for former holders", _an_epoch_begins_at_once, "source truncated twice"),
-    Mutation("a removed record waits for former holders", _a_removed_record_is_leapt_over_at_once, "two views"),
+    Mutation("a removed record waits for former holders", handover.a_removed_record_is_leapt_over_at_once, "two views"),
     Mutation("another history is not compared", _another_history_is_compared, "source truncated"),
     Mutation("higher epochs are not in a log that parts", _part_where_the_source_says, "source truncated twice"),
     Mutation("resync on doubt", _no_resync, "deposed"),

@@ -4,7 +4,7 @@ import random
 
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import AppendFailed, Drain, TargetFar
-from tests.sim import late_bytes, slow_brokers, target_retention, toy, truth
+from tests.sim import late_bytes, leases, slow_brokers, target_retention, toy, truth
 from tests.sim.host import LANE, Host, Shape
 from tests.sim.operator import decide_on_parked, seek
 from tests.sim.themes import BY_CHANCE, OLD_MS, THEMES
@@ -255,6 +255,7 @@ class Story:
         kinds += ["clean"] * 3 if shape.cleans else []
         kinds += ["seek"] if shape.seeks else []
         kinds += ["freeze", "thaw"] if shape.frozen else []
+        kinds += ["lease"] if shape.daemons else []
         kinds += ["expire-target", "outlive"] if shape.expires else []
         kinds += ["suspend"] * 2 if shape.suspends else []
         kinds += ["throttle"] * 2 if shape.throttles else []
@@ -272,7 +273,9 @@ class Story:
                 self._strike_copy(kind)
             case "compact" | "race" | "source-elect" | "source-truncate" | "source-branch" | "expire":
                 self._strike_source(kind)
-            case "disconnect" | "takeover" | "kill" | "pause" | "wake" | "freeze" | "thaw" | "ledger" | "drain":
+            case (
+                "disconnect" | "takeover" | "kill" | "pause" | "wake" | "freeze" | "thaw" | "ledger" | "drain" | "lease"
+            ):
                 self._strike_host(kind, host, live)
             case "metadata":
                 for each in live:
@@ -300,6 +303,8 @@ class Story:
                 late_bytes.thaw(world)
             case "ledger" if host is not None and host.appends:
                 self._fail_append(host)
+            case "lease":
+                leases.take(world)
             case "drain" if host is not None:
                 host.take(Drain())
             case _:

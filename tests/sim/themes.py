@@ -121,6 +121,10 @@ THEMES: dict[str, Shape] = {
     "compacted copy, unclean, beside others": Shape(
         cleans=True, unclean=True, foreign=True, record_age_ms=OLD_MS, forgetting=True, ledger_faults=False,
         faults=("overtake", "overtake", "overtake", "bounce", "follower-lag", "elect", "learn")),
+    "several daemons": Shape(daemons=True, transactions=True, compaction=True, window=4,
+                             faults=("lease", "lease", "pause", "wake", "disconnect")),
+    "several daemons, old records": Shape(record_age_ms=OLD_MS, daemons=True, forgetting=True, handed=True, twice=True,
+                                          elections=False, faults=("lease", "lease", "pause", "wake", "forget")),
     "frozen": Shape(frozen=True, pauses=False, elections=False, faults=("freeze", "freeze", "thaw", "disconnect")),
     "frozen, old records": Shape(record_age_ms=OLD_MS, frozen=True, forgetting=True, elections=False,
                                  ledger_faults=False, faults=("freeze", "freeze", "thaw", "thaw", "forget")),
@@ -144,6 +148,7 @@ THEMES: dict[str, Shape] = {
 PLAIN = ("plain", "plain, old records")
 YOUNG = {
     *PLAIN,
+    *(theme for theme, shape in THEMES.items() if shape.daemons),
     "retention", "retention of old records", "all that a source does", "all that a source does, old records",
     "source truncated twice", "source truncated, old records",
     *(theme for theme, shape in THEMES.items() if shape.poison),

@@ -15,6 +15,7 @@ from tests.sim.after_retention import (
     were_unknown,
     wrong_translation,
 )
+from tests.sim.halts import unrecorded_difference
 from tests.sim.host import LANE
 from tests.sim.newer_records import has_newer, is_superseded, places, standing, was_theirs
 from tests.sim.operator import orders
@@ -166,9 +167,8 @@ def _order(world: World, numbers: list[int], holes: list[tuple[int, int, int]], 
     # can know; from then on only the end shows whether the lane found and repaired it.
     if holes or world.target.leapt or world.excused or world.shape.cleans:
         return
-    wanted = world.source.wanted()
     without = _rejected(world, set(numbers)) | _skipped(world)
-    wanted = [number for number in wanted if world.source.offset_of[number] not in without]
+    wanted = [number for number in world.source.wanted() if world.source.offset_of[number] not in without]
     wanted = [number for number in wanted if number in numbers or number not in world.target.outlived]
     position = {number: at for at, number in enumerate(wanted)}
     last = -1
@@ -310,11 +310,11 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     """At the end, with all faults over: everything has arrived, or the lane says why it stopped."""
     record = world.truth.lanes.get(LANE)
     if record is not None and record.halted is not None:
+        if unrecorded_difference(record):
+            raise Violation(f"halted for good, although the map can be rebuilt: {record.halted.line}")
         if world.source.cleaned or world.excused or _came_back(world):
             return
-        if _named_anew(world) and record.halted.reason == "unexplained":
-            return
-        if _may_halt(world, record):
+        if (_named_anew(world) and record.halted.reason == "unexplained") or _may_halt(world, record):
             return
         raise Violation(f"halted without a reason: {record.halted.line}")
     # A record that a compacted target took and its cleaner has removed since has arrived, too.

@@ -26,8 +26,7 @@ from mirrord.ledger.fold import fold
 from mirrord.ledger.gaps import Gaps
 from mirrord.ledger.state import FlowState
 from mirrord.model.names import ClusterId
-from mirrord.replication.lane.fast_handoff import is_last
-from mirrord.replication.lane.ledger_signals import news
+from mirrord.replication.lane import fast_handoff
 from mirrord.replication.lane.limits import NEAR, Limits, Reach
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
@@ -69,7 +68,7 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.source.loop_detection import Origins
 from mirrord.replication.lane.state import Lane
 from tests.fixtures.attic import no_room
-from tests.sim import late_bytes, slow_brokers, target_retention, toy
+from tests.sim import first_records, late_bytes, leases, slow_brokers, target_retention, toy
 from tests.sim.comparing import compared, is_asked_again, looked_up, relocated, scanned
 from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request, Shape, word_for_the_next
 from tests.sim.known import Known
@@ -176,8 +175,7 @@ class World:
     def start_host(self, *, former_dead: bool) -> Host:
         """A new replicator takes the lane, as the supervisor would let it."""
         self.attempts += 1
-        near = Reach(self.shape.window, NEAR.bytes)
-        expiry = self.shape.expiry_ms
+        near, expiry = Reach(self.shape.window, NEAR.bytes), self.shape.expiry_ms
         limits = Limits(near=near, producer_expiry_ms=expiry, request_timeout_s=REQUEST_S, skipped_offsets_noted=6)
         name = f"r{self.attempts}"
         lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild, limits, self.shape.mode)
@@ -188,21 +186,22 @@ class World:
         lane.has_policies = self.shape.policies
         lane.rebuild = toy.fickle(self.rng) if self.shape.policies else toy.rebuild
         host = self.host_type(name, self, lane, FlowState(memory=no_room()), started_at=self.now)
-        host.leader = self.target.leader
+        host.leader, host.lease_epoch = self.target.leader, self.truth.lease_epoch
         host.lease_until = self.now + TTL_S
+        first_records.begins(self, host)
         word = word_for_the_next(self)
         behind = self.rng.randrange(4) if word is not None else 0
         for offset, entry in enumerate(self.ledger):
-            if offset < len(self.ledger) - behind or not is_last(word, host.record()):
+            if offset < len(self.ledger) - behind or not fast_handoff.is_last(word, host.record()):
                 fold(host.state, entry, offset)
         self.hosts.append(host)
         record = host.record()
         progress = self.progress if self.left_cleanly else None
         left = progress is not None and record is not None and progress.grant == record.grant
-        left |= is_last(word, record)
+        left |= fast_handoff.is_last(word, record)
         self.left_cleanly = False
         barrier = 0.0 if left else (REQUEST_S if former_dead else TTL_S + REQUEST_S)
-        word = word if left and is_last(word, record) else None
+        word = word if left and fast_handoff.is_last(word, record) else None
         self.known.take_over(name, word or self.progress, self.truth.lanes.get(LANE))
         host.take(Start(record, self.progress, name, barrier, left, word))
         self.by_word += host.lane.takeover.fast_handoff is not None
@@ -302,6 +301,7 @@ class World:
             request.host.answers.append((request, error, base, self.target.brokers[request.broker].epoch))
             return
         end = self.target.brokers[request.broker].end
+        first_records.check(self, request)
         error, base = self.target.produce(request.broker, request.data, self.wall_ms)
         if self.shape.slow_wire and self.rng.random() < 0.3:
             self.target.forget(request.broker, self.wall_ms)
@@ -372,15 +372,13 @@ class World:
         entry = self.ledger[offset]
         bound = fold(host.state, entry, offset)
         tag = host.landed.pop(offset, None)
-        if tag is not None:
-            self._tell_news(host, entry, bound)
-            host.take(Bound(tag, bound, host.record()))
-            return
         self._tell_news(host, entry, bound)
+        if tag is not None:
+            host.take(Bound(tag, bound, host.record()))
 
     def _tell_news(self, host: Host, entry: Entry, bound: tuple[bool, ...]) -> None:
         for fact, binds in zip(entry.facts, bound, strict=True):
-            signal = news(fact, host.name) if binds and host.lane.grant else None
+            signal = leases.news(host, fact) if binds else None
             if signal is not None:
                 host.take(signal)
 
@@ -490,8 +488,7 @@ class World:
         for host in self.hosts:
             if host.alive and not host.paused and host.sent and host.sent[0].deadline <= self.now:
                 host.disconnect()
-            if host.alive and not host.paused and host.state.next_offset == len(self.ledger):
-                # Its renewal is acknowledged and it has read the ledger to the end: the lane was not taken up to now.
+            if leases.is_renewed(host):
                 host.lease_until = self.now + TTL_S
 
     def phase(self) -> Phase | None:

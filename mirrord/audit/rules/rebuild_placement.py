@@ -29,7 +29,7 @@ GONE = object()
 
 
 class CopiedRecords(NamedTuple):
-    """A batch or a single record of the lane on the target, with consecutive ordinals and offsets."""
+    """A batch or a single record that the lane wrote to the target. Its ordinals and its offsets are consecutive."""
 
     ordinal: int
     offset: int
@@ -158,9 +158,9 @@ class Placed(NamedTuple):
 
 
 def place(copies: Sequence[CopiedRecords], originals: Sequence[OriginalRecords]) -> Placed:
-    """Determine the source positions of the copies. A copy gets the position `NOWHERE` if its content does not occur
-    exactly once in each log and its position does not follow from that of an adjacent copy. Raises Unplaced if a copy
-    was matched through an adjacent copy, but another source unit could also be its original."""
+    """Determine the source positions of the copies. The position of a copy is known if its content occurs exactly once
+    in each log, or if it follows from the position of an adjacent copy. Otherwise, it is `NOWHERE`. Raises Unplaced if
+    a copy was matched through an adjacent copy, but another source unit could also be its original."""
     here, there = Counter(copy.key for copy in copies), Counter(original.key for original in originals)
     only = {original.key: number for number, original in enumerate(originals) if there[original.key] == 1}
     anchors = [only.get(copy.key, NOWHERE) if here[copy.key] == 1 else NOWHERE for copy in copies]
@@ -356,7 +356,7 @@ def pieces(placed: Placed, others: Sequence[Other], log_start: int) -> list[Plac
 
 
 def _free(whole: Interval, taken: Sequence[Interval], wanted: int) -> list[Interval] | None:
-    """Return the offsets in `whole` that are not in `taken` if their number is exactly `wanted`, or None otherwise."""
+    """Return the offsets in `whole` that are not in `taken`. Return None if their number is not exactly `wanted`."""
     if not wanted:
         return []
     found = list(uncovered(whole, taken)) if whole[0] < whole[1] else []

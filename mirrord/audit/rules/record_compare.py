@@ -140,7 +140,8 @@ class _Comparison:
                 self._strange.append(offset)
 
     def _withholds(self, reason: Reason) -> bool:
-        """Return whether this verdict explains why a record that the source still holds was not copied."""
+        """Return whether a verdict with this reason explains why a record that the source still holds was not
+        copied."""
         match reason:
             case "aborted":
                 return not self._around.source_committed

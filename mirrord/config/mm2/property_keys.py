@@ -43,7 +43,7 @@ class PropertyLocation(msgspec.Struct, frozen=True):
 
 
 def locate(key: str, aliases: Sequence[Alias]) -> PropertyLocation:
-    """Return the parts of a key. `aliases` contains the aliases of the clusters in the file."""
+    """Split the key of a property into its parts. `aliases` contains the aliases of the clusters in the file."""
     clusters: tuple[Alias, ...] = ()
     name = key
     # Longer aliases are tried first, because an alias may begin with another alias followed by a dot.

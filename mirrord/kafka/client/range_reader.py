@@ -183,8 +183,8 @@ class Stretches:
     async def _fetch_some(
         self, partition: PartitionId, position: FetchPosition, place: "_Place", *, committed: bool
     ) -> tuple[_Response, float]:
-        """Return the response to one fetch, and the time in seconds that it took. This time is 0 if the broker may wait
-        for remote storage."""
+        """Return the response to one fetch, and the time in seconds that it took. If the broker may have to read from
+        remote storage, the time is not measured, and 0 is returned for it."""
         loop = asyncio.get_running_loop()
         if not (place.is_remote(position.offset) or place.seems_empty(position.offset)):
             async with self._slots:

@@ -90,8 +90,8 @@ def _apply(operator: Operator, register: int) -> int:
 
 
 def _tabulate(images: list[int]) -> Operator:
-    """Return the four tables of an `Operator`. `images` holds, for each of the 32 bits, the register that results if
-    only that bit is set before the zero bytes.
+    """Return the four tables of an `Operator`. For each of the 32 bits of the register, `images` contains the register
+    after the zero bytes if only this bit was set before them.
 
     The table entry for a byte is the XOR of the entries for its set bits.
     """

@@ -1,9 +1,9 @@
-"""Defines how a lane reacts to each Kafka error code. The table `FETCHED` is for the source's answers to fetch
-requests, and the table `PRODUCED` is for the target's answers to produce requests.
+"""Defines how a lane reacts to each Kafka error code. The table `FETCHED` is for the source's fetch responses, and the
+table `PRODUCED` is for the target's produce responses.
 
 The codes are those of org.apache.kafka.common.protocol.Errors. If `PRODUCED` does not contain a code, the code counts
 as a refusal of the batch. If `FETCHED` does not contain a code, the lane halts. A lane must not guess the meaning of an
-unknown answer.
+unknown code.
 """
 
 from enum import Enum
@@ -15,7 +15,7 @@ request arrives. The outcome of the request is then unknown."""
 
 
 class Produced(Enum):
-    """The reaction of a lane to the answer to a produce request."""
+    """How a lane reacts to a produce response."""
 
     DONE = "done"
     DOUBT = "doubt"

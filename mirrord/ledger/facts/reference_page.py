@@ -168,11 +168,11 @@ EFFECTS: dict[type, str] = {
         "`last` takes the place of the removed one."
     ),
     core.MapRebuilt: (
-        "The fact adds a hole without missing ordinals to the lane. This hole only shows that records are copied "
-        "again under the ordinals after `last`, before the lane continues at `until`. It replaces earlier holes of "
-        "this kind that begin at or above `first`. For another earlier hole, there may still be records that have to "
-        "be copied again under ordinals at or above `first`. In this case, the fold raises the `until` of this "
-        "earlier hole to at least the `until` of this fact, as for `HoleFound`.\n\n"
+        "The fact adds an entry to the lane's holes, although no ordinal is missing. The entry only shows that "
+        "records are copied again under the ordinals after `last`, before the lane continues at `until`. It replaces "
+        "earlier entries of this kind that begin at or above `first`. If records of a real, earlier hole still have "
+        "to be copied again under ordinals at or above `first`, the fold raises the `until` of that hole to at least "
+        "the `until` of this fact, as for `HoleFound`.\n\n"
         "The fact also removes everything in the state that depends on the previous map: the result of the latest "
         "comparison (`TakeoverChecked`), the lowest ordinal that was assigned again (`SourceRun.regiven`), and the "
         "lane's proven range (`RangeAudited`) if it ends above `first`."

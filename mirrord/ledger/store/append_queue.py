@@ -54,7 +54,7 @@ class PendingAppend:
 
 @dataclass(slots=True, eq=False)
 class Numbered:
-    """A numbered entry, and the appends that it combines."""
+    """A ledger entry that has been given its number, and the pending appends whose facts it contains."""
 
     number: int
     data: bytes

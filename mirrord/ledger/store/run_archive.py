@@ -133,7 +133,7 @@ def write_file(path: Path, topic: str, partition: int, lane: LaneId, side: Side,
 
 
 def _write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest to this folder, which makes the generation complete. Raises OSError."""
+    """Write the manifest of a generation to its folder. The generation is then complete. Raises OSError."""
     unfinished = folder / f"{MANIFEST}{_UNFINISHED}"
     unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
     _sync(unfinished)
@@ -164,7 +164,7 @@ def complete_generation(folder: Path, manifest: Manifest) -> None:
 
 
 def generation_numbers(folder: Path) -> list[int]:
-    """Return the numbers of the existing generations. Raises EnvironmentFault."""
+    """Return the numbers of the generations that compactions have written to this folder. Raises EnvironmentFault."""
     try:
         return list(generations(folder))
     except OSError as error:

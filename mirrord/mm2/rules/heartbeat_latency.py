@@ -84,7 +84,8 @@ class SentBeats:
             sent.popitem(last=False)
 
     def forget(self, cluster: Alias, beat: Heartbeat) -> None:
-        """Forget a heartbeat if writing it has failed, even if it is unknown whether it was written."""
+        """Forget a heartbeat after an error while it was being written. The cluster may have appended it
+        nevertheless."""
         self._of(cluster).pop(beat, None)
 
     def sent_at(self, cluster: Alias, beat: Heartbeat) -> float | None:

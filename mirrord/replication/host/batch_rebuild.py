@@ -1,5 +1,5 @@
-"""The second path: builds a new batch for the lane from decoded records if the source batch cannot be copied as it
-is."""
+"""Implements the second path: if a source batch cannot be copied as it is, builds a new batch from its decoded
+records."""
 
 # pyright: reportMissingTypeStubs=false
 

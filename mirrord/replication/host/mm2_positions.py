@@ -68,8 +68,8 @@ def workers_group(source: Alias) -> str:
 
 
 def positions(records: list[tuple[bytes | None, bytes | None]], source: Alias) -> dict[TopicPartition, int]:
-    """For each topic and partition, return the offset after the last source record that was copied. Records in a
-    different format or about a different source are ignored."""
+    """Decode these records of an offsets topic of MirrorMaker 2. For each source partition, return the offset after the
+    last record that MirrorMaker 2 has copied. Records in a different format or about a different source are ignored."""
     found: dict[TopicPartition, int] = {}
     for key, value in records:
         try:

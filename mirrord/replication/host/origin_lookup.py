@@ -68,8 +68,8 @@ class OriginLookup:
         return Origins() if hosted.source.topic == hosted.target.topic else None
 
     def ask(self, hosted: HostedLane, effect: AskOrigins) -> None:
-        """Find the lanes that write to this lane's source partition, and pass them to the lane. Requests that arrive
-        together share one scan of the ledgers."""
+        """Find the lanes of other flows that write to this lane's source partition, and pass the result to the lane.
+        Requests that arrive together share one scan of the ledgers."""
 
         def answered(writers: tuple[Writer, ...], trouble: str) -> None:
             hosted.tell(OriginsAnswer(effect.question, writers, trouble))
@@ -77,7 +77,7 @@ class OriginLookup:
         self._find(hosted.source, answered)
 
     async def copies(self, partition: PartitionId, headers: Sequence[HeaderTuple]) -> set[int]:
-        """Return the indexes of those source batches that are copies.
+        """Return the indexes of those source batches that another flow has copied to this partition.
 
         `headers` are the headers of all batches to examine, which were read before this call. Raises ReadFailed if the
         origin of a batch cannot be determined at the moment.

@@ -277,7 +277,8 @@ class TargetOutlet:
         self._give_up()
 
     def _give_up(self) -> None:
-        """Give up the connection: its lanes need a new round, and batches that were not sent are refused."""
+        """Give up the connection. Refuse the batches that have not been sent. The lanes that use the connection begin a
+        new round."""
         self._tell_taken()
         self.connections += 1
         self.answering = self._scheduled = False

@@ -28,8 +28,8 @@ log = structlog.get_logger()
 async def read_and_tell(
     hosted: HostedLane, question: int, read: Callable[[], Awaitable[Input]], failed: Callable[[int], Input]
 ) -> None:
-    """Pass the result of `read` to the lane. After a read error, pass the input that `failed` creates from the error
-    code, or read again if the lane is copying."""
+    """Call `read`, and pass its result to the lane. If the read fails, call `read` again after a pause (see
+    `is_repeated`), or pass the lane the signal that `failed` creates from the error code."""
     backoff, began = Backoff(), asyncio.get_running_loop().time()
     while True:
         try:

@@ -97,7 +97,9 @@ class TargetConfigs:
         seen = await self._target.settings([lane.target_topic])
         settings = seen.topics.get(lane.target_topic)
         digest = "" if settings is None else digest_of(settings)
-        return ConfigsAnswer(effect.question, digest, trouble, may_pass="AUTHORIZATION" in trouble)
+        denied = seen.refused.get(lane.target_topic, "")
+        is_denied = "AUTHORIZATION" in denied
+        return ConfigsAnswer(effect.question, digest, trouble or denied, "AUTHORIZATION" in trouble, is_denied)
 
     def _trouble(self, topic: str) -> str:
         """Return why configs that decide which records a topic accepts (`DECIDING`) may still differ between the source

@@ -97,8 +97,8 @@ class FlowSetup(msgspec.Struct, frozen=True):
         return max(own[0], ttl_ms), max(own[1], timeout_ms)
 
     def barrier_s(self, former: Former, holder: tuple[int, int]) -> float:
-        """Return the number of seconds during which a previous holder may still write. `holder` contains the previous
-        holder's times from the ledger.
+        """Return the number of seconds during which a previous holder may still write. `holder` contains the lease
+        duration and the request timeout that the ledger has for the previous holder, in milliseconds (0 if unknown).
 
         A process that is still running may send batches until its lease ends. A batch that has been sent is appended
         within the sender's request timeout, or never. The same limit applies if the process exits, because the kernel

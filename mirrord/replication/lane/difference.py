@@ -113,15 +113,15 @@ def _replaced_earlier(lane: Lane, answer: CheckAnswer) -> Iterator[tuple[int, in
 
 
 def _is_unread(lane: Lane, answer: CheckAnswer, first: int, end: int) -> bool:
-    """Return whether the source records to which the map assigns some of the ordinals [first, end) do not exist yet.
-    The target then holds a batch that was sent before the ordinals were reassigned.
+    """Return whether the map assigns some of the ordinals [first, end) to source records that do not exist yet. If so,
+    the target holds a batch that was sent before these ordinals were reassigned.
 
-    If this attempt to host the lane has assigned the ordinals, it knows which of them it has sent. Otherwise, the
-    ledger shows whether a record has been read. If a lane skips deleted source records and continues at the end of the
-    source log, it has not read a record there, and the ledger says that the source epoch is not known. Before a lane
-    sends the first record under these ordinals, it records the epoch in the ledger. An epoch that is not known
-    therefore shows that the lane has not sent any of them. However, if the source log ends below the offset at which
-    the lane continued, the source has lost records.
+    If the lane has assigned the ordinals since this replicator began to host it, it knows which of them it has sent.
+    Otherwise, the ledger shows whether the lane has read a record at this position. A lane that skips deleted source
+    records and continues at the end of the source log has not read a record there. It then records in the ledger that
+    the source epoch is not known. Before it sends the first record under these ordinals, it records the epoch. An epoch
+    that is not known therefore shows that the lane has not sent any of these records. However, if the source log now
+    ends below the offset at which the lane continued, the source has lost records.
     """
     record = lane.record
     if record is None or lane.phase is not Phase.RESUMING:

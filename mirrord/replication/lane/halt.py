@@ -6,6 +6,7 @@ from mirrord.replication.lane.notes import plan_bound
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import AppendFailed, Bound, Effects, Gone, Halted, Input, StopFetch, Wake, Woken
 from mirrord.replication.lane.state import Lane
+from mirrord.replication.lane.target import in_doubt
 
 
 def drop(lane: Lane) -> None:
@@ -42,6 +43,7 @@ def halt_unrecorded(lane: Lane) -> Effects:
     new_round(lane)
     lane.transition = None  # after an exception, a requested transition may still be pending
     lane.phase = Phase.HALTED
+    in_doubt.leave_at_halt(lane)
     drop(lane)
     lane.halt.facts = ()
     return [StopFetch()]

@@ -317,8 +317,9 @@ def drained(lane: Lane, now: float) -> Effects:
     # A broker that was suspended may still append batches that it received earlier, however long ago (see
     # `in_doubt.answered`).
     lane.clean = lane.clean and lane.late_writes.end_read_at >= lane.late_writes.former_holder_until
-    # The same is true of the lane's own batches in doubt, unless the lane has finished its resume.
-    is_read = lane.stage is Stage.DONE or lane.late_writes.end_read_at >= lane.late_writes.until
+    # The same is true of the lane's own batches in doubt, unless their ordinals have been acknowledged since.
+    is_known = lane.stage is Stage.DONE and lane.acked >= lane.late_writes.in_doubt_below
+    is_read = is_known or lane.late_writes.end_read_at >= lane.late_writes.until
     lane.clean = lane.clean and is_read
     lane.clean = lane.clean and not lane.late_writes.unanswered and lane.comparison.differs is None
     lane.clean = lane.clean and (lane.sent or lane.takeover.left_cleanly or lane.takeover.opened_here)

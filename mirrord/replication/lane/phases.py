@@ -46,8 +46,8 @@ simulator, against this table."""
 
 
 class Stage(Enum):
-    """The current step of a resume: the lane is waiting for the answer to this step. The first three steps are the
-    requests of the resume sandwich."""
+    """The current step of a resume. The lane is waiting for the result of this step, unless it is done. The first three
+    steps are the requests of the resume sandwich."""
 
     END = "end"
     PRODUCERS = "producers"

@@ -79,7 +79,7 @@ def enter(lane: Lane, now: float, wanted: RebuildMap) -> Effects:
     lane.late_writes.is_waiting = lane.late_writes.end_read_at < lane.late_writes.until
     if wanted.delay_s > 0:
         return [Wake(ask(lane), now + wanted.delay_s, refresh=True)]
-    lane.late_writes.asked_at = now
+    in_doubt.note_question(lane, now)
     return [AskEnd(ask(lane))]
 
 
@@ -104,7 +104,7 @@ def woken(lane: Lane, now: float) -> Effects:
     """Ask for the end of the target log after a pause."""
     if lane.stage is not Stage.END:
         return []
-    lane.late_writes.asked_at = now
+    in_doubt.note_question(lane, now)
     return [AskEnd(ask(lane))]
 
 

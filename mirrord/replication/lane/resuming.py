@@ -79,7 +79,7 @@ def enter(lane: Lane, now: float, wanted: Resume) -> Effects:
     if wanted.delay_s > 0:
         lane.phase = Phase.WAITING
         return [StopFetch(), Wake(ask(lane), now + wanted.delay_s, wanted.refresh)]
-    lane.late_writes.asked_at = now
+    in_doubt.note_question(lane, now)
     return [StopFetch(), AskEnd(ask(lane))]
 
 
@@ -88,12 +88,12 @@ def woken(lane: Lane, now: float) -> Effects:
     if lane.phase is Phase.WAITING:
         lane.phase = Phase.RESUMING
         lane.stage = Stage.END
-        lane.late_writes.asked_at = now
+        in_doubt.note_question(lane, now)
         return [AskEnd(ask(lane))]
     if lane.phase is Phase.REBUILDING and lane.stage is not Stage.VISIBLE:
         return rebuilding.woken(lane, now)
     if lane.stage is Stage.VISIBLE:
-        lane.late_writes.asked_at = now
+        in_doubt.note_question(lane, now)
         return [AskVisible(ask(lane), lane.log.end_epoch)]
     return []
 
@@ -113,14 +113,16 @@ def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
             # While batches are in doubt, request 2 is left out: if it were never answered, the lane would wait forever.
             lane.log.entry = None
             return _ask_again(lane, now)
-        lane.stage, lane.late_writes.asked_at = Stage.PRODUCERS, now
+        lane.stage = Stage.PRODUCERS
+        in_doubt.note_question(lane, now)
         return [AskProducers(ask(lane), lane.producer_id)]
     if lane.stage is not Stage.END_AGAIN:
         return []
     if not same_leader(lane, answer):
         return lane.retry()
     lane.log.end = answer.end
-    lane.stage, lane.late_writes.asked_at = Stage.VISIBLE, now
+    lane.stage = Stage.VISIBLE
+    in_doubt.note_question(lane, now)
     return [AskVisible(ask(lane), lane.log.end_epoch)]
 
 
@@ -131,7 +133,7 @@ def same_leader(lane: Lane, answer: EndAnswer) -> bool:
 
 
 def producers_answered(lane: Lane, now: float, answer: ProducersAnswer) -> Effects:
-    """Handle the answer to request 2 of the resume sandwich."""
+    """Handle the answer to request 2 of the resume sandwich, which asks for the broker's producer state."""
     if answer.error != NONE and lane.mode == "sequence":
         in_doubt.failed(lane, now, answer.error)
         return lane.retry()
@@ -144,7 +146,8 @@ def producers_answered(lane: Lane, now: float, answer: ProducersAnswer) -> Effec
 
 def _ask_again(lane: Lane, now: float) -> Effects:
     """Ask for the end of the target log again (request 3 of the resume sandwich)."""
-    lane.stage, lane.late_writes.asked_at = Stage.END_AGAIN, now
+    lane.stage = Stage.END_AGAIN
+    in_doubt.note_question(lane, now)
     in_doubt.note_end_question(lane, now)
     return [AskEnd(ask(lane))]
 

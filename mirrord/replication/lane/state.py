@@ -113,7 +113,10 @@ class LateWrites:
     """Whether a slow answer has already extended the wait for batches that may still be appended."""
     asked_at: float = 0.0
     """When the lane last asked the leader of the target partition for the end of its log, or for its state of the
-    producer, during a resume or after a takeover."""
+    producer, during a resume or after a takeover. If the lane has given up requests since the leader's last answer, the
+    time of the first of them."""
+    is_asking: bool = False
+    """Whether the leader has not answered since `asked_at`."""
     end_read_at: float = 0.0
     """When the target was last asked for the end of its log. The answer accounts for every batch that cannot be
     appended after this time (see `target.in_doubt`)."""
@@ -459,7 +462,7 @@ class Lane:
 
     @property
     def reach(self) -> Reach:
-        """Return the limits on the data in flight."""
+        """Return the limits on the lane's data in flight. They depend on whether the target broker is far away."""
         return self.limits.far if self.is_far else self.limits.near
 
     @property

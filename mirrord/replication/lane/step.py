@@ -268,7 +268,7 @@ def _bound_while_draining(lane: Lane, now: float, answer: Bound | AppendFailed) 
 
 
 def _early(lane: Lane, now: float, effects: Effects) -> Effects:
-    """Process the chunk that a fast handoff fetched before the lane was allowed to copy."""
+    """Process the chunk that the lane fetched during a fast handoff, before it was allowed to copy."""
     if lane.takeover.fast_handoff is None or not lane.is_copying:
         return effects
     chunk, lane.takeover.fast_handoff = lane.takeover.fast_handoff.chunk, None

@@ -48,6 +48,6 @@ async def _prepare(handle: ReplicatorHandle, lanes: Sequence[LaneAssignment]) ->
 
 
 def _assignment(lane: PlannedLane) -> LaneAssignment:
-    """Return the assignment with which a lane is announced. It gives the previous holder as "unknown", because the
-    lane's current replicator has not left the lane yet."""
+    """Return the assignment that announces a lane to its next replicator. `former` is "unknown" in this assignment,
+    because the lane's current replicator has not left the lane yet."""
     return LaneAssignment(lane.key, lane.source_topic, lane.target_topic, "unknown")

@@ -64,7 +64,7 @@ class ProcessEngine:
         return groups
 
     async def found(self, prefix: str) -> list[str]:  # noqa: ARG002
-        """Return an empty list: the replicators of another process ended with that process."""
+        """Return an empty list. Replicators that another process started have ended together with that process."""
         return []
 
     def running(self, prefix: str) -> "list[_Task]":
@@ -80,7 +80,7 @@ class ProcessEngine:
         raise ReplicatorDead(f"{name} has ended with its process")
 
     async def end(self, name: str) -> None:
-        """Do nothing, because the replicators of another process ended with that process."""
+        """Do nothing. A replicator that another process started has already ended together with that process."""
 
     async def close(self) -> None:
         """End all replicators and group followers."""

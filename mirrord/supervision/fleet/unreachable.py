@@ -1,9 +1,9 @@
-"""Tracks unreachable replicators that may still be running because their node is cut off or their end could not be
-confirmed.
+"""Tracks unreachable replicators. Such a replicator may still be running: its node is cut off from the network, or it
+could not be confirmed that the replicator has ended.
 
-Their lanes have been assigned to other replicators. The status shows an unreachable replicator while the ledger names
-it as the holder of any of these lanes. When the replicator learns from the ledger that others have taken its lanes, it
-shuts down.
+The lanes of an unreachable replicator have been assigned to other replicators. The status shows it while the ledger
+names it as the holder of any of these lanes. When it learns from the ledger that others have taken its lanes, it shuts
+down.
 """
 
 from collections.abc import Callable, Iterable

@@ -96,7 +96,7 @@ class Stored(NamedTuple):
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """The answers and log contents that a probe has observed."""
+    """The responses and the log contents that a probe has observed."""
 
     start: int
     """The end offset of the log before the probe."""

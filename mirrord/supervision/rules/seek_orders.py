@@ -14,7 +14,8 @@ from mirrord.supervision.rules.ruling import Ruling
 
 
 def rule(name: str, lane: LaneId, at: Standing, to: int, log_start: int, origin: Origin) -> Ruling[LaneSought]:
-    """Return the fact that makes the lane seek to the source offset `to`, or why the command changes nothing.
+    """Return the fact that makes the lane seek to the source offset `to`, or no fact if the command would change
+    nothing. The result also contains a line for operators.
 
     `at` is the position of the lane together with its earlier seeks. `log_start` is the log start offset of the source
     partition. Raises ConfigError if the seek is impossible.

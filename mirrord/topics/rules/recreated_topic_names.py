@@ -84,7 +84,8 @@ NAMING_ALONE = CopyNames()
 
 
 def copy_names(state: FlowState, flow: FlowConfig) -> CopyNames:
-    """Return the names that the flow's ledger has assigned to separate target topics."""
+    """Return the names that the flow's ledger has assigned to the separate target topics of re-created source
+    topics."""
     fresh = flow.on_recreated == "fresh"
     if not fresh and not state.named:
         return NAMING_ALONE

@@ -51,10 +51,10 @@ def fewer_replicas(rule: ReplicationFactor, pairs: Iterable[tuple[Topic, Topic]]
 
 
 def own_settings(source: Mapping[str, Setting], rule: Properties, known: Collection[str] | None) -> dict[str, str]:
-    """Return the configs with which to create a new target topic. `source` are the effective configs of the source
+    """Return the configs with which to create a new target topic. `source` contains the effective configs of the source
     topic.
 
-    `known` are the names of the configs that the target's brokers know, or None if these names are unknown.
+    `known` contains the names of the configs that the target's brokers know, or is None if these names are unknown.
     """
     return {
         name: setting.value

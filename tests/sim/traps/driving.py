@@ -71,6 +71,39 @@ def sending(world: "World", batches: int = 1) -> list[Request]:
     return drive(world, host, under_way, without=("arrive",)) or []
 
 
+def pipelined(world: "World") -> Host | None:
+    """The newest replicator, once it may send several batches at once, and has copied all there is."""
+    world.source.append(1, world.record_ms())
+    host = holder(world, acked=1)
+    if host is None:
+        return None
+    lane = host.lane
+
+    def is_idle() -> bool:
+        return lane.pipelined and lane.position >= world.source.end and not lane.in_flight
+
+    return host if drive(world, host, is_idle) else None
+
+
+def copy_all(world: "World") -> Host | None:
+    """The newest replicator, once it has copied all there is."""
+    host = holder(world)
+    if host is None:
+        return None
+    lane = host.lane
+
+    def is_done() -> bool:
+        is_idle = not (lane.in_flight or lane.ready or lane.intents or lane.notes)
+        return is_idle and lane.phase is Phase.COPYING and lane.position >= world.source.end
+
+    return host if drive(world, host, is_done) else None
+
+
+def on_the_way(world: "World", host: Host, batches: int = 1) -> list[Request]:
+    found = [each for each in world.wire if each.host is host and each.connection == host.connection]
+    return found if len(found) >= batches else []
+
+
 def _owner(choice: tuple[str, Any]) -> Host | None:
     """The host to which an event happens, if it is one."""
     what = choice[1][0] if choice[0] == "inbox" else choice[1]
@@ -115,3 +148,9 @@ def end_all_but(world: "World", host: Host) -> None:
     for each in world.hosts:
         if each is not host and each.alive:
             kill(each)
+
+
+def save_position(host: Host) -> None:
+    """Save the progress of a host, as it does every second."""
+    for _ in range(9):
+        host.save_progress()  # which stands for a position that is saved, or not saved yet

@@ -12,7 +12,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.sim.host import Shape
 from tests.sim.themes import OLD_MS
-from tests.sim.traps import compacted, elections, handover, in_between, losses, source, target
+from tests.sim.traps import (
+    compacted,
+    daemons,
+    elections,
+    forgotten,
+    handover,
+    in_between,
+    losses,
+    positions,
+    short,
+    source,
+    target,
+    views,
+)
 from tests.sim.traps.moments import Script, Trap
 
 if TYPE_CHECKING:
@@ -28,8 +41,8 @@ class Setting(NamedTuple):
 
 
 _UNCLEAN = {"unclean": True}
+_YOUNG = {"record_age_ms": 0}
 _FORGETS = {"forgetting": True, "record_age_ms": OLD_MS}
-_REMEMBERS = {"forgetting": False, "record_age_ms": 0}
 _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (target.own_bytes_of_a_dead_connection, {}),
     (target.election_in_the_sandwich, {"elections": True}),
@@ -41,6 +54,8 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (handover.drain_in_doubt, {}),
     (handover.stale_position, {}),
     (handover.loss_before_a_handoff, {}),
+    (daemons.lease_of_a_suspended_daemon, {"daemons": True}),
+    (daemons.lease_before_a_fact_is_written, {"daemons": True}),
     (handover.earlier_handoff, {"handed": True}),
     (losses.lost_before_the_position_is_saved, _UNCLEAN),
     (losses.lost_twice, _UNCLEAN),
@@ -52,6 +67,20 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (source.reused_offsets_under_way, {"truncation": True}),
     (source.removed_under_way, {"compaction": True}),
     (source.expired_while_away, {"retention": True}),
+    (forgotten.bytes_after_the_next_holder, _FORGETS),
+    (forgotten.bytes_after_a_reconnect, _FORGETS),
+    (forgotten.bytes_after_a_drain, _FORGETS),
+    (forgotten.position_behind_a_repeat, _FORGETS),
+    (positions.position_of_a_slow_first_holder, {}),
+    (positions.everything_lost_before_a_handoff, _UNCLEAN | {"foreign": True, "handed": True} | _YOUNG),
+    (views.older_epoch_under_way, _YOUNG | {"truncation": True}),
+    (views.newer_epoch_under_way, _YOUNG | {"truncation": True}),
+    (views.removed_under_a_dead_holder, _YOUNG | {"compaction": True}),
+    (views.removed_under_a_former_holder, _YOUNG | {"compaction": True}),
+    (short.source_ends_below_the_copies, {"truncation": True}),
+    (short.expired_before_it_arrives, {"retention": True}),
+    (short.expired_and_compared_again, {"retention": True}),
+    (forgotten.handover_of_an_earlier_holder, _FORGETS | {"handed": True}),
     (in_between.foreign_between_two_batches, {"foreign": True, "together": True}),
     (in_between.unreplicated_at_the_start, {"foreign": True}),
     (in_between.late_before_the_confirmation, _FORGETS),
@@ -60,7 +89,7 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (in_between.refused_and_forgotten, _FORGETS),
     (in_between.unreadable_gap, _FORGETS | {"foreign": True}),
     (in_between.two_takers_at_once, _FORGETS),
-    (elections.leader_in_the_sandwich, _REMEMBERS | {"elections": True}),
+    (elections.leader_in_the_sandwich, _YOUNG | {"elections": True}),
     (elections.others_where_all_copies_were, _UNCLEAN | {"foreign": True}),
     (elections.batch_where_copies_were, _UNCLEAN | {"foreign": True}),
     # With retention of the target as well, the lane copies records again, or halts (tests/sim/test_lost_tail.py).
@@ -78,15 +107,16 @@ _BLINDING = frozenset({"cleans", "compaction", "late", "policies", "retention"})
 
 def draw_traps(chance: random.Random, most: int) -> tuple[str, ...]:
     """Return the names of some traps. All but the first one need no world in which less can be checked than in the
-    world of the first one, and no world that does not fit the others."""
+    world of the first one, and none needs another value of a field than those before it."""
     first, *others = chance.sample(sorted(TRAPS), len(TRAPS))
-    blinding = _BLINDING & TRAPS[first].needs.keys()
-    drawn, many, needs = [first], chance.randint(1, most), dict(TRAPS[first].needs)
+    needed, many = dict(TRAPS[first].needs), chance.randint(1, most)
+    blinding, drawn = _BLINDING & needed.keys(), [first]
     for each in others:
-        more = TRAPS[each].needs
-        if len(drawn) < many and _BLINDING & more.keys() <= blinding and {**needs, **more}.items() >= needs.items():
+        needs = TRAPS[each].needs
+        agrees = all(needed.get(name, value) == value for name, value in needs.items())
+        if len(drawn) < many and agrees and _BLINDING & needs.keys() <= blinding:
             drawn.append(each)
-            needs.update(more)
+            needed |= needs
     return tuple(drawn)
 
 

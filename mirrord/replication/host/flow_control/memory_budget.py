@@ -157,7 +157,8 @@ class HeldFrame:
         self._budget = budget
 
     def count(self, batches: int) -> None:
-        """Count the Python objects for this number of batches in the frame. The number may be approximate."""
+        """Add the memory for the Python objects of this number of batches to the budget. The number of batches may be
+        approximate."""
         size = batches * BATCH_BYTES
         self.beside_bytes += size
         self._budget.held_bytes += size

@@ -64,5 +64,5 @@ class OversizedFetch:
 
 
 def passed(tap: PartitionFetch) -> None:
-    """Record that a response for this partition has been read."""
+    """Record that the connection has accepted and read a response for this partition."""
     tap.apart, tap.too_large = False, ""

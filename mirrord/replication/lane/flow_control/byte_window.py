@@ -5,12 +5,12 @@ A broker answers the requests on a connection one after another, so a request wa
 before it. Therefore, batches are held back when a limit is reached. While they are held back, a small batch can still
 overtake them (`mirrord.replication.lane.flow_control.request_packing`).
 
-The limit in bytes is the amount of data that the broker accepts within the duration of its fastest answer plus a tenth
-of a second. Even a small request therefore waits for at most about that long.
+The limit in bytes is the amount of data that the broker accepts within the duration of its fastest response plus a
+tenth of a second. Even a small request therefore waits for at most about that long.
 
-The limit in requests is twice the number of requests that the broker answers within the duration of its fastest answer.
-A request holds at most one batch of a partition, so a distant broker is kept busy only if many requests are in flight.
-To a nearby broker, additional requests would only have to wait.
+The limit in requests is twice the number of requests that the broker answers within the duration of its fastest
+response. A request holds at most one batch of a partition, so a distant broker is kept busy only if many requests are
+in flight. A nearby broker needs fewer: additional requests would only wait in its queue.
 """
 
 LEAST_BYTES = 4 << 20

@@ -1,31 +1,32 @@
-"""Decides how many bytes of answers must arrive before a process wakes up: if the process sleeps a little longer, it
-can handle several answers at once.
+"""Decides how many bytes of produce responses must arrive before a process wakes up. A process that sleeps a little
+longer can handle several responses at once.
 
-The minimum size of the answer to each request in flight is known. While many answers are outstanding, the process does
-not wake up until about a quarter of their total minimum size has arrived, and never waits for more than half of it. In
-the meantime, the other requests keep the broker busy. When the process wakes up, a lane can handle the answers for
-several batches in one step.
+The minimum size of the response to each request in flight is known. While many responses are outstanding, the process
+wakes up only when about a quarter of their total minimum size has arrived. It never waits for more than half of that
+total. In the meantime, the other requests keep the broker busy. When the process wakes up, a lane can handle the
+responses for several batches in one step.
 """
 
 LEAST_BYTES = 15
-"""Minimum size of an answer without topics, in bytes: the length, the correlation id, the number of topics, the
+"""Minimum size of a response without topics, in bytes: the length, the correlation id, the number of topics, the
 throttle time, and two empty lists of tagged fields."""
 TOPIC_BYTES = 4
-"""Minimum size of a topic in an answer, in bytes: a name of one letter (a topic id is longer), the number of
+"""Minimum size of a topic in a response, in bytes: a name of one letter (a topic id is longer), the number of
 partitions, and an empty list of tagged fields."""
 PARTITION_BYTES = 33
-"""Minimum size of a partition in an answer, in bytes: the partition number, the error code, the base offset, the append
-time, the log start offset, an empty list of record errors, a null error message, and an empty list of tagged fields."""
+"""Minimum size of a partition in a response, in bytes: the partition number, the error code, the base offset, the
+append time, the log start offset, an empty list of record errors, a null error message, and an empty list of tagged
+fields."""
 
 
 class Owed:
-    """The outstanding answers of one connection."""
+    """The outstanding responses of one connection."""
 
     __slots__ = ("least_bytes", "low_watermark_bytes")
 
     def __init__(self) -> None:
         self.least_bytes = 0
-        """The minimum size of the outstanding answers, in bytes."""
+        """The total minimum size of the outstanding responses, in bytes."""
         self.low_watermark_bytes = 1
         """The number of received bytes at which the process is woken up."""
 

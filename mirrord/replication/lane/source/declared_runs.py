@@ -137,8 +137,8 @@ def _lost_from(record: LaneRecord, ordinal: int) -> int:
 class _Parts:
     """The records that the ledger's runs contain from an ordinal onward, as triples (run, former ordinal, length).
 
-    They extend to the ordinal `least`, or to the ordinal from which the runs are in source order, whichever is higher.
-    Each record occurs once, and records that the target already holds are omitted.
+    The triples extend to the ordinal `least` or to the ordinal from which the runs are in source order, whichever is
+    higher. Each record occurs in one triple, and records that the target already holds are omitted.
     """
 
     def __init__(self, record: LaneRecord, ordinal: int, least: int, held: HeldOffsets) -> None:
@@ -166,9 +166,9 @@ class _Parts:
         return uncovered((start, end), [*self._held.within(start, end), *within((start, end), self._had)])
 
     def lacks(self, other: AscendingPart, ordinal: int, offset: int) -> bool:
-        """Return whether `other` begins after `ordinal` and contains records that still have to be copied. A record
-        counts only if its source offset is below `offset`, if it is not in the target, and if it was not yielded in an
-        earlier part."""
+        """Return whether the part `other` of the source runs begins after `ordinal`, and contains a record that still
+        has to be copied. Such a record has a source offset below `offset`, is not in the target, and is in none of the
+        pieces that this iterator has yielded so far."""
         if other.first <= ordinal or other.lowest >= offset:
             return False
         limit = min(offset, other.limit)
@@ -219,8 +219,8 @@ def decided(record: LaneRecord, ordinal: int) -> Decided:
 
 
 def torn(record: LaneRecord, ordinal: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of source offsets that follow an ordinal and for which the ledger has neither a run nor a
-    verdict: the fact about them was lost, but a later fact took effect. No record after such a range has been
+    """Yield the ranges of source offsets after an ordinal for which the ledger has neither a run nor a verdict. The
+    fact about such a range was lost, whereas a later fact took effect. No record after such a range has been
     produced."""
     last = record.source_runs.last
     if last is None or last.ordinal <= ordinal:

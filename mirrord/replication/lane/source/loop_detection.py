@@ -33,7 +33,7 @@ from mirrord.replication.lane.signals import Writer
 
 
 class BatchOrigin(Enum):
-    """The origin of a batch in the source."""
+    """The origin of a source batch: whether another flow wrote it, so that it is a copy, or another client."""
 
     NATIVE = "native"
     """Written by a client other than mirrord."""

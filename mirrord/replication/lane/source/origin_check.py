@@ -1,8 +1,8 @@
-"""Asks whether a source batch is a copy (see `mirrord.replication.lane.source.loop_detection`). The lane fetches
-nothing until the answer is known.
+"""Finds out whether a source batch is a copy, by asking for the lanes in the ledgers of other flows (see
+`mirrord.replication.lane.source.loop_detection`). The lane fetches nothing until it has the answer.
 
-Batches that were read before the one in question are sent in the meantime. The batch in question is not kept in memory:
-it is fetched again once the answer is known.
+In the meantime, the lane sends the batches that it read before the batch in question. It does not keep that batch in
+memory, but fetches it again after the answer has arrived.
 """
 
 from mirrord.replication.lane import intake

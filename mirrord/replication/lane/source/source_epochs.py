@@ -69,8 +69,9 @@ def carried(recorded: Epochs, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
 
 
 def mended_until(record: LaneRecord, ordinal: int) -> int:
-    """Return the ordinal after the records that the lane still has to copy again, of which `ordinal` is the first. If
-    there are none, but the record before `ordinal` was the last such record, return `ordinal`. Otherwise, return -1."""
+    """Return the end of the records that the lane still has to copy again from `ordinal` onward: the ordinal after the
+    last of them. If there are none, return `ordinal` if the record before it was the last record to be copied again,
+    and -1 otherwise."""
     found = rest(record, ordinal)
     if found is not None and found.until > ordinal:
         return found.until
@@ -359,8 +360,8 @@ def _by_offset(record: LaneRecord, epochs: Epochs, end: int) -> list[tuple[int, 
 
 
 def _former(record: LaneRecord, ordinal: int, offset: int) -> int | None:
-    """Return the source offset of the record that was copied before this ordinal. If the source has lost that record,
-    return the highest offset below `offset` that was copied and that the source still has."""
+    """Return the source offset of the record with the ordinal `ordinal - 1`. If the source has lost this record, return
+    the highest offset below `offset` whose record was copied and is still on the source."""
     former = record.source_runs.offset_of(ordinal - 1)
     if former is None or not is_truncated(record, ordinal - 1, former):
         return former

@@ -7,7 +7,8 @@ from mirrord.replication.lane.signals import Chunk
 
 @dataclass(slots=True)
 class SourceHistory:
-    """Leader epochs of the source, and whether the source still has the copied records."""
+    """What a lane knows about the history of the source log: its leader epochs, and whether it still has the copied
+    records."""
 
     recorded_epoch: int = -2
     """The source epoch of the next ordinal, according to the ledger and the saved position (see

@@ -28,7 +28,8 @@ class AcknowledgedPart(NamedTuple):
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """What was acknowledged before ordinals were reassigned, kept until the ledger records the reassignment."""
+    """The acknowledgements that a lane had received before it reassigned ordinals. They are kept until the ledger
+    records the reassignment."""
 
     first: int
     """The lowest ordinal that was reassigned."""

@@ -33,14 +33,15 @@ def known(lane: Lane) -> Sequence[Displaced]:
 
 
 def recorded(lane: Lane, found: Reading, again: Sequence[tuple[int, int]], until: int = -1) -> tuple[LaneFact, ...]:
-    """Return the facts that a scan of the target log has found, with the displaced ordinals added to the run that
-    follows them. If the scan has found no new run after them, the ledger's last run is recorded again together with
-    them.
+    """Return the facts that result from a scan of the target log. The displaced ordinals are added to the run that
+    follows them. If the scan has found no new run after them, a fact that repeats the ledger's last run records them.
 
     An ordinal in `found.missing` is displaced if the log has no empty offset for it and its record is not copied again.
-    `again` contains the ordinals (first, last) that are copied again. Ordinals of the kind `last` below `until` also
-    count as displaced. Displaced ordinals that the ledger already records are added as well if a new run would
-    supersede them although the log still lacks them.
+    `again` contains the ranges (first, last) of ordinals that are copied again. Ordinals after the lane's last record
+    in the log (`Missing.kind` is `last`) count as displaced if they are below the ordinal `until`.
+
+    A new run replaces what the ledger records about the ordinals before it. Displaced ordinals that the log still lacks
+    are therefore added to it again.
     """
     absent = [each for each in found.missing if each.last < found.next_ordinal and not each.has_room]
     copied = set(again)
@@ -148,9 +149,9 @@ def below(lane: Lane, ordinal: int) -> tuple[Missing, ...]:
 
 
 def reached(lane: Lane, first: int, room: int) -> int:
-    """Return the ordinal after the last one that the target log may have held, if it held the ordinals from `first`
-    onward at `room` offsets. Displaced ordinals are skipped if their offsets belong to other records, and ordinals in
-    holes are skipped because they have no offsets: neither of them takes up any of the `room` offsets."""
+    """Suppose that the target log held the ordinals from `first` onward at `room` offsets. Return the ordinal after the
+    last one that it may have held. Displaced ordinals whose offsets belong to other records take up none of the `room`
+    offsets, and neither do ordinals in holes. Both are therefore skipped."""
     until, record = first + room, lane.record
     if record is None:
         return until

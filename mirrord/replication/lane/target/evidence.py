@@ -32,10 +32,10 @@ def has_lost_records(lane: Lane) -> bool:
     """Return whether the target log has certainly lost records that it had when the lane last resumed or saved its
     resume position, regardless of whose records these were.
 
-    This is certain if the log is shorter than it was. It is also certain if the lane last resumed in one of the leader
-    epochs up to that of the resume position, and these epochs now end below the offset at which it resumed. Otherwise,
-    nothing is certain: a clean election may have gone unnoticed, or other clients may have written as many records as
-    the log has lost.
+    This is certain in two cases. First, the log now ends below the resume position. Second, the lane last resumed in
+    the leader epoch of the resume position or an earlier one, and these epochs now end below the target offset from
+    which the lane continued at that time. In all other cases, a loss is not certain: a clean election may have gone
+    unnoticed, or other clients may have written as many records as the log has lost.
     """
     known, begun = lane.resume_position, lane.resumed_at
     if lane.log.end < known.target_offset:

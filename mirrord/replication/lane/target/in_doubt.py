@@ -50,10 +50,19 @@ def must_wait(lane: Lane, now: float) -> bool:
 
 def leave_in_flight(lane: Lane, now: float, end: int) -> None:
     """Remember that batches with ordinals below `end` may still be appended, although the lane no longer waits for
-    their answers."""
+    the responses to their produce requests."""
     lane.late_writes.until = max(lane.late_writes.until, now + lane.limits.request_timeout_s)
     lane.late_writes.in_doubt_below = max(lane.late_writes.in_doubt_below, end)
     lane.late_writes.unanswered, lane.late_writes.delayed = True, False
+
+
+def leave_at_halt(lane: Lane) -> None:
+    """Remember that batches in flight may still be appended while the lane is halted. It is not known for how long, so
+    the time counts from the first answer of the leader after the halt."""
+    if lane.in_flight:
+        last = lane.in_flight[-1]
+        lane.late_writes.in_doubt_below = max(lane.late_writes.in_doubt_below, last.first + last.count)
+        lane.late_writes.unanswered, lane.late_writes.delayed = True, False
 
 
 def hold(lane: Lane, now: float, held_s: float) -> None:
@@ -62,10 +71,18 @@ def hold(lane: Lane, now: float, held_s: float) -> None:
     lane.late_writes.until = max(lane.late_writes.until, now + held_s + lane.limits.request_timeout_s)
 
 
+def note_question(lane: Lane, now: float) -> None:
+    """Remember that the lane asks the leader of the target partition something. If the lane no longer waits for the
+    answer to an earlier request, the time counts from that request: the leader has not answered since."""
+    if not lane.late_writes.is_asking:
+        lane.late_writes.asked_at, lane.late_writes.is_asking = now, True
+
+
 def failed(lane: Lane, now: float, error: int) -> None:
     """Remember that a request to the leader has failed. A leader that was suspended may have lost its leadership in the
     meantime, so an error that arrives late has the same effect as a missing answer."""
     is_late = now - lane.late_writes.asked_at > lane.limits.request_timeout_s / 4
+    lane.late_writes.is_asking = False
     if is_pending(lane) and (is_late or error in _UNANSWERED):
         lane.late_writes.unanswered = True
 
@@ -82,6 +99,7 @@ def answered(lane: Lane, now: float) -> None:
     forever.
     """
     took_s = now - lane.late_writes.asked_at
+    lane.late_writes.is_asking = False
     pending = is_pending(lane)
     slow = pending and not lane.late_writes.delayed and took_s > lane.limits.request_timeout_s / 4
     is_late = pending and took_s > lane.limits.request_timeout_s

@@ -21,7 +21,8 @@ def begin(lane: Lane, now: float) -> Effects:
     """Begin the final comparison after a takeover, now that the former holder can no longer write."""
     if lane.comparison.later_end >= 0:
         return _compare(lane, now)
-    lane.comparison.later_end_question, lane.late_writes.asked_at = ask(lane), now
+    lane.comparison.later_end_question = ask(lane)
+    in_doubt.note_question(lane, now)
     return [AskEnd(lane.comparison.later_end_question)]
 
 
@@ -30,9 +31,10 @@ def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
     its batches can be appended after this end, so the comparison begins. Otherwise, the lane asks again later."""
     if answer.error != NONE:
         in_doubt.failed(lane, now, answer.error)
+    else:
+        in_doubt.answered(lane, now)
     if answer.error != NONE or answer.leader_epoch != lane.log.end_epoch:
         return [Wake(ask(lane), now + lane.limits.retry_s)]
-    in_doubt.answered(lane, now)
     if now < lane.late_writes.former_holder_until:
         return [Wake(ask(lane), lane.late_writes.former_holder_until)]
     lane.comparison.later_end = answer.end

@@ -2,15 +2,17 @@
 read before they were sent. A batch that the broker recognizes as a repeat of a deleted one counts as refused.
 
 Such a refusal shows that the broker remembers the lane's producer, and that the batch does not follow the producer's
-last one. The cleaner keeps the last batch of a producer that the broker remembers. A former holder may have sent this
-last batch after the log was read. If so, the next reading of the log shows it. If not, the cause may be a lookup which
-found that the records of the ordinals before the refused batch were superseded. The lane then assumed that these
-records had been appended and later removed, whereas in fact they were never appended, or were lost.
+last one. The cleaner keeps the last batch of a producer that the broker remembers. There are two possible causes.
+First, a batch of a former holder may have been appended after the log was read. The next scan of the log then shows
+this batch. Second, a lookup may have found that the records of the ordinals before the refused batch were superseded.
+The lane then assumed that these records had been appended and later removed, whereas in fact they were never appended,
+or were lost.
 
 Acknowledged ordinals are not in doubt, because the log has not changed since the lane resumed under the same leader.
-What the broker remembers may be older than the log: a replica that copies a log from which the cleaner has removed the
-producer's last batches remembers an earlier batch as the last one. It refuses the next ordinal until it forgets the
-producer, and the earlier ordinals must not be appended again. In this case, the lane halts after some attempts.
+What the broker remembers may be older than the log. If a replica copies a log from which the cleaner has removed the
+producer's last batches, it remembers an earlier batch as the last one. When this replica becomes the leader, it refuses
+the next ordinal until it forgets the producer, and the earlier ordinals must not be appended again. In this case, the
+lane halts after some attempts.
 """
 
 from mirrord.kafka.protocol.errors import ErrorCode

@@ -1,7 +1,8 @@
-"""Adds recorded target offsets to lost ordinals: where their records were in the target log, according to the ledger.
+"""Adds target offsets to ranges of lost ordinals: the offsets at which, according to the ledger, their records were
+stored in the target log.
 
-The records of a range of lost ordinals may have been at separate places in the log, with other clients' records between
-them. Such a record may be newer than the first lost records and older than the last ones.
+The records of one range may not have been adjacent in the log, because other clients' records were between them. Such a
+record of another client may be newer than the first lost records of the range and older than the last ones.
 """
 
 from msgspec.structs import replace

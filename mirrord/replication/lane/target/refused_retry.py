@@ -86,12 +86,15 @@ def configs_answered(lane: Lane, now: float, answer: ConfigsAnswer) -> Effects:
     is_new = answer.seen not in {"", lane.refusal.configs_seen}
     if is_new:
         lane.refusal.configs_seen, lane.refusal.configs_since = answer.seen, now
-    may_pass = answer.may_pass and (not answer.seen or lane.on_reject != "halt")
+    # A halted lane is noticed. It resumes by itself once mirrord may read the configs.
+    may_pass = answer.may_pass and (lane.on_reject != "halt" or not (answer.seen or answer.is_denied))
     if is_new or may_pass or (answer.seen and now - lane.refusal.configs_since < SPREADING_S):
         line = quarantine.line_of(error, batch)
         lane.trouble = f"{line}; it is sent again" + (f": {answer.trouble}" if answer.trouble else "")
         lane.go(Resume(lane.limits.denied_s if may_pass else AGAIN_S))
         return []
+    if answer.is_denied:
+        lane.refusal.configs_seen = ""
     effects = quarantine.decide(lane, error, batch, answer.trouble)
     lane.refusal.config_reads = 0
     return [*effects, _pause(lane, now)] if lane.refusal.parking is None else effects

@@ -205,8 +205,8 @@ class SupersededJudge:
             self.see_appended(key, newest)
 
     def see_appended(self, key: Hashable, offset: int) -> None:
-        """Process a copied record of the source: missing records with the same key and lower source offsets are
-        superseded. `offset` is the source offset of the copied record."""
+        """Process a source record that was copied. It supersedes missing records that have the same key and lower
+        source offsets. `offset` is the source offset of the copied record."""
         wanted = self._wanted.get(key)
         if wanted is None:
             return

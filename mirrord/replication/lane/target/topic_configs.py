@@ -24,3 +24,5 @@ class ConfigsAnswer(msgspec.Struct, frozen=True):
     may_pass: bool = False
     """Whether the problem in `trouble` may be temporary: the cluster may answer again, or an operator may grant a
     permission."""
+    is_denied: bool = False
+    """Whether mirrord has no permission to read the configs."""

@@ -63,9 +63,11 @@ def asks_settings(effects: Effects) -> list[AskConfigs]:
     return [each for each in effects if isinstance(each, AskConfigs)]
 
 
-def settings_of(effects: Effects, seen: str, trouble: str = "", *, may_pass: bool = False) -> ConfigsAnswer:
+def settings_of(
+    effects: Effects, seen: str, trouble: str = "", *, may_pass: bool = False, is_denied: bool = False
+) -> ConfigsAnswer:
     (asked,) = asks_settings(effects)
-    return ConfigsAnswer(asked.question, seen, trouble, may_pass)
+    return ConfigsAnswer(asked.question, seen, trouble, may_pass, is_denied)
 
 
 def facts_in(effects: Effects) -> list[object]:
@@ -396,6 +398,24 @@ def test_by_policy_nothing_is_left_out_while_settings_may_still_be_altered(seen:
     assert lane.phase is Phase.WAITING
     assert lane.trouble.endswith("ALTER_CONFIGS is missing")
     assert [each.at for each in effects if isinstance(each, Wake)] == [25.0]
+
+
+def test_a_lane_halts_if_it_may_not_read_the_settings_and_resumes_once_it_may() -> None:
+    lane, effects = unsynced("halt")
+    lane.refusal.configs_seen = "settings"
+    effects = step(lane, 20.0, settings_of(effects, "", "AUTHORIZATION", may_pass=True, is_denied=True))
+    assert [type(each) for each in facts_in(effects)] == [Quarantined, LaneHalted]
+    (wake,) = [each for each in effects if isinstance(each, Wake)]
+    effects = step(lane, wake.at, Woken(wake.question))
+    effects = step(lane, wake.at, settings_of(effects, "settings"))
+    assert [type(each) for each in facts_in(effects)] == [LaneResumed]
+
+
+def test_a_lane_does_not_halt_if_nobody_answers_for_the_settings() -> None:
+    lane, effects = unsynced("halt")
+    effects = step(lane, 20.0, settings_of(effects, "", "no answer", may_pass=True))
+    assert facts_in(effects) == []
+    assert lane.phase is Phase.WAITING
 
 
 def test_settings_that_the_target_does_not_take_are_named() -> None:
