@@ -19,7 +19,7 @@ def check_range(host: "Host", question: AskCheck) -> None:
     target, lane = host.world.target, host.lane
     if lane.notes or lane.log.end_epoch != target.epoch:
         return
-    log = [each for each in target.read(target.start, question.end) if each.producer >= 0]
+    log = [each for each in target.read(target.start, question.end) if each.producer == lane.producer_id]
     meant = [(nearest(each.sequence, question.first), each) for each in log]
     meant = [(at, each) for at, each in meant if at <= question.last and question.first < at + each.count]
     read = {ordinal for at, each in meant if each.end > question.start for ordinal in range(at, at + each.count)}

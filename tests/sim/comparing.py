@@ -9,12 +9,15 @@ from msgspec.structs import replace
 
 from mirrord.kafka.client.range_reader import ReadFailed
 from mirrord.kafka.protocol.record import DecodedRecord
+from mirrord.kafka.protocol.record_batch import CONTROL
 from mirrord.ledger.facts.core import Reason
 from mirrord.replication.host.batch_relocation import BatchRelocation
 from mirrord.replication.host.batch_verification import check
 from mirrord.replication.host.own_batch_scan import scan
 from mirrord.replication.host.retried_reads import is_repeated
 from mirrord.replication.host.superseded_lookup import CopyRules, SupersededLookup
+from mirrord.replication.lane import seek
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import (
     AskCheck,
     AskRebuild,
@@ -23,11 +26,11 @@ from mirrord.replication.lane.signals import (
     RebuildAnswer,
     ScanAnswer,
 )
+from mirrord.replication.lane.source.source_epochs import UNKNOWN, recorded_at
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
 from tests.fixtures.fake_pipe import as_any
-from tests.sim import toy
 from tests.sim.log_readers import PARTITION, SourceReader, TargetReader, at_once
 
 if TYPE_CHECKING:
@@ -137,8 +140,10 @@ def superseded(world: "World", host: "Host", question: AskSuperseded) -> Superse
 
 
 def _decide(world: "World", record: DecodedRecord, known: bool | None) -> DecodedRecord | Reason:
-    """The filter whose answers change at random (`RecordPolicies.decide`, `toy.fickle`)."""
-    if toy.is_kept(world.rng) if known is None else known:
+    """The filter (`RecordPolicies.decide`, `toy.Filter`)."""
+    if world.shape.steady:
+        return record if known or world.filter.keeps(record.offset) else "filtered"
+    if world.filter.keeps(record.offset) if known is None else known:
         return record
     world.known.drop_again(number for number in world.known.taken if world.source.offset_of[number] >= record.offset)
     return "filtered"
@@ -156,7 +161,7 @@ def looked_up(world: "World", host: "Host", question: AskSuperseded) -> Supersed
     committed, hidden = target.read(0, target.high_watermark), target.hidden(target.leader)
     between = [number for number, each in asked.items() if each.kind == "between"]
     world.known.look_up(host.name, asked, committed, target.epoch, hidden, between)
-    found = presumed(world, asked, answer)
+    found = presumed(world, asked, answer, may_be_appended_until(world, record, question))
     world.known.presumed |= found
     world.known.presume(found, target.brokers[target.leader], question.end, target.key)
     return answer
@@ -174,11 +179,14 @@ def asked_about(world: "World", record: Any, question: AskSuperseded) -> dict[in
     return {number: replace(asked[offset][1], first=asked[offset][0]) for offset, number in there if offset in asked}
 
 
-def presumed(world: "World", asked: dict[int, Missing], answer: SupersededAnswer) -> set[int]:
+def presumed(
+    world: "World", asked: dict[int, Missing], answer: SupersededAnswer, appended_until: int = NEVER
+) -> set[int]:
     """Return the records that a lookup rightly took for appended and then removed: nothing shows whether they were. The
     target has records of their keys, not before the gap, with timestamps that are not earlier (decision 94). The same
     goes for records that the target refused if other clients' records and later ones of the lane follow. Of what the
-    source has deleted, the lane knows neither key nor timestamp."""
+    source has deleted, the lane knows neither key nor timestamp. No record of the kind `last` at or above the ordinal
+    `appended_until` was appended (`may_be_appended_until`)."""
     newest: dict[int, tuple[int, int]] = {}
     for stored in world.target.read(0, world.target.high_watermark):
         for offset, number in enumerate(stored.numbers, stored.base):
@@ -189,7 +197,7 @@ def presumed(world: "World", asked: dict[int, Missing], answer: SupersededAnswer
         number
         for number, each in asked.items()
         if each.first not in again
-        if each.kind == "between" or (each.kind == "last" and each.first < answer.until)
+        if each.kind == "between" or (each.kind == "last" and each.first < min(answer.until, appended_until))
     }
     found: set[int] = set()
     for number in unknown:
@@ -197,3 +205,30 @@ def presumed(world: "World", asked: dict[int, Missing], answer: SupersededAnswer
         if offset >= asked[number].newer_from(asked[number].first) and newest_ms >= time_ms.get(number, 0):
             found.add(number)
     return found
+
+
+def may_be_appended_until(world: "World", record: Any, question: AskSuperseded) -> int:
+    """Return the ordinal after the last one of the kind `last` that may have been appended and then removed. The log
+    has an empty offset for each such record, and no record follows one that no lane copies: one that is aborted or not
+    committed, that is skipped, or whose leader epoch is not in the ledger."""
+    source, last = world.source, [each for each in question.missing if each.kind == "last"]
+    if not last:
+        return NEVER
+    there = {at for stored in world.target.brokers[world.target.leader].log for at in range(stored.base, stored.end)}
+    room = len({*range(min(last[0].above, question.end), question.end)} - there)
+    # These have no offsets.
+    room += sum(each.last - each.first + 1 for each in (*record.displaced, *record.holes) if each.first <= each.last)
+    left_out = {
+        at for each in seek.left_out(record, 0) for at in range(each.start, each.end)
+    } | source.aborted_offsets()
+    if world.shape.steady:
+        left_out |= {at for at in range(source.end) if not world.filter.keeps(at)}
+    left_out |= {batch.base for batch in source.log if batch.attributes & CONTROL}
+    epochs = record.epochs if question.epochs is None else question.epochs
+    ordinals = [ordinal for each in last for ordinal in range(each.first, each.last + 1)]
+    for ordinal in ordinals[:room]:
+        offset = record.source_runs.offset_of(ordinal)
+        is_later = source.epoch_of(offset) > recorded_at(epochs, ordinal) > UNKNOWN
+        if offset in left_out or offset >= source.last_stable or is_later:
+            return ordinal
+    return ordinals[0] + room

@@ -94,11 +94,17 @@ class Shape:
     """An operator commands the lane to continue further ahead in the source."""
     policies: bool = False
     """Records go through a filter whose answers change at random."""
+    steady: bool = False
+    """The answers of the filter do not change."""
     late: bool = False
     """Bytes of a dead connection may arrive long after everyone gave them up."""
     twice: bool = False
     """Everything delivered may be delivered once more: answers to the lane, requests to a broker, entries of the
     ledger."""
+    starts_late: bool = False
+    """The source has records that are older than the flow, which does not copy them."""
+    repeats: bool = False
+    """Answers to the lane may arrive once more."""
     together: bool = False
     """The lane often learns in one step of several batches that the target has accepted."""
     traps: tuple[str, ...] = ()
@@ -196,6 +202,8 @@ class Host:
     """(request, error, base offset, epoch in which it was accepted)"""
     heard: deque[Input] = field(default_factory=lambda: deque[Input](maxlen=6))
     """Answers that may arrive again."""
+    ledger_is_slow: bool = False
+    """Nothing that it appends reaches the ledger for now."""
     entries: int = 0
     """How many entries it has written to the ledger."""
     began_with: tuple[int, ...] | None = None
@@ -206,7 +214,8 @@ class Host:
 
     def take(self, signal: Input) -> None:
         """Give the lane an input and perform the effects it asks for."""
-        if self.world.shape.twice and not isinstance(signal, NEWS) and self.world.rng.random() < 0.2:
+        shape = self.world.shape
+        if not isinstance(signal, NEWS) and (shape.repeats or (shape.twice and self.world.rng.random() < 0.2)):
             # The lane writes into the buffer; a repeated input is as it was.
             fresh = isinstance(signal, Chunk)
             self.heard.append(replace(signal, buffer=bytearray(signal.buffer)) if fresh else signal)

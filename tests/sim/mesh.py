@@ -36,9 +36,9 @@ class Cluster:
 
     # as a source
 
-    start = 0
+    start = begin = 0
     keys = 0
-    cut = False
+    cut = cleaned = expired = frozenset[int]()
     open: dict[int, int] = {}  # noqa: RUF012 -- nobody opens a transaction here
     aborted: tuple[Any, ...] = ()
 

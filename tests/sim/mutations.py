@@ -266,10 +266,10 @@ def _nothing_is_missing(patch: pytest.MonkeyPatch) -> None:
 def _a_loss_is_not_recorded(patch: pytest.MonkeyPatch) -> None:
     true = intake.leap
 
-    def leap(state: Lane, to: int, reason: Reason) -> Effects:
+    def leap(state: Lane, to: int, reason: Reason, **details: int) -> Effects:
         state.skipped.clear()
         state.position = to
-        return true(state, to, reason)
+        return true(state, to, reason, **details)
 
     patch.setattr(intake, "leap", leap)
 

@@ -21,7 +21,7 @@ def unaccounted(world: World, numbers: list[int]) -> str:
         return ""
     copied = Counter(source.offset_of[number] for number in numbers)
     explained, end, once = _explained(world), _lane(world).position, min(source.parts, default=source.end)
-    if neither := [offset for offset in range(end) if offset not in copied and offset not in explained]:
+    if neither := [offset for offset in range(source.begin, end) if offset not in copied and offset not in explained]:
         return f"source offsets that are neither copied nor explained: {neither}"
     # An idle lane finds late bytes before it sends again.
     late = {source.offset_of[number] for number in world.late} & _unrecorded(world).keys()
@@ -69,6 +69,11 @@ def _explained(world: World) -> dict[int, Reason]:
     return _bound(world) | _unrecorded(world)
 
 
+def explained_for(world: World, lane: Lane) -> dict[int, Reason]:
+    """The source offsets that have a verdict in the ledger, or that this lane has skipped."""
+    return _bound(world) | _skipped(lane)
+
+
 def _bound(world: World) -> dict[int, Reason]:
     return {
         offset: gap.reason for gap in world.gaps if gap.reason != "truncated" for offset in range(gap.start, gap.end)
@@ -77,7 +82,11 @@ def _bound(world: World) -> dict[int, Reason]:
 
 def _unrecorded(world: World) -> dict[int, Reason]:
     """What the lane has skipped after its last run: verdicts travel with the run that follows them."""
-    return {offset: each.reason for each in _lane(world).skipped for offset in range(each.start, each.end)}
+    return _skipped(_lane(world))
+
+
+def _skipped(lane: Lane) -> dict[int, Reason]:
+    return {offset: each.reason for each in lane.skipped for offset in range(each.start, each.end)}
 
 
 def _lane(world: World) -> Lane:

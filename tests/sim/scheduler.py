@@ -49,6 +49,11 @@ class Story:
         self.shape = shape or shape_of(self.rng)
         self.world = World(seed, self.shape)
         self.fault_rate = self.rng.choice((0.03, 0.06, 0.12))
+        self.diligence = 0.93
+        """How often something happens rather than that time passes. Requests may not be answered in time then."""
+        if self.shape.traps:
+            # Traps strike as well, and the lane has to reach the moments for which they wait.
+            self.fault_rate, self.diligence = self.fault_rate / 3, 0.98
         if self.shape.poison:
             self.world.target.largest = toy.size(self.rng.choice((1, 2, 3, 9)), self.world.target.keys)
         self.writing = True
@@ -59,6 +64,8 @@ class Story:
         world = self.world
         for _ in range(4):
             self._write()
+        if self.shape.starts_late:
+            world.source.begin = world.source.log[1].base
         world.start_host(former_dead=False)
         for _ in range(steps):
             self.step()
@@ -84,7 +91,7 @@ class Story:
         else:
             choices = world.choices()
             later = world.next_time()
-            if choices and (later is None or rng.random() < 0.93):
+            if choices and (later is None or rng.random() < self.diligence):
                 world.do(rng.choice(choices))
             elif later is not None:
                 world.advance(later)

@@ -55,6 +55,8 @@ class FakeSource:
         self.number = 1000
         self.epochs: list[tuple[int, int]] = [(0, 0)]
         """(leader epoch, offset at which it began), ascending."""
+        self.begin = 0
+        """The flow does not copy the records before this offset."""
         self.start = 0
         """The log's first offset: retention has removed everything before it."""
         self.expired: set[int] = set()
@@ -144,7 +146,7 @@ class FakeSource:
         del self.log[: len(gone)]
         for batch in gone:
             wanted = [] if batch.attributes & CONTROL else batch.records
-            self.expired.update(number for _, number in wanted if number not in self.unwanted)
+            self.expired.update(number for at, number in wanted if at >= self.begin and number not in self.unwanted)
             self.unwanted.update(number for _, number in batch.records)
         self.start = gone[-1].last + 1
 
@@ -170,8 +172,9 @@ class FakeSource:
             self.epochs.append((epoch + 1, self.end))
 
     def _lose(self, lost: list[SourceBatch]) -> bool:
-        """An unclean election removes the last batches; False if that is not possible."""
-        if not lost or self.open or any(batch.attributes for batch in lost):
+        """An unclean election removes the last batches; False if that is not possible. All replicas have what was
+        there before the flow."""
+        if not lost or self.open or any(batch.attributes for batch in lost) or lost[0].base < self.begin:
             return False
         del self.log[len(self.log) - len(lost) :]
         self.unwanted.update(number for batch in lost for _, number in batch.records)
@@ -222,8 +225,8 @@ class FakeSource:
             number
             for batch in self.log
             if not batch.attributes & CONTROL and batch.last < stable
-            for _, number in batch.records
-            if number not in self.unwanted
+            for offset, number in batch.records
+            if offset >= self.begin and number not in self.unwanted
         ]
 
     def epoch_of(self, offset: int) -> int:

@@ -126,11 +126,23 @@ def rebuild(request: RebuildRequest, keeps: Callable[[int], bool] = lambda _: Tr
     return RebuiltBatch(data, tuple(pieces), header[8], left_out)
 
 
-def fickle(rng: random.Random) -> Callable[[RebuildRequest], RebuiltBatch | None]:
-    """The second path with a filter whose answers change at random."""
-    return lambda request: rebuild(request, lambda _: is_kept(rng))
+class Filter:
+    """A filter whose answers change: at random, or when its rules are changed."""
+
+    def __init__(self, rng: random.Random, *, steady: bool = False) -> None:
+        self._rng = rng
+        self.rules: Callable[[int], bool] | None = _is_always_kept if steady else None
+        """Whether it keeps the record at a source offset; None if its answers are random."""
+
+    def keeps(self, offset: int) -> bool:
+        """Its answer about the record at a source offset."""
+        return self.rules(offset) if self.rules is not None else self._rng.random() < 0.6
+
+    def rebuild(self, request: RebuildRequest) -> RebuiltBatch | None:
+        """The second path with this filter."""
+        return rebuild(request, self.keeps)
 
 
-def is_kept(rng: random.Random) -> bool:
-    """The answer of that filter about a record."""
-    return rng.random() < 0.6
+def _is_always_kept(offset: int) -> bool:
+    """The rules of a filter that do not change: its answer about the record at a source offset."""
+    return offset % 3 != 2

@@ -15,12 +15,21 @@ from tests.sim.after_retention import (
     were_unknown,
     wrong_translation,
 )
+from tests.sim.compacted_copy import came_back, may_come_back, wrong_so_far
 from tests.sim.halts import unrecorded_difference
 from tests.sim.host import LANE
 from tests.sim.newer_records import has_newer, is_superseded, places, standing, was_theirs
 from tests.sim.operator import orders
 from tests.sim.partition import false_verdicts, unaccounted
-from tests.sim.unknown_records import is_hidden_copy, is_known, is_left_open, left_no_trace, recorded_as, was_hidden
+from tests.sim.unknown_records import (
+    are_apart,
+    is_hidden_copy,
+    is_known,
+    is_left_open,
+    left_no_trace,
+    recorded_as,
+    was_hidden,
+)
 from tests.sim.world import World
 
 
@@ -31,6 +40,7 @@ class Violation(AssertionError):
 def check(world: World, *, final: bool = False) -> None:
     """Compare the current leader's log with the source and with the ledger. Do nothing if none of the three has changed
     and this is not the final check."""
+    _check_so_far(world)
     picture = _picture(world)
     if picture == world.checked and not final:
         return
@@ -67,7 +77,7 @@ def check(world: World, *, final: bool = False) -> None:
             excused = excused or is_left_open(world, stored.sequence + at, number)
             # A former holder may have been further; what it sent is compared before the end.
             excused = excused or (0 <= record.regiven <= stored.sequence + at and not final)
-            excused = excused or (_may_come_back(world) and (halted or not final))
+            excused = excused or (may_come_back(world, number) and (halted or not final))
             if offset != world.source.offset_of[number] and not excused:
                 raise Violation(
                     f"the ledger says that ordinal {stored.sequence + at} is source offset {offset}, "
@@ -81,20 +91,9 @@ def check(world: World, *, final: bool = False) -> None:
         _complete(world, numbers)
 
 
-def _may_come_back(world: World) -> bool:
-    """An unclean election can bring back a truncated compacted log after its ordinals were used again. The lane finds
-    that when it resumes."""
-    return world.shape.cleans and world.shape.unclean
-
-
-def _came_back(world: World) -> bool:
-    """The log holds records other than those in the ledger, because it was truncated before."""
-    if not _may_come_back(world):
-        return False
-    runs = world.truth.lanes[LANE].source_runs
-    log = [stored for stored in world.target.brokers[world.target.leader].history if stored.producer >= 0]
-    stand = [(stored.sequence + at, number) for stored in log for at, number in enumerate(stored.numbers) if number]
-    return any(runs.offset_of(ordinal) != world.source.offset_of[number] for ordinal, number in stand)
+def _check_so_far(world: World) -> None:
+    if wrong := wrong_so_far(world):
+        raise Violation(wrong)
 
 
 def _named_anew(world: World) -> set[int]:
@@ -312,7 +311,7 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     if record is not None and record.halted is not None:
         if unrecorded_difference(record):
             raise Violation(f"halted for good, although the map can be rebuilt: {record.halted.line}")
-        if world.source.cleaned or world.excused or _came_back(world):
+        if world.source.cleaned or world.excused or came_back(world):
             return
         if (_named_anew(world) and record.halted.reason == "unexplained") or _may_halt(world, record):
             return
@@ -469,15 +468,6 @@ def were_deleted(world: World, record: LaneState) -> bool:
         return False
     deleted = {world.source.offset_of[number] for number in world.source.expired}
     return all(record.source_runs.offset_of(ordinal) in deleted for ordinal in range(check.first, check.last + 1))
-
-
-def are_apart(record: LaneState) -> bool:
-    """Return whether ordinals that only a lookup took for appended have source offsets that do not directly follow
-    those of the compared records. A rebuilt map would assign others to them (docs/explanation/gaps.md, "Open")."""
-    last = record.last_check.last if record.last_check is not None else -1
-    behind = [each.last for each in record.displaced if each.by_look_up and each.first > last]
-    pieces = record.source_runs.between(max(last, 0), max(behind)) if behind else ()
-    return len({offset - ordinal for ordinal, offset, _ in pieces}) > 1
 
 
 def _truncated(world: World, arrived: set[int]) -> None:

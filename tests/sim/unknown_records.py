@@ -1,6 +1,7 @@
 """Which copied records a holder of the lane could not know about, and what the ledger records instead."""
 
 from mirrord.ledger.facts.core import Reason, VerdictGiven
+from mirrord.ledger.state import LaneState
 from tests.sim.host import LANE
 from tests.sim.world import World
 
@@ -64,3 +65,12 @@ def is_left_open(world: World, ordinal: int, number: int) -> bool:
     """The ledger correctly says that the record of this ordinal is unknown: the source has lost it."""
     is_void = any(hole.first <= ordinal <= hole.last for hole in world.truth.lanes[LANE].holes)
     return is_void and world.source.at(world.source.offset_of[number]) != number
+
+
+def are_apart(record: LaneState) -> bool:
+    """Return whether ordinals that only a lookup took for appended have source offsets that do not directly follow
+    those of the compared records. A rebuilt map would assign others to them (docs/explanation/gaps.md, "Open")."""
+    last = record.last_check.last if record.last_check is not None else -1
+    behind = [each.last for each in record.displaced if each.by_look_up and each.first > last]
+    pieces = record.source_runs.between(max(last, 0), max(behind)) if behind else ()
+    return len({offset - ordinal for ordinal, offset, _ in pieces}) > 1

@@ -84,8 +84,8 @@ class World:
 
     def __init__(self, seed: int, shape: Shape) -> None:
         self.rng = random.Random(seed)
-        self.shape = shape
-        self.now = 0.0
+        self.filter = toy.Filter(self.rng, steady=shape.steady)
+        self.shape, self.now = shape, 0.0
         self.source = FakeSource(self.rng)
         self.target = FakeTarget(shape.expiry_ms)
         self.target.exists = not shape.creating
@@ -184,7 +184,7 @@ class World:
         lane.origins = self.origins()
         lane.on_reject = self.shape.on_reject
         lane.has_policies = self.shape.policies
-        lane.rebuild = toy.fickle(self.rng) if self.shape.policies else toy.rebuild
+        lane.rebuild = self.filter.rebuild if self.shape.policies else toy.rebuild
         host = self.host_type(name, self, lane, FlowState(memory=no_room()), started_at=self.now)
         host.leader, host.lease_epoch = self.target.leader, self.truth.lease_epoch
         host.lease_until = self.now + TTL_S
@@ -216,7 +216,7 @@ class World:
             if host.paused or not host.alive:
                 continue
             found += [("inbox", (host, at)) for at, each in enumerate(host.inbox) if self.answerable(each)]
-            if host.appends:
+            if host.appends and not host.ledger_is_slow:
                 found.append(("append", host))
             if host.state.next_offset < len(self.ledger):
                 found.append(("read", host))
@@ -430,7 +430,7 @@ class World:
             case AskDivergence():
                 return DivergenceAnswer(question.question, *self.source.parting(question.position, question.epoch))
             case AskStart():
-                return StartAnswer(question.question, 0, 0)
+                return StartAnswer(question.question, 0, self.source.begin)
             case AskEnd():
                 error, leader_epoch, end = target.end_for(broker, epoch)
                 return EndAnswer(question.question, error, leader_epoch, end)

@@ -39,7 +39,7 @@ def foreign_where_copies_were(story: "Story") -> Script:
     before = world.target.end
     world.note("trap: the target loses copies, others take their offsets")
     _lose(world)
-    lost = max(before - world.target.end, 1)
+    lost = min(max(before - world.target.end, 1), 60)
     write_others(world, lost if world.rng.random() < 0.6 else world.rng.randint(1, 4))
     forget(world)
     if world.rng.random() < 0.5 and may_start(world):

@@ -118,3 +118,15 @@ def write_others(world: "World", count: int) -> None:
     """Another client writes so many records, in batches of a usual size."""
     for at in range(0, count, 20):
         world.target.foreign(min(20, count - at), world.wall_ms)
+
+
+def lose_from(world: "World", offset: int) -> bool:
+    """An unclean election removes the batch that holds this offset, and all later ones. At least as many records are
+    written at once. Return whether that was possible."""
+    source, before = world.source, world.source.end
+    source.truncate(len([batch for batch in source.log if batch.last >= offset]))
+    if source.end == before:
+        return False
+    while source.end <= before:
+        source.append(world.rng.randint(1, 3), world.record_ms())
+    return True

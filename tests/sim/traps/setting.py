@@ -13,12 +13,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.sim.host import Shape
 from tests.sim.themes import OLD_MS
 from tests.sim.traps import (
+    answers,
     compacted,
     daemons,
+    decisions,
     elections,
     forgotten,
     handover,
+    histories,
+    holes,
     in_between,
+    lookups,
     losses,
     positions,
     short,
@@ -43,6 +48,8 @@ class Setting(NamedTuple):
 _UNCLEAN = {"unclean": True}
 _YOUNG = {"record_age_ms": 0}
 _FORGETS = {"forgetting": True, "record_age_ms": OLD_MS}
+_LOOKED_UP = _FORGETS | {"cleans": True, "foreign": True}
+_REMEMBERS = {"forgetting": False, "record_age_ms": 0}
 _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (target.own_bytes_of_a_dead_connection, {}),
     (target.election_in_the_sandwich, {"elections": True}),
@@ -62,9 +69,18 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (losses.foreign_where_copies_were, _UNCLEAN | {"foreign": True}),
     (compacted.cleaned_before_a_takeover, {"cleans": True}),
     (compacted.lost_and_cleaned, _UNCLEAN | {"cleans": True}),
+    (lookups.last_records_cleaned, _LOOKED_UP | {"transactions": True, "poison": True, "on_reject": "skip-unparked"}),
+    (
+        lookups.last_records_cleaned_behind_a_filter,
+        _LOOKED_UP | {"transactions": True, "policies": True, "steady": True},
+    ),
+    (lookups.lost_beside_others, _LOOKED_UP | _UNCLEAN),
+    (lookups.removed_from_its_batch, _LOOKED_UP | _UNCLEAN),
+    (lookups.later_batches_follow_lost_ones, _LOOKED_UP | _UNCLEAN),
+    (lookups.lost_and_expired, _LOOKED_UP | _UNCLEAN | {"retention": True}),
     (source.truncated_while_away, {"truncation": True}),
     (source.truncated_after_an_epoch, {"truncation": True}),
-    (source.reused_offsets_under_way, {"truncation": True}),
+    (source.reused_offsets_under_way, {"truncation": True, "starts_late": True}),
     (source.removed_under_way, {"compaction": True}),
     (source.expired_while_away, {"retention": True}),
     (forgotten.bytes_after_the_next_holder, _FORGETS),
@@ -81,6 +97,18 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (short.expired_before_it_arrives, {"retention": True}),
     (short.expired_and_compared_again, {"retention": True}),
     (forgotten.handover_of_an_earlier_holder, _FORGETS | {"handed": True}),
+    (histories.another_branch, {"truncation": True}),
+    (holes.lost_beside_a_hole, _FORGETS | {"truncation": True}),
+    (holes.deleted_under_late_bytes, _FORGETS | {"retention": True}),
+    (holes.removed_beside_a_hole, _FORGETS | {"compaction": True, "starts_late": True}),
+    (histories.lost_before_the_first_fetch, {"truncation": True}),
+    (decisions.killed_with_decided_records, {"policies": True}),
+    (decisions.disconnected_with_decided_records, {"policies": True}),
+    (histories.lost_before_a_comparison, {"truncation": True}),
+    (answers.answers_again, {"repeats": True}),
+    (answers.a_gap_before_the_ledger_answers, {}),
+    (decisions.sought_before_a_takeover, {"seeks": True}),
+    (decisions.letters_in_doubt, {"poison": True, "on_reject": "skip"}),
     (in_between.foreign_between_two_batches, {"foreign": True, "together": True}),
     (in_between.unreplicated_at_the_start, {"foreign": True}),
     (in_between.late_before_the_confirmation, _FORGETS),
@@ -89,7 +117,7 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (in_between.refused_and_forgotten, _FORGETS),
     (in_between.unreadable_gap, _FORGETS | {"foreign": True}),
     (in_between.two_takers_at_once, _FORGETS),
-    (elections.leader_in_the_sandwich, _YOUNG | {"elections": True}),
+    (elections.leader_in_the_sandwich, _REMEMBERS | {"elections": True}),
     (elections.others_where_all_copies_were, _UNCLEAN | {"foreign": True}),
     (elections.batch_where_copies_were, _UNCLEAN | {"foreign": True}),
     # With retention of the target as well, the lane copies records again, or halts (tests/sim/test_lost_tail.py).
@@ -135,12 +163,16 @@ class Traps:
         self._scripts: dict[Trap, Script | None] = dict.fromkeys(TRAPS[each].trap for each in story.shape.traps)
 
     def step(self) -> None:
-        """Advance each script. One that has ended begins again after a while."""
+        """Advance each script. One that has ended begins again after a while. If no replicator is left, the supervisor
+        soon starts one."""
+        world, rng = self._story.world, self._story.rng
+        if not any(host.alive for host in world.hosts) and rng.random() < 0.2:
+            world.start_host(former_dead=False)
         for trap, script in self._scripts.items():
             if trap in ENDINGS:
                 continue
             if script is None:
-                if self._story.rng.random() < 0.2:
+                if rng.random() < 0.2:
                     self._scripts[trap] = trap(self._story)
                 continue
             try:

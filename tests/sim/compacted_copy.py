@@ -1,0 +1,124 @@
+"""What must be true of a compacted target whenever its lane has nothing left to do, not only at the end of a story.
+
+Later records of the same keys hide by then what was lost before them.
+"""
+
+from mirrord.replication.lane.lane_report import progress_record
+from mirrord.replication.lane.phases import Phase
+from tests.sim.after_retention import lost_without_trace, was_cleaned, was_deleted
+from tests.sim.host import LANE, Host
+from tests.sim.newer_records import has_newer, is_superseded, seems_newer, was_theirs
+from tests.sim.partition import explained_for
+from tests.sim.world import World
+
+
+def wrong_so_far(world: World) -> str:
+    """What is wrong with a compacted target, or empty."""
+    return (lost_so_far(world) or put_back(world)) if world.shape.cleans else ""
+
+
+def may_come_back(world: World, number: int) -> bool:
+    """Whether an unclean election may have brought back this record in a truncated compacted log, after its ordinal was
+    used again. The lane finds that when it resumes."""
+    return world.shape.cleans and world.shape.unclean and number in world.target.lost
+
+
+def came_back(world: World) -> bool:
+    """The log holds records other than those in the ledger, because it was truncated before."""
+    runs = world.truth.lanes[LANE].source_runs
+    log = [stored for stored in world.target.brokers[world.target.leader].history if stored.producer >= 0]
+    stand = [(stored.sequence + at, number) for stored in log for at, number in enumerate(stored.numbers) if number]
+    return any(
+        may_come_back(world, number) and runs.offset_of(ordinal) != world.source.offset_of[number]
+        for ordinal, number in stand
+    )
+
+
+def lost_so_far(world: World) -> str:
+    """What is wrong with the source offsets below the position of a lane that says that it has finished with these, or
+    empty. Each of them was copied, has a verdict, or is superseded by a record that the target has now. What no lane
+    copies needs a verdict in any case."""
+    host = settled(world)
+    if host is None or world.excused or world.late or world.source.cut:
+        return ""
+    explained, source, taken = explained_for(world, host.lane), world.source, world.target.taken()
+    numbers = {offset: number for batch in source.log for offset, number in batch.records}
+    wanted = {number for number in source.wanted() if number not in world.target.outlived}
+    never_copied = numbers.values() - source.offset_of.keys() | {numbers[at] for at in source.aborted_offsets()}
+    for offset in range(source.start, host.lane.position):
+        number, reason = numbers.get(offset), explained.get(offset)
+        if number in wanted and number not in taken and reason in {None, "compacted"}:
+            if not _may_be_missing(world, offset):
+                return f"{host.name} has finished with source offset {offset}, which is nowhere: {reason}"
+        elif number is not None and number in never_copied and reason is None:
+            return f"{host.name} has finished with source offset {offset}, which is neither copied nor explained"
+    if not world.shape.policies:
+        for number in source.expired - taken - world.target.outlived:
+            offset = source.offset_of[number]
+            is_open = offset < host.lane.position and explained.get(offset) in {None, "compacted"}
+            if is_open and not _may_be_gone(world, number):
+                return f"{host.name} has finished with source offset {offset}, which the source has deleted"
+    return ""
+
+
+def settled(world: World) -> Host | None:
+    """The last holder of the lane, if it says that it has finished with each source record below its position."""
+    host = world.hosts[-1] if world.hosts else None
+    if host is None or not host.alive or host.paused or host.lane.phase is not Phase.COPYING:
+        return None
+    lane = host.lane
+    if lane.ready or lane.in_flight or lane.log.end_epoch != world.target.epoch or host.appends or host.landed:
+        return None
+    if lane.comparison.later_pending or lane.confirming or host.state.next_offset < len(world.ledger):
+        return None
+    progress = progress_record(lane, 1, world.wall_ms)
+    return host if progress is not None and progress.settled else None
+
+
+def _may_be_gone(world: World, number: int) -> bool:
+    """Whether the target need not have a record that the source has deleted."""
+    is_newer = has_newer(world, number) or was_theirs(world, number) or seems_newer(world, number)
+    is_newer = is_newer or _is_older(world, number)
+    return is_newer or number in world.known.presumed or was_deleted(world, number)
+
+
+def _may_be_missing(world: World, offset: int) -> bool:
+    number = world.source.at(offset)
+    is_older = number is not None and _is_older(world, number)
+    return is_older or is_superseded(world, offset) or was_cleaned(world, offset) or lost_without_trace(world, offset)
+
+
+def _is_older(world: World, number: int) -> bool:
+    """Whether the target has had a later record of the lane with this key. If it was lost, it is copied again."""
+    key, offset = world.target.key(number), world.source.offset_of[number]
+    others = (each for each in world.known.first_appended if world.target.key(each) == key)
+    return any(world.source.offset_of[each] > offset for each in others)
+
+
+def put_back(world: World) -> str:
+    """What is wrong with the order of the lane's records, although the log no longer shows it, or empty. The cleaner
+    has removed the newest record of a key from its batch. As long as the log has the rest of this batch and the source
+    has the record, a lookup shows that it was appended, and that older records of its key must not follow."""
+    target, source = world.target, world.source
+    leader = target.brokers[target.leader]
+    whole = {stored.id: stored.numbers for stored in leader.whole if stored.producer >= 0}
+    newest: dict[int, int] = {}
+    for stored in leader.log:
+        if stored.producer < 0:
+            continue
+        for number in stored.numbers:
+            newer = newest.get(target.key(number), -1) if number else -1
+            if newer > source.offset_of.get(number, newer) and _was_looked_up(world, number, stored.leader_epoch):
+                return f"source offset {source.offset_of[number]} was put over {newer}, which the cleaner has removed"
+        for number in whole.get(stored.id, ()):
+            offset = source.offset_of.get(number, -1)
+            if number and source.at(offset) == number and number not in world.excused | world.late:
+                newest[target.key(number)] = max(newest.get(target.key(number), -1), offset)
+    return ""
+
+
+def _was_looked_up(world: World, number: int, leader_epoch: int) -> bool:
+    """Whether the record was last looked up in the log of the present leader, and appended to that."""
+    lookups = world.known.looked_up.get(number)
+    is_own = number not in world.excused | world.late | world.source.cut
+    return is_own and bool(lookups) and lookups[-1].epoch == leader_epoch == world.target.epoch
