@@ -160,7 +160,7 @@ def unreadable_gap(story: "Story") -> Script:
     world, target = story.world, story.world.target
     yield from pause(world)
     requests = sending(world, 2) or sending(world)
-    if not requests or world.shape.poison:
+    if not requests or world.shape.poison or world.shape.seeks:
         return
     host = requests[0].host
     lane = host.lane
