@@ -283,14 +283,15 @@ def _skipped(world: World) -> set[int]:
 
 
 def _passed_over(world: World) -> set[int]:
-    """Source offsets that a filter has skipped after the last copied record, so that they need not be recorded yet.
+    """Source offsets that a filter has skipped after the last copied record, or that are skipped because the target
+    refuses their records. They need not be recorded yet.
 
     The former holder of the lane may have got another answer, which bound nothing.
     """
     record = world.truth.lanes.get(LANE)
     grant = record.grant if record is not None else 0
     live = [host.lane for host in world.hosts if host.alive and host.lane.grant == grant]
-    verdicts = [verdict for lane in live for verdict in lane.skipped if verdict.reason == "filtered"]
+    verdicts = [verdict for lane in live for verdict in lane.skipped if verdict.reason in {"filtered", "rejected"}]
     return {offset for verdict in verdicts for offset in range(verdict.start, verdict.end)}
 
 

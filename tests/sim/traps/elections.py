@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Input, ProducersAnswer
 from tests.sim.host import Host
-from tests.sim.traps.driving import drive, end_all_but, holder, land, sending
+from tests.sim.traps.driving import drive, end_all_but, holder, land, save_position, sending
 from tests.sim.traps.in_between import copied
 from tests.sim.traps.moments import Script, forget, kill, may_start, pause, write_others
 
@@ -65,11 +65,6 @@ def leader_in_the_sandwich(story: "Story") -> Script:
     yield
 
 
-def _save(host: Host) -> None:
-    for _ in range(9):
-        host.save_progress()
-
-
 def others_where_all_copies_were(story: "Story") -> Script:
     """The follower's disk is replaced, and the follower becomes the leader although it has no records. Other clients
     write as many records as the log had. Another holder takes the lane."""
@@ -78,7 +73,7 @@ def others_where_all_copies_were(story: "Story") -> Script:
     host = _idle(world, acked=2)
     if host is None or not may_start(world):
         return
-    _save(host)
+    save_position(host)
     kill(host)
     end = world.target.end
     world.note("trap: the target loses all copies, and others take their offsets")
@@ -110,7 +105,7 @@ def batch_where_copies_were(story: "Story") -> Script:
     acked = host.lane.acked
     world.source.append(world.rng.randint(1, 3), world.record_ms())
     drive(world, host, lambda: host.lane.acked > acked and copied(host), without=("moved",))
-    _save(host)
+    save_position(host)
     kill(host)
     later = world.start_host(former_dead=True)
     drive(world, later, lambda: later.lane.phase is Phase.COPYING)
@@ -125,7 +120,7 @@ def foreign_tail_lost(story: "Story") -> Script:
     host = _idle(world, acked=2)
     if host is None or not may_start(world):
         return
-    _save(host)
+    save_position(host)
     kill(host)
     replicate(world)
     target = world.target

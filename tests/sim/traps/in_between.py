@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from mirrord.replication.lane.phases import Phase
 from tests.sim import late_bytes
 from tests.sim.host import Host, Request
-from tests.sim.traps.driving import drive, end_all_but, holder, land, sending
+from tests.sim.traps.driving import drive, end_all_but, holder, land, on_the_way, sending
 from tests.sim.traps.moments import Script, forget, kill, pause
 
 if TYPE_CHECKING:
@@ -13,11 +13,6 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 NOT_ENOUGH_REPLICAS = 19
-
-
-def on_the_way(world: "World", host: Host) -> list[Request]:
-    """The requests of a host that no broker has read yet."""
-    return [each for each in world.wire if each.host is host and each.connection == host.connection]
 
 
 def copied(host: Host) -> bool:
@@ -165,7 +160,7 @@ def unreadable_gap(story: "Story") -> Script:
     world, target = story.world, story.world.target
     yield from pause(world)
     requests = sending(world, 2) or sending(world)
-    if not requests or world.shape.poison:
+    if not requests or world.shape.poison or world.shape.seeks:
         return
     host = requests[0].host
     lane = host.lane
