@@ -95,6 +95,16 @@ def _is_older(world: World, number: int) -> bool:
     return any(world.source.offset_of[each] > offset for each in others)
 
 
+def is_older_than_copied(world: World, number: int | None) -> bool:
+    """Whether the log of a compacted target has, or had until its cleaner removed it, a later record of the lane with
+    the key of this one."""
+    if not world.shape.cleans or number is None:
+        return False
+    key, offset = world.target.key(number), world.source.offset_of[number]
+    others = (each for each in world.target.taken() if each > 0 and world.target.key(each) == key)
+    return any(world.source.offset_of[each] > offset for each in others)
+
+
 def put_back(world: World) -> str:
     """What is wrong with the order of the lane's records, although the log no longer shows it, or empty. The cleaner
     has removed the newest record of a key from its batch. As long as the log has the rest of this batch and the source

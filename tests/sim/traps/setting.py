@@ -45,14 +45,15 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (losses.foreign_where_copies_were, _UNCLEAN | {"foreign": True}),
     (compacted.cleaned_before_a_takeover, {"cleans": True}),
     (compacted.lost_and_cleaned, _UNCLEAN | {"cleans": True}),
-    (lookups.last_records_cleaned, _LOOKED_UP | {"transactions": True, "poison": True, "on_reject": "skip-unparked"}),
+    (lookups.last_records_cleaned, _LOOKED_UP | {"poison": True, "on_reject": "skip-unparked"}),
     (
         lookups.last_records_cleaned_behind_a_filter,
-        _LOOKED_UP | {"transactions": True, "policies": True, "steady": True},
+        _LOOKED_UP | {"policies": True, "steady": True},
     ),
     (lookups.lost_beside_others, _LOOKED_UP | _UNCLEAN),
     (lookups.removed_from_its_batch, _LOOKED_UP | _UNCLEAN),
     (lookups.later_batches_follow_lost_ones, _LOOKED_UP | _UNCLEAN),
+    (lookups.isolation_changed, _LOOKED_UP | _UNCLEAN | {"isolations": True}),
     (lookups.lost_and_expired, _LOOKED_UP | _UNCLEAN | {"retention": True}),
     (source.truncated_while_away, {"truncation": True}),
     (source.truncated_after_an_epoch, {"truncation": True}),
@@ -68,11 +69,17 @@ _BLINDING = frozenset({"cleans", "compaction", "late", "policies", "retention"})
 
 
 def draw_traps(chance: random.Random, most: int) -> tuple[str, ...]:
-    """Return the names of some traps. All but the first one need no world in which less can be checked than in the
-    world of the first one."""
+    """Return the names of some traps. If the first one needs a world in which less can be checked, those with the same
+    need come first among the others. The others need no world in which less can be checked than in that of the first
+    one. Traps in a compacted target all go together: what they lead to is checked in each such world."""
     first, *others = chance.sample(sorted(TRAPS), len(TRAPS))
-    blinding = _BLINDING & TRAPS[first].needs.keys()
-    fitting = [each for each in others if _BLINDING & TRAPS[each].needs.keys() <= blinding]
+    needs = {each: _BLINDING & TRAPS[each].needs.keys() for each in TRAPS}
+    alike = [each for each in others if needs[first] & needs[each]]
+    fitting = [
+        each for each in (*alike, *(each for each in others if each not in alike)) if needs[each] <= needs[first]
+    ]
+    if "cleans" in needs[first]:
+        fitting = [each for each in others if "cleans" in needs[each]]
     return (first, *fitting[: chance.randint(0, most - 1)])
 
 
