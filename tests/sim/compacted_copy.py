@@ -19,8 +19,10 @@ def wrong_so_far(world: World) -> str:
 
 def may_come_back(world: World, number: int) -> bool:
     """Whether an unclean election may have brought back this record in a truncated compacted log, after its ordinal was
-    used again. The lane finds that when it resumes."""
-    return world.shape.cleans and world.shape.unclean and number in world.target.lost
+    used again. The lane finds that when it resumes. If the target deletes its oldest records, these are compared as
+    well, although a lane may have used their ordinals again."""
+    may_be_gone = number in world.target.lost or world.shape.expires
+    return world.shape.cleans and world.shape.unclean and may_be_gone
 
 
 def came_back(world: World) -> bool:
