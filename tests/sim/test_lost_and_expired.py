@@ -46,8 +46,8 @@ def _next_holder(world: World, former: Host) -> Host:
 
 @pytest.mark.xfail(strict=True, reason="the run after the deleted records does not revoke the saved position")
 def test_a_record_that_was_never_copied_is_not_superseded() -> None:
-    faults = {"cleans": True, "unclean": True, "foreign": True, "forgetting": True, "retention": True}
-    world = World(1, Shape(record_age_ms=OLD_MS, **faults))
+    shape = Shape(cleans=True, unclean=True, foreign=True, forgetting=True, retention=True, record_age_ms=OLD_MS)
+    world = World(1, shape)
     source, target = world.source, world.target
     first = world.start_host(former_dead=False)
     for count in (3, 1):
