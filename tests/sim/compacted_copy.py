@@ -19,8 +19,10 @@ def wrong_so_far(world: World) -> str:
 
 def may_come_back(world: World, number: int) -> bool:
     """Whether an unclean election may have brought back this record in a truncated compacted log, after its ordinal was
-    used again. The lane finds that when it resumes."""
-    return world.shape.cleans and world.shape.unclean and number in world.target.lost
+    used again. The lane finds that when it resumes. If the target deletes its oldest records, these are compared as
+    well, although a lane may have used their ordinals again."""
+    may_be_gone = number in world.target.lost or world.shape.expires
+    return world.shape.cleans and world.shape.unclean and may_be_gone
 
 
 def came_back(world: World) -> bool:
@@ -92,6 +94,16 @@ def _is_older(world: World, number: int) -> bool:
     """Whether the target has had a later record of the lane with this key. If it was lost, it is copied again."""
     key, offset = world.target.key(number), world.source.offset_of[number]
     others = (each for each in world.known.first_appended if world.target.key(each) == key)
+    return any(world.source.offset_of[each] > offset for each in others)
+
+
+def is_older_than_copied(world: World, number: int | None) -> bool:
+    """Whether the log of a compacted target has, or had until its cleaner removed it, a later record of the lane with
+    the key of this one."""
+    if not world.shape.cleans or number is None:
+        return False
+    key, offset = world.target.key(number), world.source.offset_of[number]
+    others = (each for each in world.target.taken() if each > 0 and world.target.key(each) == key)
     return any(world.source.offset_of[each] > offset for each in others)
 
 

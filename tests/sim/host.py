@@ -130,10 +130,17 @@ class Shape:
     """Brokers throttle connections for longer than the next holder of the lane waits."""
     cleans: bool = False
     """The target topic is compacted, and its records have few keys."""
+    isolations: bool = False
+    """Every other holder of the lane copies records of transactions that have not ended. All of these are committed, so
+    this means nothing if `transactions` is set."""
     keys: int = 3
     window: int = 8
     expiry_ms: int = 86_400_000
     mode: Mode = "sequence"
+
+    def reads_committed(self, attempt: int) -> bool:
+        """Whether this holder copies committed records only, counted from 1."""
+        return not self.isolations or self.transactions or attempt % 2 == 0
 
 
 @dataclass(eq=False)

@@ -1,10 +1,11 @@
 """What the holder of the lane can know about the records in a compacted target."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.state import LaneState
+from mirrord.model.runs import Runs
 from mirrord.replication.lane.source.source_epochs import mended_until
 from mirrord.replication.lane.state import ResumePosition
 from mirrord.replication.lane.target import position_rewind
@@ -34,6 +35,13 @@ class Plan(NamedTuple):
     """The end, as an ordinal."""
     lookups: dict[int, Lookup]
     """Number of a record → the last lookup of it before the holder began."""
+    runs: Runs | None = None
+    """The source offsets of the ordinals, according to the ledger."""
+
+    def has(self, batch: Any) -> bool:
+        """Whether a batch is part of the plan. The holder may have given the ordinals to other records."""
+        is_same = self.runs is None or self.runs.offset_of(batch.first) == batch.offset
+        return batch.first < self.until and is_same
 
 
 class Presumed(NamedTuple):
@@ -105,6 +113,8 @@ class Known:
         reached = position_rewind.valid_position(begun, lane)[1] if begun is not None else 0
         planned_until = mended_until(lane, reached) if lane is not None else -1
         self.begin(holder, reached, planned_until, _lacking(lane) if lane is not None else ())
+        if lane is not None:
+            self.plans[holder] = self.plans[holder]._replace(runs=lane.source_runs.copy())
 
     def begin(self, holder: str, reached: int, planned_until: int, lacking: Sequence[tuple[int, int]] = ()) -> None:
         """Another holder begins with a resume position, and with what is still to be copied again up to an ordinal.
@@ -212,7 +222,7 @@ class Known:
         What a former holder has planned is appended without another lookup, so what that holder knew counts. A lookup
         from before the loss shows nothing about the record: it was in the log then."""
         name, plan = request.host.name, self.plans.get(request.host.name)
-        planned = plan.lookups.get(number) if plan is not None and request.batch.first < plan.until else None
+        planned = plan.lookups.get(number) if plan is not None and plan.has(request.batch) else None
         lookup = next((each for each in reversed(self.looked_up.get(number, ())) if each.holder == name), planned)
         if lookup is None or lookup.epoch < lost_in:
             return name, None

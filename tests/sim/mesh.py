@@ -102,7 +102,7 @@ class Cluster:
         found = self.target.read(offset, offset + 1)
         return found[0].numbers[offset - found[0].base] if found and found[0].numbers else None
 
-    def fetch(self, position: int, batches: int) -> tuple[bytearray, list[tuple[int, int]]]:
+    def fetch(self, position: int, batches: int, _committed: bool) -> tuple[bytearray, list[tuple[int, int]]]:
         found = [each for each in self.target.read(position, self.end) if each.end <= self.end][:batches]
         return bytearray(b"".join(map(_bytes, found))), []
 

@@ -55,7 +55,9 @@ def was_theirs(world: World, number: int) -> bool:
     record (decision 95)."""
     key, appended = world.target.key(number), world.known.appended.get(number, 0)
     lost = [-each for each in world.target.lost if each < 0 and world.target.key(each) == key and -each > appended]
-    is_left_out = any(each <= world.known.left_out.get(number, 0) for each in lost)
+    # Its cleaner may have removed the record because of which this one was left out, before a later one was lost.
+    seen = range(appended + 1, world.known.left_out.get(number, 0) + 1)
+    is_left_out = bool(lost) and any(world.target.key(each) == key for each in seen)
     return is_left_out or (bool(lost) and number in world.target.taken()) or _was_presumed(world, number, lost)
 
 

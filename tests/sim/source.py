@@ -36,8 +36,10 @@ class SourceBatch:
 class FakeSource:
     """One source partition."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, *, shows_all: bool = False) -> None:
         self.rng = rng
+        self.shows_all = shows_all
+        """Whether some readers read above the last stable offset. A fetch there is answered, perhaps with nothing."""
         self.log: list[SourceBatch] = []
         self.keys = 0
         """How many keys the records have; 0: they have none."""
@@ -202,9 +204,10 @@ class FakeSource:
         parts = self.diverging(position, epoch)
         return OUT_OF_RANGE if position > self.end and parts[1] < 0 else 0, *parts
 
-    def fetch(self, position: int, batches: int) -> tuple[bytearray, list[tuple[int, int]]]:
-        """Whole batches from the one that holds the position on, below the last stable offset; aborted transactions."""
-        stable = self.last_stable
+    def fetch(self, position: int, batches: int, committed: bool = True) -> tuple[bytearray, list[tuple[int, int]]]:
+        """Whole batches from the one that holds the position on, below the last stable offset; aborted transactions.
+        If `committed` is not set, batches above the last stable offset as well."""
+        stable = self.last_stable if committed else self.end
         found = [batch for batch in self.log if position <= batch.last < stable][:batches]
         data = bytearray(b"".join(batch.bytes(self.keys) for batch in found))
         if not found:
@@ -215,7 +218,7 @@ class FakeSource:
 
     def has(self, position: int) -> bool:
         """Whether a fetch from this position finds anything."""
-        stable = self.last_stable
+        stable = self.end if self.shows_all else self.last_stable
         return any(position <= batch.last < stable for batch in reversed(self.log))
 
     def wanted(self) -> list[int]:

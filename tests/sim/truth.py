@@ -15,7 +15,7 @@ from tests.sim.after_retention import (
     were_unknown,
     wrong_translation,
 )
-from tests.sim.compacted_copy import came_back, may_come_back, wrong_so_far
+from tests.sim.compacted_copy import came_back, is_older_than_copied, may_come_back, wrong_so_far
 from tests.sim.halts import unrecorded_difference
 from tests.sim.host import LANE
 from tests.sim.newer_records import has_newer, is_superseded, places, standing, was_theirs
@@ -341,6 +341,7 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
         if numbers and not world.shape.cleans:
             _translations(world)
     missing = [offset for offset in missing if not is_superseded(world, offset) and not was_cleaned(world, offset)]
+    missing = [offset for offset in missing if not is_older_than_copied(world, world.source.at(offset))]
     missing = [offset for offset in missing if offset not in _taken_by_late_bytes(world)]
     missing = [offset for offset in missing if not lost_without_trace(world, offset)]
     if missing:
@@ -352,6 +353,7 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     recorded = world.lost | skipped | filtered | world.rejected
     recorded |= recorded_as(world, "unexplained") | recorded_as(world, "expired")
     untaken = {number for number in world.source.expired - arrived - taken if not has_newer(world, number)}
+    untaken = {number for number in untaken if not is_older_than_copied(world, number)}
     unknown = _not_looked_for(world)
     if unrecorded := sorted({offset_of[number] for number in untaken} - recorded - set(unknown.values())):
         raise Violation(f"deleted before they were copied, and the ledger does not say so: source offsets {unrecorded}")

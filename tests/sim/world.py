@@ -86,7 +86,7 @@ class World:
         self.rng = random.Random(seed)
         self.filter = toy.Filter(self.rng, steady=shape.steady)
         self.shape, self.now = shape, 0.0
-        self.source = FakeSource(self.rng)
+        self.source = FakeSource(self.rng, shows_all=shape.isolations)
         self.target = FakeTarget(shape.expiry_ms)
         self.target.exists = not shape.creating
         self.source.keys = self.target.keys = shape.keys if shape.cleans else 0
@@ -177,8 +177,8 @@ class World:
         self.attempts += 1
         near, expiry = Reach(self.shape.window, NEAR.bytes), self.shape.expiry_ms
         limits = Limits(near=near, producer_expiry_ms=expiry, request_timeout_s=REQUEST_S, skipped_offsets_noted=6)
-        name = f"r{self.attempts}"
-        lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild, limits, self.shape.mode)
+        name, committed = f"r{self.attempts}", self.shape.reads_committed(self.attempts)
+        lane = Lane(LANE, "orders", "eu.orders", 0, "p", committed, toy.rebuild, limits, self.shape.mode)
         # No story loses a segment (tests/unit/replication/lane/source/test_offset_gaps.py): gaps are the cleaner's.
         lane.gap.compacts = True
         lane.origins = self.origins()
@@ -415,7 +415,7 @@ class World:
             raise AssertionError(f"{host.name} would learn of a truncation at {parts} that never happened: {effect}")
         data, aborted = bytearray(), list[tuple[int, int]]()
         if not error and parts < 0:
-            data, aborted = self.source.fetch(effect.position, self.rng.randint(1, 4))
+            data, aborted = self.source.fetch(effect.position, self.rng.randint(1, 4), host.lane.read_committed)
         stable = self.source.last_stable
         chunk = Chunk(effect.question, error, end, stable, start, aborted, data, 0, len(data), None, epoch, parts)
         host.inbox.append(slow_brokers.fetched(self, chunk))

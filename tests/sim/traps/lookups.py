@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mirrord.ledger.facts.quarantine import Quarantined
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import AskSuperseded
 from tests.sim import truth
 from tests.sim.compacted_copy import settled
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tests.sim.scheduler import Story
     from tests.sim.world import World
 
-_PAUSE = 40
+_PAUSE = 70
 """Most steps between two strikes."""
 _PATIENCE = 400
 """Steps without faults until a lane has copied everything."""
@@ -43,18 +44,27 @@ def _calmly(story: "Story", condition: Callable[[], Found | None]) -> Found | No
 
 def _copied(world: "World") -> Host | None:
     """The last holder, if it has copied all that it can read."""
-    host = settled(world)
-    return host if host is not None and host.lane.acked and host.lane.position >= world.source.last_stable else None
+    host = world.hosts[-1] if world.hosts else None
+    if host is None or (settled(world) is not host and not (host.alive and host.lane.skipped)):
+        return None
+    lane = host.lane
+    is_done = lane.phase is Phase.COPYING and not (lane.ready or lane.in_flight or lane.intents or lane.plan)
+    return host if is_done and lane.acked and lane.position >= world.source.last_stable else None
 
 
 def _all_copied(story: "Story") -> Host | None:
-    """Clients of the source end their transactions, and the follower of the target catches up. Let the lane copy
-    everything. Return its holder, or None."""
+    """Clients of the source end their transactions, the follower of the target catches up, and an operator alters the
+    target topic so that it accepts all records. Let the lane copy everything. Return its holder, or None."""
     world = story.world
+    if world.target.poison:
+        world.target.former_poison |= world.target.poison
+        world.target.poison.clear()
+        world.target.settings += 1
+    world.target.largest = 1 << 62
     for producer in list(world.source.open):
         world.source.finish(producer, world.record_ms(), commit=True)
     _everywhere(world)
-    if not any(host.alive for host in world.hosts):
+    if not world.hosts[-1].alive and may_start(world):
         world.start_host(former_dead=True)
     host = _calmly(story, lambda: _copied(world))
     _everywhere(world)
@@ -136,8 +146,10 @@ def last_records_cleaned(story: "Story") -> Script:
     _append(world, 1, 3)
     if not (host := _all_copied(story)):
         return
-    others = ("refused",) if world.shape.poison else ("filtered",) if world.shape.steady else ()
-    scene = rng.choice(("epoch", "aborted", "open", "plain", *others, *others))
+    others = (*(["refused"] * world.shape.poison), *(["filtered"] * world.shape.steady))
+    if not world.shape.isolations:
+        others += ("aborted", "open")
+    scene = rng.choice(("epoch", "plain", *others))
     if scene == "refused" and not (host := _refused(story)):
         return
     kill(host)
@@ -215,6 +227,16 @@ def lost_beside_others(story: "Story") -> Script:
         kill(host)
         world.start_host(former_dead=True)
     _looked_up(story)
+    _replaced(story)
+
+
+def _replaced(story: "Story") -> None:
+    """If retention has deleted lost records at the source, let the lane copy others under their ordinals. Before that,
+    a next holder looks up the wrong records (`tests.sim.test_lost_and_expired`)."""
+    if story.world.shape.retention:
+        for _ in range(2):
+            _append(story.world, 4, 6)
+        _all_copied(story)
 
 
 def lost_and_expired(story: "Story") -> Script:
@@ -271,3 +293,33 @@ def later_batches_follow_lost_ones(story: "Story") -> Script:
     for each in requests:
         world.do(("arrive", each))
     _looked_up(story)
+
+
+def isolation_changed(story: "Story") -> Script:
+    """A holder copies records of a transaction that has not ended. An unclean election removes the copies, another
+    client writes their keys, and the next holder copies only committed records. The transaction is committed."""
+    world, rng = story.world, story.rng
+    for _ in range(rng.randrange(_PAUSE)):
+        yield
+    host = _all_copied(story)
+    if host and host.lane.read_committed and may_start(world) and not world.shape.transactions:
+        kill(host)
+        world.start_host(former_dead=True)
+        host = _all_copied(story)
+    if not host or host.lane.read_committed or not may_start(world):
+        return
+    end = world.target.end
+    _append(world, 1, 3, producer=0)
+    if not _calmly(story, lambda: settled(world) is host and host.lane.position >= world.source.end):
+        return
+    _everywhere(world)
+    _save(world, host)
+    world.note("trap: copies of records that are not committed are lost, and the isolation is changed")
+    _lose(world, end)
+    if rng.random() < 0.8:
+        world.target.foreign(world.target.keys, world.wall_ms)
+    _forget(world)
+    kill(host)
+    world.start_host(former_dead=True)
+    _looked_up(story)
+    _all_copied(story)

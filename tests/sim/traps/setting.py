@@ -69,14 +69,15 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (losses.foreign_where_copies_were, _UNCLEAN | {"foreign": True}),
     (compacted.cleaned_before_a_takeover, {"cleans": True}),
     (compacted.lost_and_cleaned, _UNCLEAN | {"cleans": True}),
-    (lookups.last_records_cleaned, _LOOKED_UP | {"transactions": True, "poison": True, "on_reject": "skip-unparked"}),
+    (lookups.last_records_cleaned, _LOOKED_UP | {"poison": True, "on_reject": "skip-unparked"}),
     (
         lookups.last_records_cleaned_behind_a_filter,
-        _LOOKED_UP | {"transactions": True, "policies": True, "steady": True},
+        _LOOKED_UP | {"policies": True, "steady": True},
     ),
     (lookups.lost_beside_others, _LOOKED_UP | _UNCLEAN),
     (lookups.removed_from_its_batch, _LOOKED_UP | _UNCLEAN),
     (lookups.later_batches_follow_lost_ones, _LOOKED_UP | _UNCLEAN),
+    (lookups.isolation_changed, _LOOKED_UP | _UNCLEAN | {"isolations": True}),
     (lookups.lost_and_expired, _LOOKED_UP | _UNCLEAN | {"retention": True}),
     (source.truncated_while_away, {"truncation": True}),
     (source.truncated_after_an_epoch, {"truncation": True}),
@@ -135,15 +136,18 @@ _BLINDING = frozenset({"cleans", "compaction", "late", "policies", "retention"})
 
 
 def draw_traps(chance: random.Random, most: int) -> tuple[str, ...]:
-    """Return the names of some traps. All but the first one need no world in which less can be checked than in the
-    world of the first one, and none needs another value of a field than those before it."""
+    """Return the names of some traps. If the first one needs a world in which less can be checked, those with the same
+    need come first among the others; all traps in a compacted target go together. The others need no world in which
+    less can be checked than in that of the first one, and none needs another value of a field than those before it."""
     first, *others = chance.sample(sorted(TRAPS), len(TRAPS))
     needed, many = dict(TRAPS[first].needs), chance.randint(1, most)
     blinding, drawn = _BLINDING & needed.keys(), [first]
+    others.sort(key=lambda each: not blinding & TRAPS[each].needs.keys())
     for each in others:
         needs = TRAPS[each].needs
         agrees = all(needed.get(name, value) == value for name, value in needs.items())
-        if len(drawn) < many and agrees and _BLINDING & needs.keys() <= blinding:
+        is_fitting = "cleans" in needs if "cleans" in blinding else _BLINDING & needs.keys() <= blinding
+        if len(drawn) < many and agrees and is_fitting:
             drawn.append(each)
             needed |= needs
     return tuple(drawn)
