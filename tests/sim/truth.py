@@ -16,6 +16,7 @@ from tests.sim.after_retention import (
     wrong_translation,
 )
 from tests.sim.host import LANE
+from tests.sim.never_copied import wrongly_copied
 from tests.sim.newer_records import has_newer, is_superseded, places, standing, was_theirs
 from tests.sim.operator import orders
 from tests.sim.partition import false_verdicts, unaccounted
@@ -73,6 +74,8 @@ def check(world: World, *, final: bool = False) -> None:
                     f"the target holds offset {world.source.offset_of[number]}"
                 )
             numbers.append(number)
+    if wrong := wrongly_copied(world, numbers):
+        raise Violation(wrong)
     _order(world, numbers, holes, excused=(views or bool(late)) and (halted or not final))
     if shape.cleans:
         check_order_of_keys(world)
@@ -174,9 +177,6 @@ def _order(world: World, numbers: list[int], holes: list[tuple[int, int, int]], 
     last = -1
     for number in numbers:
         if number in world.source.unwanted:
-            aborted = world.source.offset_of[number] in world.source.aborted_offsets()
-            if aborted and number not in world.source.cut:
-                raise Violation(f"the aborted record at offset {world.source.offset_of[number]} arrived")
             continue
         at = position.get(number)
         if at is None:
@@ -311,7 +311,7 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     record = world.truth.lanes.get(LANE)
     if record is not None and record.halted is not None:
         unclean = world.shape.unclean and bool(world.target.lost) and not world.shape.cleans
-        if world.source.cleaned or unclean or world.excused or _came_back(world):
+        if unclean or world.excused or _came_back(world):
             return
         if _named_anew(world) and record.halted.reason == "unexplained":
             return

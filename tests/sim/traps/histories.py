@@ -3,25 +3,13 @@
 from typing import TYPE_CHECKING
 
 from tests.sim.host import LANE, Host
-from tests.sim.traps.moments import LONG, Script, copying, kill, may_start, until
+from tests.sim.traps.moments import LONG, Script, copying, kill, lose_from, may_start, until
 
 if TYPE_CHECKING:
     from tests.sim.scheduler import Story
     from tests.sim.world import World
 
 _LONGEST_BRANCH = 60
-
-
-def _lose_from(world: "World", offset: int) -> bool:
-    """An unclean election removes the batch that holds this offset, and all later ones. At least as many records are
-    written at once. Return whether that was possible."""
-    source, before = world.source, world.source.end
-    source.truncate(len([batch for batch in source.log if batch.last >= offset]))
-    if source.end == before:
-        return False
-    while source.end <= before:
-        source.append(world.rng.randint(1, 3), world.record_ms())
-    return True
 
 
 def _copied_to(world: "World") -> tuple[Host | None, int]:
@@ -48,7 +36,7 @@ def another_branch(story: "Story") -> Script:
     if not host or source.epochs[-1] != (epoch, begun):
         return
     count = host.lane.position - begun + world.rng.randint(0, 2)
-    if count > _LONGEST_BRANCH:
+    if not 0 < count <= _LONGEST_BRANCH:
         return
     if world.rng.random() < 0.2 and may_start(world):
         kill(host)
@@ -106,7 +94,7 @@ def lost_before_a_comparison(story: "Story") -> Script:
         return
     known = world.progress.ordinal if world.progress is not None else 0
     offset = record.source_runs.offset_of(world.rng.randrange(known, host.lane.acked))
-    if offset is None or not _lose_from(world, offset):
+    if offset is None or not lose_from(world, offset):
         return
     world.note("trap: the source loses records before they are compared")
     kill(host)

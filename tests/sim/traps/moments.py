@@ -106,3 +106,15 @@ def kill(host: Host) -> None:
     """End a process with kill -9. What it has sent stays on the wire."""
     host.alive = False
     host.sent.clear()
+
+
+def lose_from(world: "World", offset: int) -> bool:
+    """An unclean election removes the batch that holds this offset, and all later ones. At least as many records are
+    written at once. Return whether that was possible."""
+    source, before = world.source, world.source.end
+    source.truncate(len([batch for batch in source.log if batch.last >= offset]))
+    if source.end == before:
+        return False
+    while source.end <= before:
+        source.append(world.rng.randint(1, 3), world.record_ms())
+    return True

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.sim.host import Shape
-from tests.sim.traps import answers, compacted, decisions, handover, histories, losses, source, target
+from tests.sim.traps import answers, compacted, decisions, handover, histories, holes, losses, source, target
 from tests.sim.traps.moments import Script, Trap
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ class Setting(NamedTuple):
 
 
 _UNCLEAN = {"unclean": True}
+_FORGETFUL = {"forgetting": True, "record_age_ms": 10 * 86_400_000}
 _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (target.own_bytes_of_a_dead_connection, {}),
     (target.election_in_the_sandwich, {"elections": True}),
@@ -46,10 +47,13 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (compacted.lost_and_cleaned, _UNCLEAN | {"cleans": True}),
     (source.truncated_while_away, {"truncation": True}),
     (source.truncated_after_an_epoch, {"truncation": True}),
-    (source.reused_offsets_under_way, {"truncation": True, "starts_late": True}),
+    (source.reused_offsets_under_way, {"truncation": True}),
     (source.removed_under_way, {"compaction": True}),
     (source.expired_while_away, {"retention": True}),
     (histories.another_branch, {"truncation": True}),
+    (holes.lost_beside_a_hole, _FORGETFUL | {"truncation": True}),
+    (holes.deleted_under_late_bytes, _FORGETFUL | {"retention": True}),
+    (holes.removed_beside_a_hole, _FORGETFUL | {"compaction": True, "starts_late": True}),
     (histories.lost_before_the_first_fetch, {"truncation": True}),
     (decisions.killed_with_decided_records, {"policies": True}),
     (decisions.disconnected_with_decided_records, {"policies": True}),
@@ -62,16 +66,21 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
 TRAPS: dict[str, Setting] = {trap.__name__: Setting(trap, needs) for trap, needs in _SETTINGS}
 
 
-_BLINDING = frozenset({"cleans", "compaction", "late", "policies", "retention"})
+_BLINDING = frozenset({"cleans", "compaction", "late", "policies"})
 """Fields of a `Shape` in whose worlds less can be checked."""
+_APART = frozenset({"retention", "truncation"})
+"""Fields of a `Shape` that no world has at the same time. Retention also deletes the evidence that the source lost
+records."""
 
 
 def draw_traps(chance: random.Random, most: int) -> tuple[str, ...]:
     """Return the names of some traps. All but the first one need no world in which less can be checked than in the
-    world of the first one."""
+    world of the first one. Those that need such a world as well come first, because they fit few others."""
     first, *others = chance.sample(sorted(TRAPS), len(TRAPS))
-    blinding = _BLINDING & TRAPS[first].needs.keys()
+    blinding, apart = _BLINDING & TRAPS[first].needs.keys(), _APART & TRAPS[first].needs.keys()
     fitting = [each for each in others if _BLINDING & TRAPS[each].needs.keys() <= blinding]
+    fitting = [each for each in fitting if not apart or _APART & TRAPS[each].needs.keys() <= apart]
+    fitting.sort(key=lambda each: not blinding & TRAPS[each].needs.keys())
     return (first, *fitting[: chance.randint(0, most - 1)])
 
 
