@@ -22,7 +22,7 @@ from tests.fixtures.attic import scarce
 from tests.sim.host import Shape
 from tests.sim.scheduler import STEPS, Story
 from tests.sim.themes import BESIDE, PLAIN, THEMES, shape_named
-from tests.sim.traps.setting import TRAPS, draw_traps, shape_with
+from tests.sim.traps.setting import TRAPS, TURN, draw_traps, shape_with
 
 _AT_ONCE = 100
 _PROGRESS_S = 10.0
@@ -33,8 +33,8 @@ _WEAK_SHARE, _SCARCE_SHARE, _THEME_SHARE = 0.1, 0.15, 0.3
 """Shares of stories in the mode at-least-once, with hardly any memory for runs, and with a theme beside traps. A world
 in which little else happens shows best what a trap leads to."""
 _MOST_TRAPS = 4
-_STEPS_WITH_TRAPS = 300
-"""A trap waits for its moment, and is set again after it has struck."""
+_FEWEST_TURNS = 2
+"""Turns of the traps of a story. A trap waits for its moment, and is set again after it has struck."""
 
 
 class Drawn(NamedTuple):
@@ -97,7 +97,8 @@ def _drawn(chance: random.Random, themes: tuple[str, ...]) -> Drawn:
         theme = theme if chance.random() < _THEME_SHARE else chance.choice(PLAIN)
     elif chance.random() < _PAIR_SHARE:
         theme = BESIDE.join(chance.sample(themes, 2))
-    return Drawn(story, theme, mode, is_scarce, traps, _STEPS_WITH_TRAPS if traps else STEPS)
+    steps = TURN * max(len(traps), _FEWEST_TURNS) if traps else STEPS
+    return Drawn(story, theme, mode, is_scarce, traps, steps)
 
 
 def _is_possible(shape: Shape) -> bool:

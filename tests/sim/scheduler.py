@@ -13,6 +13,7 @@ from tests.sim.world import World
 
 STEPS = 150
 """Steps of a story before the quiet period."""
+_FAR_BEHIND = 6
 
 
 def shape_of(rng: random.Random) -> Shape:
@@ -84,7 +85,8 @@ class Story:
         if rng.random() < self.fault_rate:
             self._fault()
         elif self.writing and rng.random() < 0.08:
-            self._write()
+            if not self._waits_for_lane():
+                self._write()
         else:
             choices = world.choices()
             later = world.next_time()
@@ -94,6 +96,12 @@ class Story:
                 world.advance(later)
         if rng.random() < 0.1:
             world.advance(world.now + rng.random() * 0.5)
+
+    def _waits_for_lane(self) -> bool:
+        """In stories with traps, little is written while the lane is far behind: most traps wait until it has copied
+        the newest records."""
+        position = max((host.lane.position for host in self.world.hosts if host.alive), default=0)
+        return self.traps is not None and self.world.source.end > position + _FAR_BEHIND
 
     def _move(self) -> None:
         """A copying lane leaves now and then, and another replicator gets it at once."""

@@ -1,7 +1,6 @@
 """What must always be true, checked against fakes that know everything."""
 
 from mirrord.ledger.facts.core import SourceRun, VerdictGiven
-from mirrord.ledger.facts.seeks import SeekDone
 from mirrord.ledger.offset_map import CopiedPosition, LaneMap
 from mirrord.ledger.seeks import pending
 from mirrord.ledger.state import LaneState
@@ -15,6 +14,7 @@ from tests.sim.after_retention import (
     were_unknown,
     wrong_translation,
 )
+from tests.sim.halts import needless_halt, sought_over_a_loss
 from tests.sim.host import LANE
 from tests.sim.never_copied import wrongly_copied
 from tests.sim.newer_records import has_newer, is_superseded, places, standing, was_theirs
@@ -74,11 +74,10 @@ def check(world: World, *, final: bool = False) -> None:
                     f"the target holds offset {world.source.offset_of[number]}"
                 )
             numbers.append(number)
-    if wrong := wrongly_copied(world, numbers):
+    if wrong := wrongly_copied(world, numbers) or needless_halt(world, final=final):
         raise Violation(wrong)
     _order(world, numbers, holes, excused=(views or bool(late)) and (halted or not final))
-    if shape.cleans:
-        check_order_of_keys(world)
+    check_order_of_keys(world)
     if final:
         _complete(world, numbers)
 
@@ -311,7 +310,8 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     record = world.truth.lanes.get(LANE)
     if record is not None and record.halted is not None:
         unclean = world.shape.unclean and bool(world.target.lost) and not world.shape.cleans
-        if unclean or world.excused or _came_back(world):
+        cleaned = world.shape.cleans and bool(world.source.cleaned)
+        if cleaned or unclean or world.excused or _came_back(world):
             return
         if _named_anew(world) and record.halted.reason == "unexplained":
             return
@@ -413,6 +413,8 @@ def check_order_of_keys(world: World) -> None:
     accepted by a broker that forgot the producer, are not compared. Nor are foreign records that late bytes followed,
     or a copied record that no lookup could keep out: they are no longer the last ones of their key, and if the cleaner
     runs, it removes them. A later record of the source that follows then replaces an older one, not a foreign one."""
+    if not world.shape.cleans:
+        return
     own: dict[int, int] = {}
     number_at: dict[int, int] = {}
     theirs: dict[int, list[int]] = {}
@@ -436,11 +438,8 @@ def check_order_of_keys(world: World) -> None:
 
 
 def _may_halt(world: World, record: LaneState) -> bool:
-    # A command jumped over what the source then lost: the lane has no epoch that shows where its history diverged. A
-    # loss of the source ends the command in the fold, so the commands are taken from the entries.
     reason = record.halted.reason if record.halted is not None else ""
-    ends = [fact.end for entry in world.ledger for fact in entry.facts if isinstance(fact, SeekDone)]
-    if reason == "truncated" and any(part < end for end in ends for part in world.source.parts):
+    if reason == "truncated" and sought_over_a_loss(world):
         return True
     # The records to be compared are gone from both logs: the source has deleted them, and the target topic's cleaner or
     # an unclean election has removed them. So nothing shows which records the ordinals belong to

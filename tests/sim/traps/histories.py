@@ -24,19 +24,18 @@ def another_branch(story: "Story") -> Script:
     it has at least as many records of the epoch before it as the lane has read since."""
     world = story.world
     source = world.source
-    source.elect()
+    if len(source.epochs) < 2 or source.epochs[-2][0] in source.spoilt:  # or it was elected before
+        source.elect()
+        source.append(world.rng.randint(1, 3), world.record_ms())
     epoch, begun = source.epochs[-1]
-    source.append(world.rng.randint(1, 3), world.record_ms())
 
     def has_copied() -> Host | None:
         host, end = _copied_to(world)
         return host if end > begun or source.epochs[-1] != (epoch, begun) else None
 
     host = yield from until(has_copied, LONG)
-    if not host or source.epochs[-1] != (epoch, begun):
-        return
-    count = host.lane.position - begun + world.rng.randint(0, 2)
-    if not 0 < count <= _LONGEST_BRANCH:
+    count = host.lane.position - begun + world.rng.randint(0, 2) if host else 0
+    if not host or source.epochs[-1] != (epoch, begun) or not 0 < count <= _LONGEST_BRANCH:
         return
     if world.rng.random() < 0.2 and may_start(world):
         kill(host)

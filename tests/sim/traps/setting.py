@@ -91,33 +91,42 @@ def shape_with(shape: Shape, traps: tuple[str, ...]) -> Shape:
     return replace(shape, traps=traps)
 
 
+TURN = 150
+"""Steps of a turn. In each turn, only one trap of a story is set, again and again: most of them wait until a lane has
+copied something, and others would keep it from that."""
+
+
 class Traps:
-    """The traps of a story."""
+    """The traps of a story, which take turns."""
 
     def __init__(self, story: "Story") -> None:
         self._story = story
-        self._scripts: dict[Trap, Script | None] = dict.fromkeys(TRAPS[each].trap for each in story.shape.traps)
+        self._script: Script | None = None
+        self._steps = 0
 
     def step(self) -> None:
-        """Advance each script. One that has ended begins again after a while. If no replicator is left, the supervisor
-        soon starts one."""
-        world, rng = self._story.world, self._story.rng
+        """Advance the script of the trap whose turn it is. One that has ended begins again after a while. If no
+        replicator is left, the supervisor soon starts one."""
+        world, rng, names = self._story.world, self._story.rng, self._story.shape.traps
         if not any(host.alive for host in world.hosts) and rng.random() < 0.2:
             world.start_host(former_dead=False)
-        for trap, script in self._scripts.items():
-            if script is None:
-                if rng.random() < 0.2:
-                    self._scripts[trap] = trap(self._story)
-                continue
-            try:
-                next(script)
-            except StopIteration:
-                self._scripts[trap] = None
+        turn, at = divmod(self._steps, TURN)
+        self._steps += 1
+        if at == 0 and len(names) > 1:
+            self.end()
+        if self._script is None:
+            if rng.random() < 0.2:
+                self._script = TRAPS[names[turn % len(names)]].trap(self._story)
+            return
+        try:
+            next(self._script)
+        except StopIteration:
+            self._script = None
 
     def end(self) -> None:
-        """Set no more traps."""
-        for script in self._scripts.values():
-            if script is not None:
-                script.close()
+        """Set no more traps for now. What they kept on the wire may arrive."""
+        if self._script is not None:
+            self._script.close()
+            self._script = None
         for each in self._story.world.wire:
             each.kept = False
