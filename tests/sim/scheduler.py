@@ -137,7 +137,7 @@ class Story:
             late_bytes.wake(host)
         # A replicator that lives and was not replaced is there already; otherwise a supervisor would start one.
         wrote_at: int | None = None
-        for _ in range(6000):
+        for _ in range(20_000 if self.traps else 6000):
             self._retire()
             if self._done() and not decide_on_parked(world):
                 # Late bytes that no one knows of are found with the next batch.
