@@ -16,6 +16,8 @@ STEPS = 150
 """Steps of a story before the quiet period."""
 _STEPS_OF_A_TRAP = 400
 """Steps that a trap has in the quiet period."""
+_FAR_BEHIND = 6
+"""Source offsets by which the lane is far behind."""
 
 
 def shape_of(rng: random.Random) -> Shape:
@@ -87,7 +89,8 @@ class Story:
         if rng.random() < self.fault_rate:
             self._fault()
         elif self.writing and rng.random() < 0.08:
-            self._write()
+            if not self._waits_for_lane():
+                self._write()
         else:
             choices = world.choices()
             later = world.next_time()
@@ -97,6 +100,12 @@ class Story:
                 world.advance(later)
         if rng.random() < 0.1:
             world.advance(world.now + rng.random() * 0.5)
+
+    def _waits_for_lane(self) -> bool:
+        """In stories with traps, little is written while the lane is far behind: most traps wait until it has copied
+        the newest records."""
+        position = max((host.lane.position for host in self.world.hosts if host.alive), default=0)
+        return self.traps is not None and self.world.source.end > position + _FAR_BEHIND
 
     def _move(self) -> None:
         """A copying lane leaves now and then, and another replicator gets it at once."""
@@ -152,7 +161,7 @@ class Story:
         for host in world.hosts:
             late_bytes.wake(host)
         wrote_at: int | None = None
-        for _ in range(6000):
+        for _ in range(20_000 if self.traps else 6000):
             self._retire()
             if self._done() and not decide_on_parked(world):
                 # Late bytes that no one knows of are found with the next batch.

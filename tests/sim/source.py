@@ -176,9 +176,10 @@ class FakeSource:
     def _lose(self, lost: list[SourceBatch]) -> bool:
         """An unclean election removes the last batches; False if that is not possible. All replicas have what was
         there before the flow."""
-        if not lost or self.open or any(batch.attributes for batch in lost) or lost[0].base < self.begin:
+        if not lost or self.open or lost[0].base < self.begin or self._splits_transaction(lost):
             return False
         del self.log[len(self.log) - len(lost) :]
+        self.aborted = [each for each in self.aborted if each[2] < lost[0].base]
         self.unwanted.update(number for batch in lost for _, number in batch.records)
         self.spoilt.update(batch.epoch for batch in lost)
         self.end = lost[0].base
@@ -186,6 +187,12 @@ class FakeSource:
         self.cut.update(number for number, offset in self.offset_of.items() if offset >= self.end)
         self.parts.add(self.end)
         return True
+
+    def _splits_transaction(self, lost: list[SourceBatch]) -> bool:
+        """Whether the log would keep records of a transaction whose end is among these last batches."""
+        kept = self.log[: len(self.log) - len(lost)]
+        newest = {batch.producer: batch for batch in kept if batch.attributes}
+        return any(not batch.attributes & CONTROL for batch in newest.values())
 
     def diverging(self, position: int, epoch: int) -> tuple[int, int]:
         """Where the log diverges from what a reader has seen before its position, as (epoch, end); (-1, -1) if it does

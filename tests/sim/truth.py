@@ -1,7 +1,6 @@
 """What must always be true, checked against fakes that know everything."""
 
 from mirrord.ledger.facts.core import SourceRun, VerdictGiven
-from mirrord.ledger.facts.seeks import SeekDone
 from mirrord.ledger.offset_map import CopiedPosition, LaneMap
 from mirrord.ledger.seeks import pending
 from mirrord.ledger.state import LaneState
@@ -16,8 +15,9 @@ from tests.sim.after_retention import (
     wrong_translation,
 )
 from tests.sim.compacted_copy import came_back, is_older_than_copied, may_come_back, wrong_so_far
-from tests.sim.halts import unrecorded_difference
+from tests.sim.halts import needless_halt, sought_over_a_loss, unrecorded_difference
 from tests.sim.host import LANE
+from tests.sim.never_copied import wrongly_copied
 from tests.sim.newer_records import has_newer, is_superseded, places, standing, was_theirs
 from tests.sim.operator import orders
 from tests.sim.partition import false_verdicts, unaccounted
@@ -84,9 +84,10 @@ def check(world: World, *, final: bool = False) -> None:
                     f"the target holds offset {world.source.offset_of[number]}"
                 )
             numbers.append(number)
+    if wrong := wrongly_copied(world, numbers) or needless_halt(world, final=final):
+        raise Violation(wrong)
     _order(world, numbers, holes, excused=(views or bool(late)) and (halted or not final))
-    if shape.cleans:
-        check_order_of_keys(world)
+    check_order_of_keys(world)
     if final:
         _complete(world, numbers)
 
@@ -173,9 +174,6 @@ def _order(world: World, numbers: list[int], holes: list[tuple[int, int, int]], 
     last = -1
     for number in numbers:
         if number in world.source.unwanted:
-            aborted = world.source.offset_of[number] in world.source.aborted_offsets()
-            if aborted and number not in world.source.cut:
-                raise Violation(f"the aborted record at offset {world.source.offset_of[number]} arrived")
             continue
         at = position.get(number)
         if at is None:
@@ -312,9 +310,8 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     if record is not None and record.halted is not None:
         if unrecorded_difference(record):
             raise Violation(f"halted for good, although the map can be rebuilt: {record.halted.line}")
-        if world.source.cleaned or world.excused or came_back(world):
-            return
-        if (_named_anew(world) and record.halted.reason == "unexplained") or _may_halt(world, record):
+        is_cleaned = world.shape.cleans and bool(world.source.cleaned)
+        if is_cleaned or world.excused or came_back(world) or _may_halt(world, record):
             return
         raise Violation(f"halted without a reason: {record.halted.line}")
     # A record that a compacted target took and its cleaner has removed since has arrived, too.
@@ -414,6 +411,8 @@ def check_order_of_keys(world: World) -> None:
     accepted by a broker that forgot the producer, are not compared. Nor are foreign records that late bytes followed,
     or a copied record that no lookup could keep out: they are no longer the last ones of their key, and if the cleaner
     runs, it removes them. A later record of the source that follows then replaces an older one, not a foreign one."""
+    if not world.shape.cleans:
+        return
     own: dict[int, int] = {}
     number_at: dict[int, int] = {}
     theirs: dict[int, list[int]] = {}
@@ -437,11 +436,10 @@ def check_order_of_keys(world: World) -> None:
 
 
 def _may_halt(world: World, record: LaneState) -> bool:
-    # A command jumped over what the source then lost: the lane has no epoch that shows where its history diverged. A
-    # loss of the source ends the command in the fold, so the commands are taken from the entries.
     reason = record.halted.reason if record.halted is not None else ""
-    ends = [fact.end for entry in world.ledger for fact in entry.facts if isinstance(fact, SeekDone)]
-    if reason == "truncated" and any(part < end for end in ends for part in world.source.parts):
+    if reason == "truncated" and sought_over_a_loss(world):
+        return True
+    if reason == "unexplained" and _named_anew(world):
         return True
     # The records to be compared are gone from both logs: the source has deleted them, and the target topic's cleaner or
     # an unclean election has removed them. So nothing shows which records the ordinals belong to

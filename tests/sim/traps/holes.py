@@ -18,6 +18,8 @@ _NOT_ENOUGH_REPLICAS = 19
 def _hole(world: "World", begin: int = 0) -> Generator[None, None, list[Request] | None]:
     """A broker refuses a batch, forgets the producer, and accepts the batches that follow. The records have source
     offsets from `begin` on. Return the requests, of which the first was refused, or None."""
+    for _ in range(3):
+        world.source.append(world.rng.randint(1, 3), world.record_ms())
 
     def pipelined() -> list[Request] | None:
         requests = [each for each in on_the_wire(world) if not each.kept]

@@ -131,8 +131,11 @@ ENDINGS: frozenset[Trap] = frozenset({in_between.late_before_the_repeat, in_betw
 TRAPS: dict[str, Setting] = {trap.__name__: Setting(trap, needs) for trap, needs in _SETTINGS}
 
 
-_BLINDING = frozenset({"cleans", "compaction", "late", "policies", "retention"})
+_BLINDING = frozenset({"cleans", "compaction", "late", "policies"})
 """Fields of a `Shape` in whose worlds less can be checked."""
+_APART = frozenset({"retention", "truncation"})
+"""Fields of a `Shape` that no world has at the same time. Retention also deletes the evidence that the source lost
+records."""
 
 
 def draw_traps(chance: random.Random, most: int) -> tuple[str, ...]:
@@ -160,8 +163,13 @@ def shape_with(shape: Shape, traps: tuple[str, ...]) -> Shape:
     return replace(shape, traps=traps)
 
 
+TURN = 150
+"""Steps of a turn. In each turn, only one trap of a story is set, again and again: most of them wait until a lane has
+copied something, and others would keep it from that."""
+
+
 class Traps:
-    """The traps of a story."""
+    """The traps of a story, which take turns."""
 
     def __init__(self, story: "Story") -> None:
         self._story = story
@@ -186,7 +194,7 @@ class Traps:
                 self._scripts[trap] = None
 
     def end(self) -> None:
-        """Set no more traps."""
+        """Set no more traps for now. What they kept on the wire may arrive."""
         for script in self._scripts.values():
             if script is not None:
                 script.close()
