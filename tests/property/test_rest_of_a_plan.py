@@ -11,8 +11,8 @@ from mirrord.model.intervals import ranges
 from mirrord.model.runs import Run
 from mirrord.replication.lane.source import source_epochs, truncation
 from mirrord.replication.lane.source.copied_pieces import mapped
-from mirrord.replication.lane.source.declared_runs import jumps, rest
-from mirrord.replication.lane.source.source_epochs import carried, continues_at
+from mirrord.replication.lane.source.declared_runs import continues_at, jumps, rest
+from mirrord.replication.lane.source.recorded_epochs import carried
 from mirrord.replication.lane.state import ResumePosition
 from mirrord.replication.lane.target import hole_repair, missing_ordinals
 from tests.unit.replication.lane.test_rebuilding import LANE

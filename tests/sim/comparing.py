@@ -26,7 +26,7 @@ from mirrord.replication.lane.signals import (
     RebuildAnswer,
     ScanAnswer,
 )
-from mirrord.replication.lane.source.source_epochs import UNKNOWN, recorded_at
+from mirrord.replication.lane.source.recorded_epochs import UNKNOWN, recorded_at
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer

@@ -38,7 +38,7 @@ from mirrord.replication.lane.signals import (
     ProducerEntry,
     ProducersAnswer,
 )
-from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source import last_copied, recorded_epochs, source_epochs
 from mirrord.replication.lane.source.epoch_cache import EpochCache
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import look_back, missing_ordinals, target_scan
@@ -210,7 +210,7 @@ def _every_answer_counts(patch: pytest.MonkeyPatch) -> None:
 
 
 def _what_is_copied_again_is_there(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(source_epochs, "furthest", lambda _: None)
+    patch.setattr(last_copied, "furthest", lambda _: None)
 
 
 def _others_take_no_place(patch: pytest.MonkeyPatch) -> None:
@@ -246,7 +246,7 @@ def _an_epoch_begins_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def _another_history_is_compared(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(source_epochs, "known_epochs", lambda *_: ())
+    patch.setattr(recorded_epochs, "known_epochs", lambda *_: ())
 
 
 def _part_where_the_source_says(patch: pytest.MonkeyPatch) -> None:

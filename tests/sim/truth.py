@@ -4,7 +4,7 @@ from mirrord.ledger.facts.core import SourceRun, VerdictGiven
 from mirrord.ledger.offset_map import CopiedPosition, LaneMap
 from mirrord.ledger.seeks import pending
 from mirrord.ledger.state import LaneState
-from mirrord.replication.lane.source.source_epochs import is_truncated
+from mirrord.replication.lane.source.recorded_epochs import is_truncated
 from tests.sim.after_retention import (
     is_stuck,
     lost_without_trace,

@@ -14,7 +14,7 @@ from mirrord.replication.lane import notes
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import CheckAnswer, Effects, Halted
-from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source import recorded_epochs
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt, missing_ordinals, reassigned_ordinals, target_scan
 from mirrord.replication.lane.transitions import Quiesce, Resume
@@ -136,9 +136,9 @@ def _is_unread(lane: Lane, answer: CheckAnswer, first: int, end: int) -> bool:
     ):
         return True
     run = record.source_runs.run_at(first)
-    if run is None or source_epochs.follows(record, run.ordinal):
+    if run is None or recorded_epochs.follows(record, run.ordinal):
         return False
-    is_known = source_epochs.recorded_at(record.epochs, first) != source_epochs.UNKNOWN
+    is_known = recorded_epochs.recorded_at(record.epochs, first) != recorded_epochs.UNKNOWN
     return not is_known and answer.source_end >= run.offset
 
 

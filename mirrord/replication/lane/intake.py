@@ -31,7 +31,7 @@ from mirrord.replication.lane.intake_stops import Diverged, Early, Unreadable, V
 from mirrord.replication.lane.lane_report import resume_position
 from mirrord.replication.lane.second_path import ALL, PolicyRefused, RebuildRequest
 from mirrord.replication.lane.signals import AskDivergence, Batch, Chunk, Effects, FetchFrom
-from mirrord.replication.lane.source import batch_splitting, offset_gaps, source_epochs
+from mirrord.replication.lane.source import batch_splitting, last_copied, offset_gaps, source_epochs
 from mirrord.replication.lane.source.loop_detection import BatchOrigin, Doubt
 from mirrord.replication.lane.source.next_declared import declare
 from mirrord.replication.lane.state import NO_VERDICTS, Lane
@@ -101,7 +101,7 @@ def assure(lane: Lane) -> Effects:
     them."""
     if lane.history.divergence_question in lane.questions:
         return []
-    known = source_epochs.furthest(lane)
+    known = last_copied.furthest(lane)
     if known is None:
         lane.history.source_confirmed = True
         return want_more(lane)

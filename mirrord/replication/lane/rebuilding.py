@@ -53,7 +53,7 @@ from mirrord.replication.lane.signals import (
     RebuildAnswer,
     Wake,
 )
-from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source import recorded_epochs
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import (
     in_doubt,
@@ -300,14 +300,14 @@ def leaps(own: Sequence[OwnBatch], expected: int) -> list[tuple[int, int]]:
     return found
 
 
-def _epochs(lane: Lane, runs: Runs, end: Run, located: Located) -> source_epochs.Epochs:
+def _epochs(lane: Lane, runs: Runs, end: Run, located: Located) -> recorded_epochs.Epochs:
     """Return the source epochs of the rebuilt runs. The epoch of the source offset directly before `end` also applies
     to the records from `end` onward."""
     begin = runs.first
     if begin is None or not (located.epochs or (lane.record is not None and lane.record.epochs)):
         return ()
     pieces = (*runs.between(begin.ordinal, end.ordinal - 1), (end.ordinal, end.offset - 1, 1))
-    return source_epochs.carried(located.epochs, pieces)
+    return recorded_epochs.carried(located.epochs, pieces)
 
 
 def _facts(
@@ -358,7 +358,7 @@ def _facts(
     ]
 
 
-def _in_doubt(lane: Lane, follow: Sequence[Run], epochs: source_epochs.Epochs) -> list[SourceRun]:
+def _in_doubt(lane: Lane, follow: Sequence[Run], epochs: recorded_epochs.Epochs) -> list[SourceRun]:
     """If the ordinals after the rebuilt ones are in doubt, return a fact that records their runs again and marks them
     as in doubt (`SourceRun.regiven`). The fact is needed because `MapRebuilt` removes this mark, although further
     batches that were sent before the map was rebuilt may be appended after those that were found. Return an empty list

@@ -23,8 +23,8 @@ from mirrord.replication.lane.signals import (
     SaveProgress,
     Wake,
 )
-from mirrord.replication.lane.source import source_epochs
-from mirrord.replication.lane.source.declared_runs import RestOfPlan, decided, jumps, rest
+from mirrord.replication.lane.source import recorded_epochs, source_epochs
+from mirrord.replication.lane.source.declared_runs import RestOfPlan, continues_at, decided, jumps, rest
 from mirrord.replication.lane.source.next_declared import declare
 from mirrord.replication.lane.state import NO_VERDICTS, Lane, ResumePosition
 from mirrord.replication.lane.target import (
@@ -134,7 +134,7 @@ def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
             lane.resume_position.leader_epoch,
         )
         start = min(target_scan.first_offset_of(lane, begun), lane.log.end, begins)
-        epochs = source_epochs.known_epochs(lane, first)
+        epochs = recorded_epochs.known_epochs(lane, first)
         return [
             AskCheck(ask(lane), lane.producer_id, first, ordinal - 1, start, lane.log.end, _continues_at(lane), epochs)
         ]
@@ -142,7 +142,7 @@ def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
 
 
 def _continues_at(lane: Lane) -> int:
-    position = source_epochs.continues_at(lane.record, lane.resume_ordinal) if lane.record is not None else None
+    position = continues_at(lane.record, lane.resume_ordinal) if lane.record is not None else None
     return -1 if position is None else position
 
 
@@ -187,7 +187,7 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
         lane.history.found_epoch = (position, answer.source_epoch)
         # The offsets between the last compared record and the position may be from a different history of the source
         # log.
-        is_next = lane.record is not None and source_epochs.follows(lane.record, lane.resume_ordinal)
+        is_next = lane.record is not None and recorded_epochs.follows(lane.record, lane.resume_ordinal)
         lane.history.found_equal = answer.outcome == "equal" and is_next and answer.equal_until == lane.resume_ordinal
         return effects + _bind_holes(lane)
     if lane.phase is not Phase.COPYING:

@@ -1,207 +1,29 @@
-"""Determines the source's leader epochs, and the epoch of the source record that was copied under each ordinal.
+"""Tracks the source's leader epochs while a lane copies, and records them in the ledger (see `recorded_epochs`).
 
-An unclean election may remove records. The source then assigns their offsets to other records, in a higher leader
-epoch. An offset therefore identifies a record only together with its epoch. The ledger contains both. Before the first
-record of a new epoch is produced, a `SourceRun` must record the ordinal at which this epoch begins. The ledger also
-contains the truncations, which show for which ordinals the source has lost the records.
+When a lane resumes, it loads the epochs of the copied records. While it copies, it compares the epoch of each batch
+with the recorded one. If they differ, the new epoch must be in the ledger before the batch is produced.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 
 from mirrord.replication.lane.signals import CheckAnswer, LaneRecord
-from mirrord.replication.lane.source.copied_pieces import ascending_parts, highest_copied, mapped, ordinal_of
-from mirrord.replication.lane.source.declared_runs import rest
+from mirrord.replication.lane.source.copied_pieces import ascending_parts, highest_copied, ordinal_of
+from mirrord.replication.lane.source.declared_runs import continues_at, mended_until, rest
+from mirrord.replication.lane.source.last_copied import last_copied
+from mirrord.replication.lane.source.recorded_epochs import (
+    UNKNOWN,
+    UNRECORDED,
+    Epochs,
+    carried,
+    epoch_at,
+    follows,
+    is_truncated,
+    known_epochs,
+    recorded_at,
+    recorded_before,
+)
 from mirrord.replication.lane.state import Lane
-
-Epochs = tuple[tuple[int, int], ...]
-"""Pairs (ordinal, leader epoch of the source) in ascending order. Each epoch applies to its ordinal and the following
-ones, until the ordinal of the next pair."""
-
-
-UNKNOWN = -1
-"""According to the ledger, the epoch is not known for this ordinal and the following ones, because the lane skipped
-records without seeing them."""
-UNRECORDED = -2
-"""The ledger says nothing about the epoch."""
-
-
-def recorded_at(epochs: Epochs, ordinal: int) -> int:
-    """Return the leader epoch that the record with this ordinal has in the source, according to the ledger. The result
-    is the epoch, `UNKNOWN` or `UNRECORDED`."""
-    return next((epoch for first, epoch in reversed(epochs) if first <= ordinal), UNRECORDED)
-
-
-def epoch_at(epochs: Epochs, ordinal: int) -> int:
-    """Return the leader epoch that the record with this ordinal has in the source, or -1 if it is not known."""
-    return max(recorded_at(epochs, ordinal), UNKNOWN)
-
-
-def follows(record: LaneRecord, ordinal: int) -> bool:
-    """Return whether an ordinal maps to the source offset directly after that of the previous ordinal."""
-    offset, former = record.source_runs.offset_of(ordinal), record.source_runs.offset_of(ordinal - 1)
-    return offset is not None and former is not None and offset == former + 1
-
-
-def recorded_before(record: LaneRecord, epochs: Epochs, ordinal: int) -> int:
-    """Return what is recorded about the epoch of the source record that directly precedes the record of an ordinal.
-
-    The result is what the ledger has for the ordinal itself, with one exception. The ledger may say that the epoch is
-    not known from this ordinal onward, although the ordinal maps to the source offset directly after that of the
-    previous ordinal. In this case, `epochs_again` has revoked the previously recorded epochs, and the epoch of the
-    previous ordinal applies.
-    """
-    is_anew = (ordinal, UNKNOWN) in epochs and follows(record, ordinal)
-    return recorded_at(epochs, ordinal - 1 if is_anew else ordinal)
-
-
-def carried(recorded: Epochs, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
-    """Return the source epochs of records that get new ordinals, by new ordinal. `recorded` contains the epochs of
-    these records either by former ordinal or by source offset. Each of the `pieces` describes consecutive records: (new
-    ordinal, former ordinal or source offset, length)."""
-    found: list[tuple[int, int]] = []
-    for ordinal, former, length in pieces:
-        begun = (former, max(recorded_at(recorded, former), UNKNOWN))
-        for at, epoch in (begun, *(each for each in recorded if former < each[0] < former + length)):
-            if not found or found[-1][1] != epoch:
-                found.append((ordinal + at - former, epoch))
-    return tuple(found)
-
-
-def mended_until(record: LaneRecord, ordinal: int) -> int:
-    """Return the end of the records that the lane still has to copy again from `ordinal` onward: the ordinal after the
-    last of them. If there are none, return `ordinal` if the record before it was the last record to be copied again,
-    and -1 otherwise."""
-    found = rest(record, ordinal)
-    if found is not None and found.until > ordinal:
-        return found.until
-    before = rest(record, ordinal - 1)
-    return ordinal if before is not None and before.until == ordinal else -1
-
-
-def is_truncated(record: LaneRecord, ordinal: int, offset: int) -> bool:
-    """Return whether the source has lost the record that was copied from this offset under this ordinal."""
-    return any(ordinal < first and offset >= start for first, start in record.truncations)
-
-
-def is_of_later_epoch(epochs: Epochs, ordinal: int, epoch: int) -> bool:
-    """Return whether a source record has a later leader epoch than was recorded for its ordinal. If so, this record has
-    not been produced yet, because the ledger records a new epoch before the first record of that epoch is produced."""
-    return epoch > recorded_at(epochs, ordinal) > UNKNOWN
-
-
-def copied_from(record: LaneRecord, offset: int, last: int) -> int | None:
-    """Return the lowest source offset at or above `offset` to which an ordinal up to `last` maps. Return None if there
-    is none."""
-    runs = record.source_runs
-    found: list[int] = []
-    for begin in (*reversed(runs.turns), runs.at(0).ordinal):
-        at = max(runs.floor(offset, runs.position(begin), runs.position(last + 1)), runs.position(begin))
-        pieces = mapped(record, runs.at(at).ordinal, last)
-        found += [max(start, offset) for _, start, length in pieces if start + length > offset]
-        if runs.at(at).offset <= offset:
-            break  # records that were copied earlier and are not lost have lower offsets
-        last = begin - 1
-    return min(found, default=None)
-
-
-def furthest(lane: Lane) -> tuple[int, int] | None:
-    """Return the source offset after the copied record with the highest source offset, and the leader epoch of that
-    record. Records that are known to be lost are ignored. Return None if the ledger has no holes, if the epoch is not
-    known, or if that record is below the lane's position."""
-    record = lane.record
-    if record is None or not record.holes:
-        return None
-    offset, ordinal = highest_copied(record, record.holes[0].first - 1, lane.acked) or (-1, -1)
-    epoch = epoch_at(known_epochs(lane, ordinal), ordinal)
-    return (offset + 1, epoch) if offset >= lane.position and epoch >= 0 else None
-
-
-def continues_at(record: LaneRecord, ordinal: int, looked_up: Sequence[tuple[int, int]] = ()) -> int | None:
-    """Return the source offset at which a lane continues if it resumes at this ordinal. `looked_up` contains ranges of
-    ordinals (first, last) that have already been looked up. Their records are left out, as in `rest`.
-
-    If both source and target have lost the record of this ordinal, the result is the offset at which the source's log
-    diverges from the copied records.
-    """
-    offset = record.source_runs.offset_of(ordinal)
-    if offset is None:
-        return None
-    if (found := rest(record, ordinal, looked_up)) is not None:
-        return found.runs[0].offset
-    return min((start for first, start in record.truncations if ordinal < first and start < offset), default=offset)
-
-
-def last_copied(lane: Lane) -> tuple[int, int] | None:
-    """Return the source offset after the last copied record below the lane's position, and the leader epoch of that
-    record. Records that are known to be lost are ignored. If the ledger does not contain the epochs from some ordinal
-    onward, the record before this ordinal counts as the last one. Return None if the epoch is not known.
-
-    Only facts that have taken effect are considered. Within a round, use `read_until` instead.
-    """
-    record, ordinal = lane.record, lane.next_ordinal - 1
-    offset = record.source_runs.offset_of(ordinal) if record is not None and ordinal >= 0 else None
-    if record is None or offset is None:
-        return None
-    if offset >= lane.position or is_truncated(record, ordinal, offset) or record.holes:
-        offset, ordinal = highest_copied(record, 0, lane.next_ordinal, lane.position) or (-1, -1)
-    epochs = known_epochs(lane, ordinal)
-    epoch = epoch_at(epochs, ordinal)
-    if epoch < 0 <= offset and not record.holes:
-        last_known = max((first for first, each in epochs if first <= ordinal and each >= 0), default=-1)
-        ordinal = min((first for first, _ in epochs if first > last_known), default=0) - 1
-        former, epoch = record.source_runs.offset_of(ordinal), epoch_at(epochs, ordinal)
-        offset = -1 if former is None or former >= offset or is_truncated(record, ordinal, former) else former
-    return (offset + 1, epoch) if offset >= 0 <= epoch else None
-
-
-def read_until(lane: Lane) -> tuple[int, int] | None:
-    """Return the position that the lane had before it skipped ahead in this round, and the epoch of the last batch
-    before that position.
-
-    If the lane has not skipped ahead in this round, or did not know that epoch, return the result of `last_copied`.
-    """
-    return lane.history.left_position or last_copied(lane)
-
-
-def divergence_of_copied(lane: Lane, epoch: int, end: int) -> int:
-    """Return the source offset at which a source log diverges from the copied records. Unlike `divergence`, consider
-    all epochs in the ledger."""
-    record, start = lane.record, divergence(lane, epoch, end)
-    if record is None or epoch < 0:
-        return start
-    later = [(each, record.source_runs.offset_of(each)) for each, known in record.epochs if known > epoch]
-    starts = [
-        at for each, at in later if at is not None and each < lane.next_ordinal and not is_truncated(record, each, at)
-    ]
-    return min([start, *starts])
-
-
-def divergence(lane: Lane, epoch: int, end: int) -> int:
-    """Return the source offset at which a source log diverges from the copied records.
-
-    `epoch` and `end` are the source broker's answer: the highest epoch in its log that is not above the requested
-    epoch, and the offset at which that epoch ends. Therefore, if records of a higher epoch were copied, that log does
-    not contain them.
-    """
-    record, start = lane.record, lane.seen.divergence(epoch, end)
-    if record is None or not record.holes or epoch < 0:
-        return start
-    first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
-    edges = [first, *(each for each, _ in record.epochs if first < each < lane.acked), lane.acked]
-    later = [pair for pair in pairwise(edges) if recorded_at(record.epochs, pair[0]) > epoch]
-    return min([start, *(each.lowest for pair in later for each in ascending_parts(record, *pair))])
-
-
-def before(lane: Lane, offset: int) -> int:
-    """Return the epoch of the source record directly before this offset, or -1 if it is not known. If the lane has
-    holes and the ledger assigns an ordinal to that record, the epoch is the one that is known for this ordinal."""
-    record = lane.record
-    if record is None or not record.holes:
-        return lane.seen.before(offset)
-    first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
-    ordinal = ordinal_of(record, first, lane.plan[-1].ordinal if lane.plan else lane.acked, offset - 1)
-    return lane.seen.before(offset) if ordinal is None else epoch_at(known_epochs(lane, first), ordinal)
 
 
 def recorded_ahead(lane: Lane) -> Epochs:
@@ -469,18 +291,6 @@ def take_new(lane: Lane, ordinal: int) -> Epochs:
         # The epoch was recorded with other runs that begin at the same ordinal. The new runs supersede them.
         return ((ordinal, lane.history.recorded_epoch),)
     return epochs
-
-
-def known_epochs(lane: Lane, first: int) -> Epochs:
-    """Return the epochs of the ordinal `first` and of all later ordinals, according to the ledger and the progress
-    record."""
-    record = lane.record
-    epochs = record.epochs if record is not None else ()
-    if recorded_at(epochs, first) != UNRECORDED or not lane.history.epochs_recorded or record is None:
-        return tuple(epochs)
-    offset = record.source_runs.offset_of(first)
-    seen = lane.seen.before(offset + 1) if offset is not None else -1
-    return ((first, seen if seen >= 0 else lane.seen.last), *(each for each in epochs if each[0] > first))
 
 
 def ends_short(lane: Lane, answer: CheckAnswer, position: int) -> bool:

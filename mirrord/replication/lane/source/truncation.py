@@ -24,7 +24,7 @@ from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.second_path import NOT_YET
 from mirrord.replication.lane.signals import AskDivergence, Chunk, DivergenceAnswer, Effects, Lost, StopFetch, Wake
-from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source import last_copied, recorded_epochs, source_epochs
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt, position_rewind
 from mirrord.replication.lane.transitions import Quiesce
@@ -42,7 +42,7 @@ def fetch_diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
         lane.history.source_confirmed = False
         return intake.want_more(lane)
     if lane.plan:
-        return _lose_promised(lane, source_epochs.divergence(lane, chunk.diverging_epoch, chunk.diverging_end))
+        return _lose_promised(lane, last_copied.divergence(lane, chunk.diverging_epoch, chunk.diverging_end))
     if lane.on_loss == "halt":
         return _halt(lane, start, lane.position)
     if is_settled(lane):
@@ -64,7 +64,7 @@ def divergence_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Eff
         return _confirmation_answered(lane, now, answer) if answer.question == lane.history.divergence_question else []
     if not lane.plan:
         return []
-    start = source_epochs.divergence(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
+    start = last_copied.divergence(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
     if start < _promised_until(lane):
         return _lose_promised(lane, start)
     # A broker that is too old to report a divergence shows only whether the position is within its log.
@@ -100,7 +100,7 @@ def is_unconfirmed(lane: Lane, chunk: Chunk) -> bool:
     """
     if lane.history.source_confirmed or lane.plan or chunk.end <= chunk.start:
         return False
-    lane.history.source_confirmed = source_epochs.read_until(lane) is None  # there is nothing to ask about
+    lane.history.source_confirmed = last_copied.read_until(lane) is None  # there is nothing to ask about
     return not lane.history.source_confirmed
 
 
@@ -108,7 +108,7 @@ def confirm_source(lane: Lane, chunk: Chunk) -> Effects:
     """Ask whether the source still has the copied records. The chunk has already been fetched and is kept until the
     answer arrives. If the source log is truncated later, the next fetch detects this because it carries the chunk's
     epoch."""
-    known = source_epochs.read_until(lane)
+    known = last_copied.read_until(lane)
     if known is None:
         # The ledger already shows that the copied records are lost. The chunk is fetched again.
         lane.history.unconfirmed_chunk, lane.fetching, lane.history.source_confirmed = None, False, True
@@ -121,8 +121,8 @@ def _confirmation_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> 
     if answer.error not in {NONE, OUT_OF_RANGE}:
         lane.history.divergence_question = ask(lane)
         return [Wake(lane.history.divergence_question, now + lane.limits.retry_s, refresh=True)]
-    known = source_epochs.read_until(lane)
-    start = source_epochs.divergence_of_copied(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
+    known = last_copied.read_until(lane)
+    start = last_copied.divergence_of_copied(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
     lane.fetching = False
     if known is None or start >= known[0]:
         lane.history.source_confirmed = True  # `lane.step` processes the chunk next
@@ -162,7 +162,7 @@ def _lose_promised(lane: Lane, start: int) -> Effects:
         lane.go(Quiesce())
         return []
     runs, pieces = left_before(lane, start)
-    epochs = (*source_epochs.carried(record.epochs, pieces), (runs[-1].ordinal, source_epochs.before(lane, start)))
+    epochs = (*recorded_epochs.carried(record.epochs, pieces), (runs[-1].ordinal, last_copied.before(lane, start)))
     gone = Verdict(start, end, "truncated")
     line = f"source offsets [{start}, {end}) were copied, and the source has lost them: an unclean election"
     new_round(lane)
@@ -218,7 +218,7 @@ def _gone_from(lane: Lane, start: int, end: int, until: int) -> int:
     record = lane.record
     if record is None or record.holes or end <= start:
         return start
-    copied = source_epochs.copied_from(record, start, lane.next_ordinal - 1)
+    copied = last_copied.copied_from(record, start, lane.next_ordinal - 1)
     return min(end, until if copied is None else copied, until)
 
 

@@ -8,9 +8,9 @@ from mirrord.ledger.facts.core import HoleFound, LaneFact, SourceRun
 from mirrord.model.intervals import uncovered
 from mirrord.model.runs import Run
 from mirrord.replication.lane.signals import LaneRecord
-from mirrord.replication.lane.source import source_epochs
-from mirrord.replication.lane.source.copied_pieces import HeldOffsets
-from mirrord.replication.lane.source.declared_runs import RestOfPlan, rest
+from mirrord.replication.lane.source import recorded_epochs, source_epochs
+from mirrord.replication.lane.source.copied_pieces import HeldOffsets, mapped
+from mirrord.replication.lane.source.declared_runs import RestOfPlan, continues_at, mended_until, rest
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import missing_ordinals, position_rewind, target_scan
 
@@ -25,7 +25,7 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
     for first, last in lane.log.holes:
         begins.append((first, last, ordinal))
         for start, end in target_scan.but_not_void(record.holes, first, last):
-            for former, offset, length in source_epochs.mapped(record, start, end):
+            for former, offset, length in mapped(record, start, end):
                 runs.append(Run(ordinal, offset))
                 pieces.append((ordinal, former, length))
                 ordinal += length
@@ -47,7 +47,7 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
         runs += [Run(run.ordinal + moved, run.offset) for run in older.runs]
         pieces += [(at + moved, former, length) for at, former, length in older.pieces]
     else:
-        after = source_epochs.continues_at(record, goes_on, looked_up)
+        after = continues_at(record, goes_on, looked_up)
         runs.append(Run(ordinal, lane.position if after is None else after))
         pieces.append((ordinal, _epoch_source(record, goes_on), 1))
     holes = [HoleFound(lane.id, lane.grant, *each, runs[-1].ordinal) for each in begins]
@@ -81,10 +81,10 @@ def _to_copy(
     """Yield the lost records that are copied again, and then the rest of an older plan, as pieces (former ordinal,
     source offset, length). `again` contains the ordinals (first, last) of the lost records."""
     for each in again:
-        yield from source_epochs.mapped(record, *each)
+        yield from mapped(record, *each)
     # The last piece is the record at which the lane continues in source order.
     for _, former, length in older.pieces[:-1] if older is not None else ():
-        yield from source_epochs.mapped(record, former, former + length - 1)
+        yield from mapped(record, former, former + length - 1)
 
 
 def _source_offset(piece: tuple[int, int, int]) -> int:
@@ -100,7 +100,7 @@ def _epoch_source(record: LaneRecord, ordinal: int) -> int:
     in the gap (see `epoch_cache`). The epoch of the previous ordinal may end inside the gap.
     """
     is_explicit = any(ordinal == first for first, _ in record.truncations)
-    is_explicit = is_explicit or ordinal <= source_epochs.mended_until(record, ordinal)
+    is_explicit = is_explicit or ordinal <= mended_until(record, ordinal)
     return ordinal if is_explicit or _is_after_gap(record, ordinal) else ordinal - 1
 
 
@@ -108,7 +108,7 @@ def _is_after_gap(record: LaneRecord, ordinal: int) -> bool:
     """Return whether there is a gap between the source offsets of the previous ordinal and of this ordinal. Return
     False if the source is known to have lost the record of this ordinal."""
     offset, former = record.source_runs.offset_of(ordinal), record.source_runs.offset_of(ordinal - 1)
-    if offset is None or former is None or source_epochs.is_truncated(record, ordinal, offset):
+    if offset is None or former is None or recorded_epochs.is_truncated(record, ordinal, offset):
         return False
     return offset > former + 1
 

@@ -7,7 +7,7 @@ from mirrord.ledger.facts.core import Displaced, HoleFound, SourceRun, TargetRun
 from mirrord.model.runs import Run
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Append, Effects, OwnBatch, TargetMoved
-from mirrord.replication.lane.source.source_epochs import recorded_at
+from mirrord.replication.lane.source.recorded_epochs import recorded_at
 from mirrord.replication.lane.target.scan_result import Log
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
 from mirrord.replication.lane.target.target_scan import walk

@@ -20,7 +20,8 @@ from mirrord.replication.lane.signals import (
     VisibleAnswer,
 )
 from mirrord.replication.lane.source.declared_runs import rest
-from mirrord.replication.lane.source.source_epochs import UNKNOWN, mended, recorded_before
+from mirrord.replication.lane.source.recorded_epochs import UNKNOWN, recorded_before
+from mirrord.replication.lane.source.source_epochs import mended
 from mirrord.replication.lane.state import ResumePosition
 from mirrord.replication.lane.step import step
 from mirrord.replication.lane.target.target_scan import walk

@@ -4,7 +4,7 @@ import pytest
 
 from mirrord.ledger.facts.core import SourceRun
 from mirrord.model.runs import Run
-from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source import last_copied, source_epochs
 from tests.unit.replication.lane.test_rebuilding import LANE, Play
 
 
@@ -29,6 +29,6 @@ def test_the_source_is_asked_about_the_record_before_an_unknown_epoch(
     play.begin("second")
     play.lane.next_ordinal = play.lane.resume_ordinal = play.lane.position = 12
     play.lane.history.found_epoch = (12, 1)
-    assert source_epochs.last_copied(play.lane) == known
+    assert last_copied.last_copied(play.lane) == known
     source_epochs.recall(play.lane)
     assert play.lane.epoch == (1 if known is None else -1)

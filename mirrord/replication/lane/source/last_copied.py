@@ -1,0 +1,112 @@
+"""Determines the last copied records, about which the source is asked whether its log still has them, and the offset at
+which a source log diverges from the copied records.
+
+A request contains the source offset after a copied record and the leader epoch of that record. According to KIP-595,
+the broker's answer shows whether its log has this record.
+"""
+
+from itertools import pairwise
+
+from mirrord.replication.lane.signals import LaneRecord
+from mirrord.replication.lane.source.copied_pieces import ascending_parts, highest_copied, mapped, ordinal_of
+from mirrord.replication.lane.source.recorded_epochs import epoch_at, is_truncated, known_epochs, recorded_at
+from mirrord.replication.lane.state import Lane
+
+
+def furthest(lane: Lane) -> tuple[int, int] | None:
+    """Return the source offset after the copied record with the highest source offset, and the leader epoch of that
+    record. Records that are known to be lost are ignored. Return None if the ledger has no holes, if the epoch is not
+    known, or if that record is below the lane's position."""
+    record = lane.record
+    if record is None or not record.holes:
+        return None
+    offset, ordinal = highest_copied(record, record.holes[0].first - 1, lane.acked) or (-1, -1)
+    epoch = epoch_at(known_epochs(lane, ordinal), ordinal)
+    return (offset + 1, epoch) if offset >= lane.position and epoch >= 0 else None
+
+
+def last_copied(lane: Lane) -> tuple[int, int] | None:
+    """Return the source offset after the last copied record below the lane's position, and the leader epoch of that
+    record. Records that are known to be lost are ignored. If the ledger does not contain the epochs from some ordinal
+    onward, the record before this ordinal counts as the last one. Return None if the epoch is not known.
+
+    Only facts that have taken effect are considered. Within a round, use `read_until` instead.
+    """
+    record, ordinal = lane.record, lane.next_ordinal - 1
+    offset = record.source_runs.offset_of(ordinal) if record is not None and ordinal >= 0 else None
+    if record is None or offset is None:
+        return None
+    if offset >= lane.position or is_truncated(record, ordinal, offset) or record.holes:
+        offset, ordinal = highest_copied(record, 0, lane.next_ordinal, lane.position) or (-1, -1)
+    epochs = known_epochs(lane, ordinal)
+    epoch = epoch_at(epochs, ordinal)
+    if epoch < 0 <= offset and not record.holes:
+        last_known = max((first for first, each in epochs if first <= ordinal and each >= 0), default=-1)
+        ordinal = min((first for first, _ in epochs if first > last_known), default=0) - 1
+        former, epoch = record.source_runs.offset_of(ordinal), epoch_at(epochs, ordinal)
+        offset = -1 if former is None or former >= offset or is_truncated(record, ordinal, former) else former
+    return (offset + 1, epoch) if offset >= 0 <= epoch else None
+
+
+def read_until(lane: Lane) -> tuple[int, int] | None:
+    """Return the position that the lane had before it skipped ahead in this round, and the epoch of the last batch
+    before that position.
+
+    If the lane has not skipped ahead in this round, or did not know that epoch, return the result of `last_copied`.
+    """
+    return lane.history.left_position or last_copied(lane)
+
+
+def copied_from(record: LaneRecord, offset: int, last: int) -> int | None:
+    """Return the lowest source offset at or above `offset` to which an ordinal up to `last` maps. Return None if there
+    is none."""
+    runs = record.source_runs
+    found: list[int] = []
+    for begin in (*reversed(runs.turns), runs.at(0).ordinal):
+        at = max(runs.floor(offset, runs.position(begin), runs.position(last + 1)), runs.position(begin))
+        pieces = mapped(record, runs.at(at).ordinal, last)
+        found += [max(start, offset) for _, start, length in pieces if start + length > offset]
+        if runs.at(at).offset <= offset:
+            break  # records that were copied earlier and are not lost have lower offsets
+        last = begin - 1
+    return min(found, default=None)
+
+
+def divergence(lane: Lane, epoch: int, end: int) -> int:
+    """Return the source offset at which a source log diverges from the copied records.
+
+    `epoch` and `end` are the source broker's answer: the highest epoch in its log that is not above the requested
+    epoch, and the offset at which that epoch ends. Therefore, if records of a higher epoch were copied, that log does
+    not contain them.
+    """
+    record, start = lane.record, lane.seen.divergence(epoch, end)
+    if record is None or not record.holes or epoch < 0:
+        return start
+    first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
+    edges = [first, *(each for each, _ in record.epochs if first < each < lane.acked), lane.acked]
+    later = [pair for pair in pairwise(edges) if recorded_at(record.epochs, pair[0]) > epoch]
+    return min([start, *(each.lowest for pair in later for each in ascending_parts(record, *pair))])
+
+
+def divergence_of_copied(lane: Lane, epoch: int, end: int) -> int:
+    """Return the source offset at which a source log diverges from the copied records. Unlike `divergence`, consider
+    all epochs in the ledger."""
+    record, start = lane.record, divergence(lane, epoch, end)
+    if record is None or epoch < 0:
+        return start
+    later = [(each, record.source_runs.offset_of(each)) for each, known in record.epochs if known > epoch]
+    starts = [
+        at for each, at in later if at is not None and each < lane.next_ordinal and not is_truncated(record, each, at)
+    ]
+    return min([start, *starts])
+
+
+def before(lane: Lane, offset: int) -> int:
+    """Return the epoch of the source record directly before this offset, or -1 if it is not known. If the lane has
+    holes and the ledger assigns an ordinal to that record, the epoch is the one that is known for this ordinal."""
+    record = lane.record
+    if record is None or not record.holes:
+        return lane.seen.before(offset)
+    first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
+    ordinal = ordinal_of(record, first, lane.plan[-1].ordinal if lane.plan else lane.acked, offset - 1)
+    return lane.seen.before(offset) if ordinal is None else epoch_at(known_epochs(lane, first), ordinal)
