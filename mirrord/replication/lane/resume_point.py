@@ -88,7 +88,7 @@ def _record_again(lane: Lane, ordinal: int, left: RestOfPlan | None) -> Effects:
     facts = hole_repair.kept_plan(lane, runs)
     kept = [] if left is not None else _acknowledged_runs(lane, ordinal)
     runs = [*runs, *kept]
-    epochs, regiven = source_epochs.epochs_again(lane, pieces), in_doubt.assign(lane, runs)
+    epochs, regiven = source_epochs.epochs_again(lane, pieces, kept), in_doubt.assign(lane, runs)
     rewound = position_rewind.rewound_by(lane, runs, lane.resume_position) or position_rewind.unproven(lane, runs)
     effect = append(lane, (*facts, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, regiven, rewound)))
     lane.intents.append((effect.tag, ordinal))
@@ -298,7 +298,7 @@ def copy(lane: Lane) -> Effects:
         unproven_until(lane) >= 0
         or lane.decided.open
         or any(hole.first >= ordinal for hole in record.holes)
-        or source_epochs.is_recorded_ahead(lane, record)
+        or source_epochs.is_revoked_ahead(lane, record)
         or (left is not None and left.differs)
     ):
         effects += _record_again(lane, ordinal, left)

@@ -7,6 +7,7 @@ the broker's answer shows whether its log has this record.
 
 from itertools import pairwise
 
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.copied_pieces import ascending_parts, highest_copied, mapped, ordinal_of
 from mirrord.replication.lane.source.recorded_epochs import epoch_at, is_truncated, known_epochs, recorded_at
@@ -15,20 +16,19 @@ from mirrord.replication.lane.state import Lane
 
 def furthest(lane: Lane) -> tuple[int, int] | None:
     """Return the source offset after the copied record with the highest source offset, and the leader epoch of that
-    record. Records that are known to be lost are ignored. Return None if the ledger has no holes, if the epoch is not
-    known, or if that record is below the lane's position."""
+    record. Records that are known to be lost are ignored, as are records whose epoch is not known. Return None if the
+    ledger has no holes, or if that record is below the lane's position."""
     record = lane.record
     if record is None or not record.holes:
         return None
-    offset, ordinal = highest_copied(record, record.holes[0].first - 1, lane.acked) or (-1, -1)
-    epoch = epoch_at(known_epochs(lane, ordinal), ordinal)
-    return (offset + 1, epoch) if offset >= lane.position and epoch >= 0 else None
+    known = _highest(lane, record, record.holes[0].first - 1, lane.acked)
+    return known if known is not None and known[0] > lane.position else None
 
 
 def last_copied(lane: Lane) -> tuple[int, int] | None:
     """Return the source offset after the last copied record below the lane's position, and the leader epoch of that
-    record. Records that are known to be lost are ignored. If the ledger does not contain the epochs from some ordinal
-    onward, the record before this ordinal counts as the last one. Return None if the epoch is not known.
+    record. Records that are known to be lost are ignored, as are records whose epoch is not known. Return None if there
+    is no other record.
 
     Only facts that have taken effect are considered. Within a round, use `read_until` instead.
     """
@@ -36,16 +36,27 @@ def last_copied(lane: Lane) -> tuple[int, int] | None:
     offset = record.source_runs.offset_of(ordinal) if record is not None and ordinal >= 0 else None
     if record is None or offset is None:
         return None
-    if offset >= lane.position or is_truncated(record, ordinal, offset) or record.holes:
-        offset, ordinal = highest_copied(record, 0, lane.next_ordinal, lane.position) or (-1, -1)
-    epochs = known_epochs(lane, ordinal)
-    epoch = epoch_at(epochs, ordinal)
-    if epoch < 0 <= offset and not record.holes:
-        last_known = max((first for first, each in epochs if first <= ordinal and each >= 0), default=-1)
-        ordinal = min((first for first, _ in epochs if first > last_known), default=0) - 1
-        former, epoch = record.source_runs.offset_of(ordinal), epoch_at(epochs, ordinal)
-        offset = -1 if former is None or former >= offset or is_truncated(record, ordinal, former) else former
-    return (offset + 1, epoch) if offset >= 0 <= epoch else None
+    if not record.holes and offset < lane.position and not is_truncated(record, ordinal, offset):
+        epoch = epoch_at(known_epochs(lane, ordinal), ordinal)
+        if epoch >= 0:
+            return offset + 1, epoch
+    return _highest(lane, record, 0, lane.next_ordinal, lane.position)
+
+
+def _highest(lane: Lane, record: LaneRecord, first: int, end: int, below: int = NEVER) -> tuple[int, int] | None:
+    """Of the records of the ordinals [first, end) that have source offsets below `below` and known epochs, return the
+    one with the highest source offset: the source offset after it, and its epoch."""
+    highest = highest_copied(record, first, end, below)
+    if highest is None:
+        return None
+    offset, ordinal = highest
+    epoch = epoch_at(known_epochs(lane, ordinal), ordinal)
+    if epoch >= 0:
+        return offset + 1, epoch
+    first = max(first, record.source_runs.at(0).ordinal)
+    edges = [first, *(each for each, _ in record.epochs if first < each < end), end]
+    found = ((highest_copied(record, *pair, below), recorded_at(record.epochs, pair[0])) for pair in pairwise(edges))
+    return max(((at[0] + 1, known) for at, known in found if at is not None and known >= 0), default=None)
 
 
 def read_until(lane: Lane) -> tuple[int, int] | None:

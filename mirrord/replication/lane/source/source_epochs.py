@@ -4,9 +4,11 @@ When a lane resumes, it loads the epochs of the copied records. While it copies,
 with the recorded one. If they differ, the new epoch must be in the ledger before the batch is produced.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from itertools import pairwise
 
+from mirrord.model.runs import Run
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import CheckAnswer, LaneRecord
 from mirrord.replication.lane.source.copied_pieces import ascending_parts, highest_copied, ordinal_of
 from mirrord.replication.lane.source.declared_runs import continues_at, mended_until, rest
@@ -83,6 +85,7 @@ def recall(lane: Lane) -> None:
     known = recorded_at(epochs, lane.resume_ordinal)
     lane.history.recorded_epoch = lane.epoch if known == UNRECORDED and is_saved else known
     lane.history.epochs_recorded = lane.history.recorded_epoch != UNRECORDED
+    _expect(lane, epochs, lane.resume_ordinal)
     lane.history.new_epochs.clear()
     lane.history.epochs_again = ()
     lane.history.found_equal = False
@@ -93,19 +96,34 @@ def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
 
     A comparison may have found that all records after the holes are equal, although the last one has a different epoch
     in the source than in the ledger. If so, a batch was appended late: it was sent earlier, while its ordinals belonged
-    to other records. In this case, the epochs of the ordinals from the first hole onward are not known.
+    to other records. In this case, only the epoch of the last record is known, as the comparison has read it. The
+    epochs of the other ordinals from the first hole onward are not known.
     """
     record = lane.record
     if record is None or not record.epochs:
         return ()
-    epochs, (position, found) = record.epochs, lane.history.found_epoch
-    known = recorded_before(record, epochs, lane.resume_ordinal)
+    epochs, (position, found), last = record.epochs, lane.history.found_epoch, lane.resume_ordinal - 1
+    known = recorded_at(epochs, last)
     counts = lane.history.found_equal and position == record.source_runs.offset_of(lane.resume_ordinal)
-    if not counts or known < 0 or found in {known, UNKNOWN}:
+    if not counts or found in {known, UNKNOWN}:
         return carried(epochs, pieces)
-    first = lane.log.holes[0][0] if lane.log.holes else lane.resume_ordinal
-    epochs = (*(each for each in epochs if each[0] < first), (first, UNKNOWN))
-    return ((first, UNKNOWN), *carried(epochs, pieces))
+    first = min(lane.log.holes[0][0], last) if lane.log.holes and known >= 0 else last
+    unknown = ((first, UNKNOWN),) if first < last else ()
+    epochs = (*(each for each in epochs if each[0] < first), *unknown, (last, found))
+    return (*unknown, (last, found), *carried(epochs, pieces))
+
+
+def _expect(lane: Lane, epochs: Epochs, ordinal: int) -> None:
+    """Prepare for comparing the epochs of the next batches with those in `epochs`, from this ordinal onward.
+
+    Batches that were sent under these ordinals earlier may still be appended, and they have these epochs. The ledger
+    therefore keeps the epochs for as long as the batches that the lane reads agree with them.
+    """
+    known, later = recorded_at(epochs, ordinal), tuple(each for each in epochs if each[0] > ordinal)
+    is_expected = known >= 0 and (bool(later) or known != lane.epoch)
+    lane.history.expected_epochs = ((ordinal, known), *later) if is_expected else ()
+    if is_expected:
+        lane.history.recorded_epoch = UNKNOWN  # each batch is compared
 
 
 def recall_copied(lane: Lane, offset: int) -> None:
@@ -123,6 +141,11 @@ def recall_copied(lane: Lane, offset: int) -> None:
     if epoch >= 0:
         lane.seen.note(offset - 1, epoch)
         lane.seen.reach(offset)
+
+
+def end_plan(lane: Lane) -> None:
+    """Load the recorded epochs of the records that follow those that were copied again."""
+    _expect(lane, recorded_ahead(lane), lane.next_ordinal)
 
 
 def _seed(lane: Lane, epochs: Epochs) -> None:
@@ -190,26 +213,50 @@ def _former(record: LaneRecord, ordinal: int, offset: int) -> int | None:
     return (highest_copied(record, 0, ordinal, offset) or (former, 0))[0]
 
 
-def is_news(lane: Lane, epoch: int) -> bool:
-    """Return whether the epoch of the next batch must be recorded in the ledger before the batch is produced.
+def is_news(lane: Lane, epoch: int, count: int) -> bool:
+    """Return whether the epoch of the next batch must be recorded in the ledger before the batch is produced. The batch
+    has at most `count` records.
 
     Records that are copied again keep their recorded epoch. The epoch of the records after them is recorded when those
     records are read.
     """
-    return epoch >= 0 and epoch != lane.history.recorded_epoch and not lane.plan
-
-
-def note_epoch(lane: Lane, epoch: int) -> bool:
-    """Store the epoch of the next batch. Return whether this epoch must be recorded in the ledger together with the
-    next run."""
-    if not is_news(lane, epoch):
+    if epoch < 0 or epoch == lane.history.recorded_epoch or lane.plan:
         return False
-    former, lane.history.recorded_epoch = lane.history.recorded_epoch, epoch
-    if former >= 0 and not lane.history.new_epochs and lane.history.recorded_epoch_since < lane.next_ordinal:
-        lane.history.new_epochs.append((lane.history.recorded_epoch_since, former))
-    lane.history.new_epochs.append((lane.next_ordinal, epoch))
-    lane.history.recorded_epoch_since = lane.next_ordinal
+    expected, first = lane.history.expected_epochs, lane.next_ordinal
+    known = (recorded_at(expected, first), *(each for at, each in expected if first < at < first + count))
+    return any(each != epoch for each in known)
+
+
+def note_epoch(lane: Lane, epoch: int, count: int) -> bool:
+    """Store the epoch of the next batch, which has at most `count` records. Return whether this epoch must be recorded
+    in the ledger together with the next run."""
+    history = lane.history
+    if not is_news(lane, epoch, count):
+        if history.expected_epochs and epoch >= 0 and not lane.plan:
+            since, last = history.expected_epochs[-1]
+            if since <= lane.next_ordinal:
+                _settle(lane, since, last)
+        return False
+    former = history.recorded_epoch
+    if former >= 0 and not history.new_epochs and history.recorded_epoch_since < lane.next_ordinal:
+        history.new_epochs.append((history.recorded_epoch_since, former))
+    history.new_epochs.append((lane.next_ordinal, epoch))
+    _settle(lane, lane.next_ordinal, epoch)
     return True
+
+
+def _settle(lane: Lane, since: int, epoch: int) -> None:
+    """Note that the ledger contains this epoch from the ordinal `since` onward, or will do so with the next run."""
+    lane.history.recorded_epoch, lane.history.recorded_epoch_since = epoch, since
+    lane.history.expected_epochs = ()
+
+
+def begin_run(lane: Lane) -> None:
+    """Handle a run that begins at the next ordinal. In the ledger, it supersedes the epochs of all later ordinals, so
+    the current epoch has to be recorded together with the run."""
+    if lane.history.expected_epochs:
+        lane.history.new_epochs.append((lane.next_ordinal, lane.epoch))
+        _settle(lane, lane.next_ordinal, lane.epoch)
 
 
 def is_truncation_unrecorded(lane: Lane) -> bool:
@@ -247,29 +294,53 @@ def is_recorded_from(record: LaneRecord, ordinal: int) -> bool:
     return found is not None and found.differs
 
 
-def is_recorded_ahead(lane: Lane, record: LaneRecord) -> bool:
-    """Return whether the ledger records that an epoch begins at the next ordinal or a later one. Such a record may be
-    wrong, because the epoch may begin at a different ordinal when the lane continues."""
-    ordinal, epoch, limit = lane.resume_ordinal, lane.epoch, mended_until(record, lane.resume_ordinal)
-    if limit > ordinal:
-        return any(first > limit for first, _ in record.epochs)  # records that are copied again keep their epochs
+def is_revoked_ahead(lane: Lane, record: LaneRecord) -> bool:
+    """Return whether what the ledger has for the epochs of the resume ordinal or later ordinals must be recorded again
+    before the lane copies.
+
+    The epochs in the ledger apply to the batches that were sent under these ordinals, and such a batch may still be
+    appended. They are therefore kept as long as the ordinals map to the same records. If the lane then reads a batch of
+    a different epoch, it records this epoch before it produces the batch.
+    """
+    ordinal, epoch = lane.resume_ordinal, lane.epoch
+    if mended_until(record, ordinal) > ordinal:
+        return False
     if continues_at(record, ordinal) != record.source_runs.offset_of(ordinal):
         return True
+    if recorded_at(record.epochs, ordinal) >= 0:
+        return False
     nothing = {epoch, UNKNOWN} if follows(record, ordinal) else {epoch}
     return any(first > ordinal or (first == ordinal and known not in nothing) for first, known in record.epochs)
 
 
-def epochs_again(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epochs:
+def epochs_again(lane: Lane, pieces: Iterable[tuple[int, int, int]] = (), kept: Iterable[Run] = ()) -> Epochs:
     """Return the epochs that must be recorded for the resume ordinal and later ordinals. They replace all epochs that
-    the ledger has for these ordinals. Records that are copied again keep their epochs (see `carried`)."""
-    record, ahead = lane.record, recorded_ahead(lane)
+    the ledger has for these ordinals. Records that are copied again keep their epochs (see `carried`). Runs that are
+    recorded again (`kept`) keep them as well."""
+    ahead = recorded_ahead(lane)
     epochs = lane.history.epochs_again = carried(ahead, pieces) if ahead else ()
-    if not epochs:
-        # Further records of this run may still arrive. Their epoch is recorded as unknown until one arrives.
-        is_open = record is not None and follows(record, lane.resume_ordinal)
-        epochs = ((lane.resume_ordinal, UNKNOWN if is_open else max(lane.epoch, UNKNOWN)),)
+    epochs = epochs or _still_recorded(lane, {run.ordinal for run in kept})
     lane.history.recorded_epoch = epochs[0][1]
+    _expect(lane, epochs, epochs[0][0])
     return epochs
+
+
+def _still_recorded(lane: Lane, kept: Container[int]) -> Epochs:
+    """Return the epochs of the resume ordinal and of the ordinals after it up to the next run in the ledger that does
+    not begin at one of the ordinals in `kept`. This run is revoked, so nothing is known from there onward: batches with
+    its records may still be appended."""
+    record, ordinal = lane.record, lane.resume_ordinal
+    if record is None:
+        return ((ordinal, max(lane.epoch, UNKNOWN)),)
+    runs = record.source_runs.beginning_in(ordinal + 1, NEVER)
+    revoked = next((run.ordinal for run in runs if run.ordinal not in kept), NEVER)
+    known = recorded_at(record.epochs, ordinal)
+    if known < 0 or lane.position != record.source_runs.offset_of(ordinal):
+        # Further records of this run may still arrive. Their epoch is recorded as unknown until one arrives.
+        known = UNKNOWN if follows(record, ordinal) else max(lane.epoch, UNKNOWN)
+        revoked = min([revoked, *(first for first, _ in record.epochs if first > ordinal)])
+    epochs = ((ordinal, known), *(each for each in record.epochs if ordinal < each[0] < revoked))
+    return (*epochs, (revoked, UNKNOWN)) if known >= 0 and revoked < NEVER else epochs
 
 
 def leap(lane: Lane, to: int) -> None:
@@ -279,8 +350,8 @@ def leap(lane: Lane, to: int) -> None:
         lane.history.left_position = (lane.position, lane.epoch)
     lane.position, lane.epoch = to, lane.seen.go_to(to)
     lane.history.source_confirmed = False
-    lane.history.recorded_epoch = UNKNOWN
     lane.history.new_epochs.append((lane.next_ordinal, UNKNOWN))
+    _settle(lane, lane.next_ordinal, UNKNOWN)
 
 
 def take_new(lane: Lane, ordinal: int) -> Epochs:

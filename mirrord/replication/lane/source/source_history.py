@@ -15,6 +15,10 @@ class SourceHistory:
     `source.source_epochs`). A negative number means that no epoch is recorded."""
     recorded_epoch_since: int = 0
     """The ordinal from which `recorded_epoch` applies."""
+    expected_epochs: tuple[tuple[int, int], ...] = ()
+    """Pairs (ordinal, epoch) that the ledger has for the next ordinals, while it is not known whether the next records
+    have these epochs. The first pair applies to the next record. While there are such pairs, `recorded_epoch` is
+    negative."""
     epochs_recorded: bool = False
     """Whether the epoch of the saved position is recorded and the ledger contains every later change of epoch."""
     new_epochs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])

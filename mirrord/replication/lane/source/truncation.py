@@ -235,7 +235,7 @@ def _go_back(lane: Lane, start: int, end: int, until: int) -> Effects:
     lane.position = start
     before = source_epochs.unrecorded(lane)
     lane.epoch = lane.history.recorded_epoch = lane.seen.before(start)  # negative if it is not known
-    lane.history.recorded_epoch_since = lane.next_ordinal
+    lane.history.recorded_epoch_since, lane.history.expected_epochs = lane.next_ordinal, ()
     lane.open_run = Run(lane.next_ordinal, start)
     lane.declared = -1
     lane.decided = NOT_YET  # different records have these offsets now

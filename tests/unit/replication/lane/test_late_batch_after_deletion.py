@@ -122,7 +122,7 @@ def test_a_holder_that_assigned_the_ordinals_itself_knows_which_it_has_sent(
     assert settles(play.lane, checked(check, source_end, (0, 2))) is not is_open
 
 
-@pytest.mark.parametrize("epochs", [((0, 0), (1, 1)), ((0, 0), (2, 1))])
+@pytest.mark.parametrize("epochs", [((0, -1), (1, 1)), ((0, -1), (2, 1))])
 def test_runs_of_a_former_holder_that_are_recorded_again_are_not_this_holders(
     epochs: tuple[tuple[int, int], ...],
 ) -> None:
