@@ -1,7 +1,6 @@
 """Halts for which there is no reason, whether or not the next holder continues."""
 
 from mirrord.ledger.facts.core import LaneHalted
-from mirrord.ledger.facts.seeks import SeekDone
 from mirrord.ledger.state import LaneState
 from tests.sim.world import World
 
@@ -18,19 +17,11 @@ def needless_halt(world: World, *, final: bool) -> str:
 
 def _is_needless(world: World, halt: LaneHalted) -> bool:
     if halt.reason == "truncated":
-        # After a leap over a refused record, too, it does not know the epoch (tests.sim.test_lost_after_a_leap).
-        return not world.shape.poison and not sought_over_a_loss(world)
+        return True
     # The records of the ordinals are in one of the logs, in worlds in which neither log forgets any.
     shape = world.shape
     forgets = world.source.expired or world.excused or world.late or shape.cleans or shape.policies or shape.expires
     return halt.reason == "unexplained" and "cannot be rebuilt" in halt.line and not forgets
-
-
-def sought_over_a_loss(world: World) -> bool:
-    """Whether a command jumped over what the source then lost: the lane has no epoch that shows where its history
-    diverged. A loss of the source ends the command in the fold, so the commands are taken from the entries."""
-    ends = [fact.end for entry in world.ledger for fact in entry.facts if isinstance(fact, SeekDone)]
-    return any(part < end for end in ends for part in world.source.parts)
 
 
 def unrecorded_difference(record: LaneState) -> bool:

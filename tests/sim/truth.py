@@ -15,7 +15,7 @@ from tests.sim.after_retention import (
     wrong_translation,
 )
 from tests.sim.compacted_copy import came_back, is_older_than_copied, may_come_back, wrong_so_far
-from tests.sim.halts import needless_halt, sought_over_a_loss, unrecorded_difference
+from tests.sim.halts import needless_halt, unrecorded_difference
 from tests.sim.host import LANE
 from tests.sim.never_copied import wrongly_copied
 from tests.sim.newer_records import has_newer, is_superseded, places, standing, was_theirs
@@ -437,8 +437,6 @@ def check_order_of_keys(world: World) -> None:
 
 def _may_halt(world: World, record: LaneState) -> bool:
     reason = record.halted.reason if record.halted is not None else ""
-    if reason == "truncated" and sought_over_a_loss(world):
-        return True
     if reason == "unexplained" and _named_anew(world):
         return True
     # The records to be compared are gone from both logs: the source has deleted them, and the target topic's cleaner or
@@ -477,14 +475,18 @@ def _truncated(world: World, arrived: set[int]) -> None:
     # What comes after the last possible moment, and that the source has lost since, cannot be compared any more.
     known = (arrived & world.source.cut) - _left_open(world, late_only=False) - _lost_as_well(world) - world.excused
     gone = {world.source.offset_of[number] for number in known}
-    for each in truncated:
-        # The records between that offset and the first copied record may not have been copied.
+    before: frozenset[int] = frozenset()
+    for each, cut in truncated:
+        # The records between that offset and the first copied record may not have been copied. Records that the source
+        # had lost before the last verdict, or loses later, are none of these.
         parted = max((part for part in world.source.parts if part <= each.start), default=None)
-        if parted is None or not gone.isdisjoint(range(parted, each.start)):
+        lost = {world.source.offset_of[number] for number in known & cut - before}
+        if parted is None or not lost.isdisjoint(range(parted, each.start)):
             raise Violation(f"recorded as truncated: {each}, the source parted at {sorted(world.source.parts)}")
+        before = cut
     # Of offsets that the source uses again the last verdict may be about the later records.
     facts = [fact for entry in world.ledger for fact in entry.facts if isinstance(fact, SourceRun | VerdictGiven)]
     open_ = [each for fact in facts for each in fact.verdicts if each.reason == "unexplained"]
-    said = {offset for each in (*truncated, *open_) for offset in range(each.start, each.end)}
+    said = {offset for each in (*(each for each, _ in truncated), *open_) for offset in range(each.start, each.end)}
     if unrecorded := sorted(gone - said):
         raise Violation(f"copied and then lost by the source, and the ledger does not say so: {unrecorded}")

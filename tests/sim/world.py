@@ -120,8 +120,8 @@ class World:
         """Source offsets that the target holds twice according to the ledger."""
         self.lost: set[int] = set()
         """Source offsets that were deleted before they were copied, according to the ledger."""
-        self.truncated: list[Verdict] = []
-        """The ledger's verdicts about what the source lost after it was copied."""
+        self.truncated: list[tuple[Verdict, frozenset[int]]] = []
+        """The ledger's verdicts `truncated`, each with the numbers of all records that the source had lost by then."""
         self.gaps = Gaps(self.truth)
         self.rejected: set[int] = set()
         """Source offsets that were skipped because the target refuses them, according to the ledger."""
@@ -162,7 +162,8 @@ class World:
             if binds and isinstance(fact, SourceRun):
                 for reason, offsets in (("expired", self.lost), ("rejected", self.rejected)):
                     offsets.update(*(range(each.start, each.end) for each in fact.verdicts if each.reason == reason))
-                self.truncated += [each for each in fact.verdicts if each.reason == "truncated"]
+                cut = frozenset(self.source.cut)
+                self.truncated += [(each, cut) for each in fact.verdicts if each.reason == "truncated"]
             if binds and isinstance(fact, MapRebuilt):
                 self.rebuilds += 1
                 target_retention.rebuilt(self, fact.first)

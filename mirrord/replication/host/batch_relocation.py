@@ -18,6 +18,7 @@ from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME, HeaderTuple
 from mirrord.kafka.protocol.sequence import nearest
 from mirrord.ledger.facts.core import Reason
+from mirrord.model.intervals import ranges
 from mirrord.replication.lane.signals import AskRebuild, LaneRecord, OwnBatch, RebuildAnswer
 from mirrord.replication.lane.target import rebuilt_verdicts
 from mirrord.replication.lane.target.batch_relocation import (
@@ -31,10 +32,12 @@ from mirrord.replication.lane.target.batch_relocation import (
     open_ordinals,
     search_range,
 )
+from mirrord.replication.lane.target.relocation_result import Located
 
 Compacts = Callable[[], Awaitable[bool | None]]
 """A function that returns whether a topic is compacted, or None if mirrord has no permission to read the topic's
 configs."""
+POLICY = "its records go through a policy, so their content does not show where they come from"
 MOST_RECORDS = 500_000
 """Maximum number of records that are held in memory for each of the two logs. A record takes about 150 bytes."""
 
@@ -98,9 +101,8 @@ class BatchRelocation:
             if standing and self._read_committed:
                 unstable = Range(max(searched.end, begin), readable_end)
                 _refuse_uncommitted(standing, originals, await self._uncommitted(unstable, timed=timed))
-            located = locate(
-                standing, originals, covered, before, searched, open_ordinals(record), record.source_runs.offset_of
-            )
+            opens = open_ordinals(record, wanted.unread_from)
+            located = locate(standing, originals, covered, before, searched, opens, record.source_runs.offset_of)
         except (Unplaced, ValueError) as why:
             return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))
         located = msgspec.structs.replace(located, source_start=begin)
@@ -108,6 +110,29 @@ class BatchRelocation:
             located = msgspec.structs.replace(located, source_compacts=await source_compacts() is not False)
         may_be_cleaned = await compacts() is not False
         return RebuildAnswer(wanted.question, 0, tuple(own), located, compacts=may_be_cleaned)
+
+    async def leave_open(self, record: LaneRecord, wanted: AskRebuild, compacts: Compacts) -> RebuildAnswer:
+        """Return a map without source offsets, because the records go through a policy. Their contents then do not show
+        where they come from.
+
+        The target's records are those of former batches, and the source has deleted or lost their originals. This is
+        certain only if all ordinals from `wanted.first` onward are unread, and if the source has no record at the
+        offset to which the ledger maps the first of them, nor at a higher one. Otherwise, a former batch may contain
+        records that the source still has, and the lane would copy these records again. `compacts` and the errors are
+        those of `run`.
+        """
+        own: list[OwnBatch] = []
+        begin_at = record.source_runs.offset_of(wanted.first)
+        end, start = await bounds(self._asks, self._source_partition)
+        if wanted.unread_from != wanted.first or begin_at is None or end > begin_at:
+            return RebuildAnswer(wanted.question, 0, (), None, POLICY)
+        try:
+            _, standing = await self._standing(wanted, own)
+        except (Unplaced, ValueError) as why:
+            return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))
+        ordinals = (batch.first + at for batch in standing for at in range(len(batch.contents)))
+        located = Located((), (), (), begin_at, open=ranges(ordinals), source_start=start)
+        return RebuildAnswer(wanted.question, 0, tuple(own), located, compacts=await compacts() is not False)
 
     async def _standing(self, wanted: AskRebuild, own: list[OwnBatch]) -> tuple[bool, list[TargetBatch]]:
         """Read the lane's batches from the target, and append an `OwnBatch` for each of them to `own`.

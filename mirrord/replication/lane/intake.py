@@ -109,16 +109,15 @@ def assure(lane: Lane) -> Effects:
     return [AskDivergence(lane.history.divergence_question, *known)]
 
 
-def leap(lane: Lane, to: int, reason: Reason, *, expired_below: int = 0) -> Effects:
+def leap(lane: Lane, to: int, reason: Reason, *, expired_below: int = 0, epoch: int = -1) -> Effects:
     """Continue at a later source offset, and record at once why the offsets before it are not copied. The source has
-    deleted the records below the offset `expired_below`."""
-    runs: list[Run] = []
-    gone = max(min(expired_below, to), lane.position)
+    deleted the records below the offset `expired_below`. `epoch` is that of the record before `to`, if it is known."""
+    runs, gone = list[Run](), max(min(expired_below, to), lane.position)
     if lane.position < gone:
         _skip(lane, lane.position, gone, "expired")
     if gone < to:
         _skip(lane, gone, to, reason)
-    source_epochs.leap(lane, to)
+    source_epochs.leap(lane, to, epoch)
     _begin_run(lane, runs, to)
     return _intend(lane, runs)
 
@@ -128,7 +127,8 @@ def leave_out(lane: Lane) -> Effects:
     unable to return it. If the range was to be copied again, record the new ordinals of the records after the range."""
     if not lane.plan:
         out = next((each for each in lane.left_out if each.start <= lane.position < each.end), None)
-        return [] if out is None else leap(lane, out.end, out.reason)
+        epoch = -1 if out is None else batch_splitting.epoch_before(lane, out.end)
+        return [] if out is None else leap(lane, out.end, out.reason, epoch=epoch)
     runs, pieces, gone = batch_splitting.without_left_out(lane)
     if not gone:
         return []

@@ -53,7 +53,7 @@ from mirrord.replication.lane.signals import (
     RebuildAnswer,
     Wake,
 )
-from mirrord.replication.lane.source import recorded_epochs
+from mirrord.replication.lane.source import last_copied, recorded_epochs
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import (
     in_doubt,
@@ -189,7 +189,9 @@ def search(lane: Lane, begins: int = NEVER) -> Effects:
     if lane.log.end < start:
         return _stay(lane, f"the target log ends at offset {lane.log.end}, before them")
     lane.stage = Stage.LOCATE
-    return [AskRebuild(ask(lane), lane.producer_id, found.first, start, lane.log.end)]
+    unread = last_copied.unread_from(record, found.last)
+    where = (found.first, start, lane.log.end)
+    return [AskRebuild(ask(lane), lane.producer_id, *where, -1 if unread is None else unread)]
 
 
 def _stay(lane: Lane, why: str) -> Effects:

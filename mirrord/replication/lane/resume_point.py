@@ -23,7 +23,7 @@ from mirrord.replication.lane.signals import (
     SaveProgress,
     Wake,
 )
-from mirrord.replication.lane.source import recorded_epochs, source_epochs
+from mirrord.replication.lane.source import last_copied, recorded_epochs, source_epochs, truncation
 from mirrord.replication.lane.source.declared_runs import RestOfPlan, continues_at, decided, jumps, rest
 from mirrord.replication.lane.source.next_declared import declare
 from mirrord.replication.lane.state import NO_VERDICTS, Lane, ResumePosition
@@ -169,16 +169,21 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
     if waiting and answer.outcome != "different" and difference.must_read_log(lane, answer):
         lane.log.must_read_log = True
         return lane.retry()
+    if waiting and answer.outcome != "different" and (unread := difference.unread(lane, answer)) is not None:
+        return difference.differ(lane, now, unread)
     if answer.outcome == "different" or not difference.settles(lane, answer):
         return difference.differ(lane, now, answer)
     position = _continues_at(lane)
     if waiting and _ends_short(lane, answer, position):
         if missing_ordinals.is_look_up_outdated(lane, answer.source_end):
             return lane.retry()
-        # This comparison is not recorded in the ledger, because such a fact would end the doubt about its ordinals. The
-        # comparison is repeated when the lane resumes.
-        line = f"the source log ends at offset {answer.source_end}, below the position {position}"
-        return halt(lane, "truncated", line, answer.source_end, position)
+        known = last_copied.last_below(lane, lane.resume_ordinal, position)
+        if lane.on_loss == "halt" or last_copied.left_at(lane, known, lane.resume_ordinal, position) is None:
+            # This comparison is not recorded in the ledger, because such a fact would end the doubt about its ordinals.
+            # The comparison is repeated when the lane resumes.
+            line = f"the source log ends at offset {answer.source_end}, below the position {position}"
+            return halt(lane, "truncated", line, answer.source_end, position)
+        lane.history.short_end = answer.source_end
     ends = (lane.comparison.follows(answer.last), is_all)
     fact = TakeoverChecked(lane.id, lane.grant, answer.first, answer.last, answer.outcome, answer.note, *ends)
     effects = note(lane, (fact,))
@@ -292,6 +297,8 @@ def copy(lane: Lane) -> Effects:
     left = rest(record, ordinal)
     lane.plan.extend(jumps(record, ordinal, left))
     lane.history.source_confirmed, lane.history.divergence_question, lane.history.suspected_position = False, -1, -1
+    if lane.plan or lane.epoch >= 0 or lane.position <= lane.history.short_end:
+        lane.history.short_end = -1  # a fetch from the position shows whether the source has lost records
     declare(lane, lane.plan[-1].ordinal if lane.plan else ordinal)
     lane.decided = decided(record, ordinal) if lane.has_policies else NOT_YET
     if (
@@ -306,8 +313,9 @@ def copy(lane: Lane) -> Effects:
     lane.left_out = seek.left_out(record, lowest)
     effects += intake.leave_out(lane)
     effects += seek.carry_out(lane)
-    effects += intake.want_more(lane)
+    is_short = lane.history.short_end >= 0
+    effects += [] if is_short else intake.want_more(lane)
     effects += reassigned_ordinals.compare_again(lane, ordinal)
     if lane.comparison.later_pending:
         effects.append(Wake(ask(lane), lane.late_writes.former_holder_until))
-    return effects
+    return effects + truncation.ask_short(lane) if is_short else effects

@@ -46,6 +46,8 @@ class Parking(msgspec.Struct, frozen=True):
     line: str
     data: bytes
     """The refused batch, which contains only this record. It is passed to `Park`."""
+    epoch: int
+    """Leader epoch of the record in the source, or -1 if it is not known."""
     tries: int = 0
     """Number of failed attempts."""
 

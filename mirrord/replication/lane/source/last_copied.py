@@ -7,11 +7,23 @@ the broker's answer shows whether its log has this record.
 
 from itertools import pairwise
 
+from mirrord.ledger.decided_verdicts import NOT_COPIED
+from mirrord.ledger.facts.core import Reason
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.copied_pieces import ascending_parts, highest_copied, mapped, ordinal_of
-from mirrord.replication.lane.source.recorded_epochs import epoch_at, is_truncated, known_epochs, recorded_at
+from mirrord.replication.lane.source.recorded_epochs import (
+    UNKNOWN,
+    epoch_at,
+    follows,
+    is_truncated,
+    known_epochs,
+    recorded_at,
+)
 from mirrord.replication.lane.state import Lane
+
+_NOT_READ: tuple[Reason, ...] = ("expired", "rejected", "skipped")
+"""The reasons for which a lane leaps over source offsets."""
 
 
 def furthest(lane: Lane) -> tuple[int, int] | None:
@@ -32,15 +44,66 @@ def last_copied(lane: Lane) -> tuple[int, int] | None:
 
     Only facts that have taken effect are considered. Within a round, use `read_until` instead.
     """
-    record, ordinal = lane.record, lane.next_ordinal - 1
+    return last_below(lane, lane.next_ordinal, lane.position)
+
+
+def last_below(lane: Lane, end: int, position: int) -> tuple[int, int] | None:
+    """Return what `last_copied` would return if the next ordinal were `end` and the lane were at `position`."""
+    record, ordinal = lane.record, end - 1
     offset = record.source_runs.offset_of(ordinal) if record is not None and ordinal >= 0 else None
     if record is None or offset is None:
         return None
-    if not record.holes and offset < lane.position and not is_truncated(record, ordinal, offset):
+    if not record.holes and offset < position and not is_truncated(record, ordinal, offset):
         epoch = epoch_at(known_epochs(lane, ordinal), ordinal)
         if epoch >= 0:
             return offset + 1, epoch
-    return _highest(lane, record, 0, lane.next_ordinal, lane.position)
+    return _highest(lane, record, 0, end, position)
+
+
+def left_at(lane: Lane, known: tuple[int, int] | None, end: int, position: int) -> tuple[int, int] | None:
+    """Return the source offset after the last copied record below `position`, and the epoch of this record. `known` is
+    the last one whose epoch is known, as in `last_below`, and `end` is the next ordinal.
+
+    If no record below `position` has been copied, return the offset from which all records up to `position` have
+    verdicts instead, and `UNKNOWN`. Return None if this offset is not known because the state has too few of the
+    verdicts, or if the epoch is not known.
+    """
+    record = lane.record
+    highest = highest_copied(record, 0, end, position) if record is not None else None
+    if record is None or (highest is not None and (known is None or known[0] <= highest[0])):
+        return None
+    if known is not None:
+        return known
+    begins = {each.end: each.start for each in record.newest_verdicts if each.reason in NOT_COPIED}
+    start = position
+    while begins.get(start, start) < start:
+        start = begins[start]
+    return (start, UNKNOWN) if start < position else None
+
+
+def unread_from(record: LaneRecord, last: int) -> int | None:
+    """Return the first of the ordinals up to `last` to which the ledger assigns source records that no holder has read.
+    Return None if there are none.
+
+    A lane that leaps over source records records that the epoch is not known from the next ordinal onward. Before it
+    produces the first record that it reads after the leap, it records the epoch of this record. As long as the epoch is
+    not known, the lane has therefore produced none of the records after the leap. If the target has records with these
+    ordinals, they were sent before the leap.
+
+    This is not certain if the ledger has no epoch at all: the source may have records of message formats 0 and 1, which
+    have no epochs.
+    """
+    run = record.source_runs.run_at(last)
+    if run is None or last < 0 or recorded_at(record.epochs, last) != UNKNOWN or follows(record, run.ordinal):
+        return None
+    is_known = any(epoch >= 0 for _, epoch in record.epochs)
+    is_leap = any(each.end == run.offset and each.reason in _NOT_READ for each in record.newest_verdicts)
+    is_explained = any(
+        hole.again <= run.ordinal < hole.until or (hole.is_open and hole.first <= last <= hole.last)
+        for hole in record.holes
+    )
+    begins = recorded_at(record.epochs, run.ordinal) == UNKNOWN
+    return run.ordinal if is_known and is_leap and begins and not is_explained else None
 
 
 def _highest(lane: Lane, record: LaneRecord, first: int, end: int, below: int = NEVER) -> tuple[int, int] | None:
@@ -81,6 +144,35 @@ def copied_from(record: LaneRecord, offset: int, last: int) -> int | None:
             break  # records that were copied earlier and are not lost have lower offsets
         last = begin - 1
     return min(found, default=None)
+
+
+def first_lost(lane: Lane, start: int, epoch: int, end: int) -> int:
+    """Return the source offset of the first copied record that a diverging source log lacks. The other arguments are
+    those of `divergence`, and `start` is its result.
+
+    The first lost record may be above `start`. If a higher epoch began between two copied records, the exact offset is
+    not known, and the lane goes back to the lowest possible offset. Records that the source's log still has do not
+    count as lost.
+    """
+    record = lane.record
+    if record is None or end <= start:
+        return start
+    if not record.holes:
+        copied = copied_from(record, start, lane.next_ordinal - 1)
+        return end if copied is None else min(end, copied)
+    first, behind = record.source_runs.at(0).ordinal, lane.plan[-1].ordinal if lane.plan else lane.next_ordinal
+    edges = [first, *(each for each, _ in record.epochs if first < each < behind), behind]
+    lowest = end
+    for pair in pairwise(edges):
+        known = recorded_at(record.epochs, pair[0])
+        for part in ascending_parts(record, *pair):
+            highest = highest_copied(record, part.first, part.end)
+            if highest is None or highest[0] < start:
+                continue
+            if known < 0:
+                return start
+            lowest = min(lowest, max(part.lowest, start)) if known > epoch else lowest
+    return lowest
 
 
 def divergence(lane: Lane, epoch: int, end: int) -> int:

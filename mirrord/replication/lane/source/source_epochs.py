@@ -133,7 +133,7 @@ def recall_copied(lane: Lane, offset: int) -> None:
     record = lane.record
     known = recorded_at(recorded_ahead(lane), lane.next_ordinal)
     if known != UNRECORDED:
-        lane.history.recorded_epoch, lane.history.recorded_epoch_since = known, lane.next_ordinal
+        _settle(lane, lane.next_ordinal, known)
     if record is None or offset <= lane.position or not record.holes:
         return
     ordinal = ordinal_of(record, record.holes[0].first, lane.next_ordinal, offset - 1)
@@ -233,9 +233,7 @@ def note_epoch(lane: Lane, epoch: int, count: int) -> bool:
     history = lane.history
     if not is_news(lane, epoch, count):
         if history.expected_epochs and epoch >= 0 and not lane.plan:
-            since, last = history.expected_epochs[-1]
-            if since <= lane.next_ordinal:
-                _settle(lane, since, last)
+            _pass_expected(lane)
         return False
     former = history.recorded_epoch
     if former >= 0 and not history.new_epochs and history.recorded_epoch_since < lane.next_ordinal:
@@ -243,6 +241,16 @@ def note_epoch(lane: Lane, epoch: int, count: int) -> bool:
     history.new_epochs.append((lane.next_ordinal, epoch))
     _settle(lane, lane.next_ordinal, epoch)
     return True
+
+
+def _pass_expected(lane: Lane) -> None:
+    """Forget the expected epochs that no longer apply at the next ordinal."""
+    expected = lane.history.expected_epochs
+    passed = sum(at <= lane.next_ordinal for at, _ in expected)
+    if passed == len(expected):
+        _settle(lane, *expected[-1])
+    else:
+        lane.history.expected_epochs = expected[passed - 1 :]
 
 
 def _settle(lane: Lane, since: int, epoch: int) -> None:
@@ -343,15 +351,30 @@ def _still_recorded(lane: Lane, kept: Container[int]) -> Epochs:
     return (*epochs, (revoked, UNKNOWN)) if known >= 0 and revoked < NEVER else epochs
 
 
-def leap(lane: Lane, to: int) -> None:
-    """Continue at the source offset `to`, skipping records that the lane has not seen. After this, the epoch of the
-    records that follow is not known."""
-    if lane.epoch >= 0:
+def leap(lane: Lane, to: int, epoch: int) -> None:
+    """Continue at the source offset `to`. `epoch` is the epoch of the record before this offset. It is `UNKNOWN` if the
+    lane has not seen this record. The epoch of the records that follow is then not known."""
+    if epoch >= 0:
+        lane.seen.note(lane.position, epoch)
+        lane.seen.reach(to)
+    elif lane.epoch >= 0:
         lane.history.left_position = (lane.position, lane.epoch)
     lane.position, lane.epoch = to, lane.seen.go_to(to)
     lane.history.source_confirmed = False
-    lane.history.new_epochs.append((lane.next_ordinal, UNKNOWN))
-    _settle(lane, lane.next_ordinal, UNKNOWN)
+    lane.history.new_epochs.append((lane.next_ordinal, epoch))
+    _settle(lane, lane.next_ordinal, epoch)
+
+
+def go_back(lane: Lane, to: int) -> None:
+    """Continue at the lower source offset `to`, because the source has lost the records from there on, or may have lost
+    them."""
+    record = lane.record
+    lane.seen.truncate(to)
+    lane.position = to
+    if record is not None and lane.seen.before(to) < 0:
+        _seed(lane, record.epochs)
+    lane.epoch = lane.history.recorded_epoch = lane.seen.before(to)  # negative if it is not known
+    lane.history.recorded_epoch_since, lane.history.expected_epochs = lane.next_ordinal, ()
 
 
 def take_new(lane: Lane, ordinal: int) -> Epochs:

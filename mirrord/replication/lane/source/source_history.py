@@ -43,6 +43,9 @@ class SourceHistory:
     left_position: tuple[int, int] | None = None
     """The position that the lane had before it skipped ahead in this round, and the epoch of the last batch before that
     position."""
+    short_end: int = -1
+    """Where the source log ended when this was below the lane's position, although the lane did not know the epoch of
+    the record before its position. -1 if the lane does not have to go back because of this."""
     suspected_position: int = -1
     """The position at which the source had a record other than the one that was to be copied again."""
     vanished_position: int = -1

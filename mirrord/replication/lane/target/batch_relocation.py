@@ -105,14 +105,15 @@ def last_below(record: LaneRecord, first: int) -> int:
     return min([known, *(start - 1 for ordinal, start in record.truncations if first <= ordinal)])
 
 
-def open_ordinals(record: LaneRecord) -> Callable[[int], bool]:
+def open_ordinals(record: LaneRecord, unread_from: int = -1) -> Callable[[int], bool]:
     """Return a function that checks one ordinal: it returns True if more than one record may have been sent under the
     ordinal. If the source no longer has the record of such an ordinal, it is unknown which record the ordinal belongs
-    to."""
+    to. The ordinals include those from `unread_from` onward (see `AskRebuild`)."""
+    unread = unread_from if unread_from >= 0 else sys.maxsize
     holes = joined((hole.first, hole.last + 1) for hole in record.holes if hole.first <= hole.last)
     regiven = record.regiven if record.regiven >= 0 else sys.maxsize
     until = record.regiven_until if record.regiven_until >= 0 else sys.maxsize
-    return lambda ordinal: regiven <= ordinal < until or _within(holes, ordinal)
+    return lambda ordinal: regiven <= ordinal < until or ordinal >= unread or _within(holes, ordinal)
 
 
 class _Source:
