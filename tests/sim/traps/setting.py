@@ -122,8 +122,7 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (elections.leader_in_the_sandwich, _REMEMBERS | {"elections": True}),
     (elections.others_where_all_copies_were, _UNCLEAN | {"foreign": True}),
     (elections.batch_where_copies_were, _UNCLEAN | {"foreign": True}),
-    # With retention of the target as well, the lane copies records again, or halts (tests/sim/test_lost_tail.py).
-    (elections.foreign_tail_lost, _UNCLEAN | {"foreign": True, "expires": False}),
+    (elections.foreign_tail_lost, _UNCLEAN | {"foreign": True}),
     (elections.lost_while_idle, _UNCLEAN),
 )
 ENDINGS: frozenset[Trap] = frozenset({in_between.late_before_the_repeat, in_between.late_after_others})

@@ -317,7 +317,7 @@ def forget(lane: Lane) -> None:
     lane.log.went_back = None
     lane.log.forgotten = lane.log.forgotten if lane.intents else None
     lane.log.shared, lane.log.scan, lane.log.lost_ordinals, lane.log.copied_again = NOT_ASKED, None, (), None
-    lane.log.epoch_end = -1
+    lane.log.epoch_end, lane.log.is_shared_proven = -1, False
     lane.log.last_by_look_up, lane.log.earlier = None, ()
     note_acknowledged(lane)
 
