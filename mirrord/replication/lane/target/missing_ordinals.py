@@ -277,7 +277,7 @@ def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) 
     kept = [(first, last + 1) for first, last in again]
     verdicts: list[Verdict] = []
     for first, last in lane.log.lost_ordinals:
-        for ordinal, offset, length in source_epochs.mapped(record, first, last):
+        for ordinal, offset, length in mapped(record, first, last):
             piece = (ordinal, ordinal + length)
             for begin, behind in uncovered(piece, intervals.within(piece, kept)):
                 start, end = offset + begin - ordinal, offset + behind - ordinal
