@@ -71,8 +71,8 @@ class FakeSource:
         """Those of them whose loss was not in the ledger when retention deleted what had replaced them."""
         self.spoilt: set[int] = set()
         """Epochs of such records: no other record ever had such an epoch and such an offset."""
-        self.parts: set[int] = set()
-        """Offsets at which unclean elections truncated the log."""
+        self.parts: dict[int, set[int]] = {}
+        """Offsets at which unclean elections truncated the log → numbers of the records that they removed."""
 
     def append(self, count: int, newest_ms: int, producer: int = -1) -> None:
         """Write a batch, in a transaction if a producer id is given."""
@@ -196,8 +196,9 @@ class FakeSource:
         self.spoilt.update(batch.epoch for batch in lost)
         self.end = lost[0].base
         # Also what a cleaner has removed from them: it may have been copied before.
-        self.cut.update(number for number, offset in self.offset_of.items() if offset >= self.end)
-        self.parts.add(self.end)
+        removed = {number for number, offset in self.offset_of.items() if offset >= self.end} - self.cut
+        self.parts.setdefault(self.end, set()).update(removed)
+        self.cut |= removed
         return True
 
     def notice(self, start: int) -> None:

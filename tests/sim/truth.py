@@ -481,7 +481,8 @@ def _truncated(world: World, arrived: set[int]) -> None:
     for each in truncated:
         # The records between that offset and the first copied record may not have been copied.
         parted = max((part for part in world.source.parts if part <= each.start), default=None)
-        if parted is None or not gone.isdisjoint(range(parted, each.start)):
+        lost = known & world.source.parts.get(-1 if parted is None else parted, set())
+        if parted is None or any(world.source.offset_of[number] < each.start for number in lost):
             raise Violation(f"recorded as truncated: {each}, the source parted at {sorted(world.source.parts)}")
     # Of offsets that the source uses again the last verdict may be about the later records.
     facts = [fact for entry in world.ledger for fact in entry.facts if isinstance(fact, SourceRun | VerdictGiven)]

@@ -132,9 +132,6 @@ TRAPS: dict[str, Setting] = {trap.__name__: Setting(trap, needs) for trap, needs
 
 _BLINDING = frozenset({"cleans", "compaction", "late", "policies"})
 """Fields of a `Shape` in whose worlds less can be checked."""
-_APART = frozenset({"retention", "truncation"})
-"""Fields of a `Shape` that no world has at the same time. Retention also deletes the evidence that the source lost
-records."""
 
 
 def draw_traps(chance: random.Random, most: int) -> tuple[str, ...]:
