@@ -192,6 +192,8 @@ class TargetLog:
     """The lost ordinals whose records are copied again, or None if all lost records are copied again. For each omitted
     ordinal, the target has a newer record with the same key."""
     copied_again_until: int = 0
+    plans_end: int = -1
+    """The ordinal at which the last plan in the ledger for copying lost records again ends. -1 if there is no plan."""
     looked_up_to: int = -1
     """End of the target log at the time when the records that are still to be copied again were looked up for a plan.
     -1 if this attempt to host the lane has not made any plan."""
@@ -207,6 +209,9 @@ class TargetLog:
     forgotten: Forgotten | None = None
     """Set when `acknowledged` is lowered because ordinals were reassigned; kept until the ledger shows whether the
     reassignment has taken effect."""
+    saved: tuple[int, int] = (0, 0)
+    """The ordinal up to which a resume position may have been saved, and the number of `Rewound` notes that were in the
+    ledger when this was noted (see `evidence.saved_until`)."""
     unproven: tuple[int, int] = (-1, 0)
     """The ordinal up to which a position may have been saved although the log may lack records below it, and the number
     of `Rewound` notes that were in the ledger when this was noted."""

@@ -29,7 +29,13 @@ from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.state import Lane, WentBack
 from mirrord.replication.lane.target import displaced_ordinals, epoch_ends, out_of_order, recorded_places, target_scan
 from mirrord.replication.lane.target.acknowledged_records import Forgotten
-from mirrord.replication.lane.target.evidence import is_plan_unrecorded, known_until, next_by_entry, note_earlier
+from mirrord.replication.lane.target.evidence import (
+    is_plan_unrecorded,
+    known_until,
+    next_by_entry,
+    note_earlier,
+    note_saved,
+)
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 from mirrord.replication.lane.target.superseded_records import AskShared, AskSuperseded
 
@@ -90,7 +96,7 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
     behind = found.next_ordinal if lane.log.entry is None or not lane.log.cleaned else next_by_entry(lane)
     room, above = log.bare(max(found.behind, log.start), log.end)
     has_forgotten = lane.log.cleaned and lane.log.entry is None and not out_of_order.is_refused(lane)
-    reached = displaced_ordinals.reached(lane, found.next_ordinal, room)
+    reached = displaced_ordinals.appended_until(lane, found, log)
     if not lane.takeover.knows_sent:
         # The cleaner may have removed all of the lane's last records from the log, and an election may have removed the
         # newer records with the same keys. If so, the lane copies its records again, unaware that they had already been
@@ -101,7 +107,7 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
         missing.append(Missing("between", found.next_ordinal, behind - 1, above, room >= behind - found.next_ordinal))
         found = replace(found, next_ordinal=behind)
     elif not lost and has_forgotten:
-        missing += _last(lane, found, room, above)
+        missing += _last(lane, found, reached, above)
     parts = [part for each in lost for part in _planned_apart(*each, known_until(lane))]
     missing += [Missing("lost", *each, _newer_from(lane, found, each[0]), has_room=False) for each in parts]
     return _ask(lane, found, log, missing, lost)
@@ -239,16 +245,14 @@ def _as_appended(lane: Lane, missing: Missing) -> Iterator[Missing]:
         yield replace(part, leader_epoch=epoch, above=lane.log.end) if is_later else part
 
 
-def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
+def _last(lane: Lane, found: Reading, reached: int, above: int) -> list[Missing]:
     """Return the ordinals of records that may have been appended after all of the lane's own batches and then removed
-    by the cleaner. There are at most as many such ordinals as there are empty offsets in that part of the log, plus
-    displaced ordinals and ordinals in holes, which have no offsets.
+    by the cleaner. They are below the ordinal `reached` (see `displaced_ordinals.appended_until`).
 
     If the broker remembers the producer, these ordinals need not be looked up: the broker knows the producer's last
     ordinal, and the cleaner keeps the producer's last batch.
     """
     limit = lane.sent_below if lane.takeover.knows_sent else NEVER
-    reached = displaced_ordinals.reached(lane, found.next_ordinal, room)
     last = min(reached, limit) - 1
     if last < found.next_ordinal:
         return []
@@ -269,6 +273,7 @@ def note_unproven(lane: Lane, until: int) -> None:
     records below that position. If the lane resumes below `until`, it revokes such positions in the ledger (see
     `position_rewind.unproven`)."""
     lane.log.unproven = (until, len(lane.record.rewinds) if lane.record is not None else 0)
+    note_saved(lane, until)
 
 
 def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> list[Verdict]:
