@@ -171,7 +171,8 @@ def test_a_position_that_a_former_holder_saves_late_does_not_count(world: World)
     _check_next_holder(world, first)
 
 
-def test_empty_offsets_are_not_those_of_records_that_got_the_ordinals_later(world: World) -> None:
+@pytest.mark.parametrize("elected", [False, True])
+def test_empty_offsets_are_not_those_of_records_that_got_the_ordinals_later(world: World, *, elected: bool) -> None:
     """LOSS. The target's cleaner removes the first records, and the source deletes them. No position is saved. The
     second holder gives their ordinals to other records. These were never at the empty offsets."""
     first = world.start_host(former_dead=False)
@@ -181,4 +182,39 @@ def test_empty_offsets_are_not_those_of_records_that_got_the_ordinals_later(worl
     second = _next_holder(world, first)
     _copy(world, second)
     assert _record(world).source_runs.offset_of(0) == 3
+    if elected:
+        _lose(world, world.target.end)
     _check_next_holder(world, second, 3)
+
+
+@pytest.mark.parametrize("holders", [0, 1, 2])
+def test_other_records_at_the_same_offsets_were_never_copied(world: World, holders: int) -> None:
+    """LOSS. The target loses records of two epochs of the source. The holder records that their epochs are not known
+    until it has read them, and ends. The source loses them as well, and has others at their offsets. The next holders
+    only record the epoch of these before they end."""
+    source = world.source
+    host = world.start_host(former_dead=False)
+    _copy(world, host, 4)
+    _everywhere(world)
+    end = world.target.end
+    _copy(world, host, 2)
+    source.elect()
+    _copy(world, host, 2)
+    _save(world, host, 8)
+    _lose(world, end)
+    known = _runs(world)
+    _play(world, lambda: _runs(world) > known)
+    assert _record(world).epochs == ((0, 0), (4, -1))
+    host.alive = False
+    source.truncate(2)
+    assert (source.end, source.epoch_of(3)) == (4, 0)
+    source.append(4, world.record_ms())
+    new = set(source.wanted())
+    for _ in range(holders):
+        _overwrite(world, cleans=False)
+        host = _next_holder(world, host)
+        known = _runs(world)
+        _play(world, lambda: _runs(world) > known)
+    _overwrite(world, cleans=False)
+    _copy(world, _next_holder(world, host))
+    assert new <= world.target.taken()

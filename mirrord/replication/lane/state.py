@@ -25,6 +25,7 @@ from mirrord.replication.lane.signals import (
     LaneRecord,
     ProducerEntry,
     ProducersAnswer,
+    ScanAnswer,
 )
 from mirrord.replication.lane.source.epoch_cache import EpochCache
 from mirrord.replication.lane.source.loop_detection import Doubt, Origins
@@ -179,6 +180,11 @@ class TargetLog:
     """Whether the log cleaner may have removed records from the part of the target log that was read most recently."""
     shared: int = -2
     """Offset up to which the log has not changed since the resume position was saved. -1: not known. -2: not asked."""
+    held_scan: ScanAnswer | None = None
+    """The result of the latest scan, kept while the lane asks for `unchanged`."""
+    unchanged: tuple[int, int] | None = None
+    """A leader epoch, and the offset up to which the log has not changed since the leader with this epoch. None if the
+    lane has not asked for it in this round (see `displaced_ordinals.must_ask`)."""
     epoch_end: int = -1
     """Target offset at which the leader epoch of the resume position ends. If the log does not have that epoch, the
     offset at which the next lower epoch in the log ends. -1: not known."""

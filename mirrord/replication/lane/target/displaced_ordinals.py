@@ -154,8 +154,8 @@ def appended_until(lane: Lane, found: Reading, log: Log) -> int:
     the log.
 
     If ordinals were assigned to other records (`Rewound`), the target log had none of these records yet. They can only
-    be at later offsets, unless the log has since lost its end. In that case, a later `Rewound` or a target run shows a
-    lower offset.
+    be at later offsets, unless the log has since lost its end. If it is not known whether it has, the ledger's target
+    runs may show a lower offset.
     """
     start, record = max(found.behind, log.start), lane.record
     until = reached(lane, found.next_ordinal, log.bare(start, log.end)[0])
@@ -164,11 +164,25 @@ def appended_until(lane: Lane, found: Reading, log: Log) -> int:
         lowest = min(lowest, rewound.target_offset)
         if record is None or lowest <= start:
             break
-        first = max(rewound.first, found.next_ordinal)
-        recorded = record.target_runs.offset_of(first) if rewound.leader_epoch != lane.log.end_epoch else None
-        begin = lowest if recorded is None else max(min(lowest, recorded), start)
+        first, limit = max(rewound.first, found.next_ordinal), None
+        if lane.log.unchanged is not None and rewound.leader_epoch == lane.log.unchanged[0]:
+            limit = lane.log.unchanged[1]
+        elif rewound.leader_epoch != lane.log.end_epoch:
+            limit = record.target_runs.offset_of(first)
+        begin = lowest if limit is None else max(min(lowest, limit), start)
         until = min(until, reached(lane, first, log.bare(begin, log.end)[0]))
     return until
+
+
+def must_ask(lane: Lane, start: int) -> bool:
+    """Return whether the lane must ask up to which offset the target log has remained unchanged since ordinals were
+    last assigned to other records. `start` is the offset from which the log is read. The answer shows at which offsets
+    the records of these ordinals cannot be (see `appended_until`)."""
+    rewinds = lane.record.rewinds if lane.record is not None else ()
+    if not rewinds or lane.log.unchanged is not None or not lane.log.cleaned or lane.log.entry is not None:
+        return False
+    last = rewinds[-1][1]
+    return last.target_offset > start and 0 <= last.leader_epoch != lane.log.end_epoch and not lane.takeover.knows_sent
 
 
 def reached(lane: Lane, first: int, room: int) -> int:

@@ -29,6 +29,7 @@ from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.state import Lane, WentBack
 from mirrord.replication.lane.target import displaced_ordinals, epoch_ends, out_of_order, recorded_places, target_scan
 from mirrord.replication.lane.target.acknowledged_records import Forgotten
+from mirrord.replication.lane.target.copied_epochs import of_copied
 from mirrord.replication.lane.target.evidence import (
     is_plan_unrecorded,
     known_until,
@@ -136,8 +137,17 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
         went_back = bool(lost) and all(each.first >= lost[0][0] for each in gaps)
     keeps_all = log.compacts is False and went_back
     in_doubt = log.is_policy_unknown or (log.compacts is None and went_back)
-    appended, epochs = _appended(lane, found, missing), epochs_lost_earlier(lane)
+    appended, epochs = _appended(lane, found, missing), _epochs_of(lane)
     return [AskSuperseded(ask(lane), asked, log.end, appended, keeps_all, epochs, in_doubt)]
+
+
+def _epochs_of(lane: Lane) -> source_epochs.Epochs | None:
+    """Return the leader epochs with which the missing records were copied, or None if these are the epochs in the
+    ledger."""
+    if (epochs := epochs_lost_earlier(lane)) is not None or lane.record is None:
+        return epochs
+    copied = of_copied(lane, lane.record)
+    return None if copied == lane.record.epochs else copied
 
 
 def epochs_lost_earlier(lane: Lane) -> source_epochs.Epochs | None:
@@ -322,7 +332,7 @@ def forget(lane: Lane) -> None:
     lane.log.went_back = None
     lane.log.forgotten = lane.log.forgotten if lane.intents else None
     lane.log.shared, lane.log.scan, lane.log.lost_ordinals, lane.log.copied_again = NOT_ASKED, None, (), None
-    lane.log.epoch_end = -1
+    lane.log.epoch_end, lane.log.held_scan, lane.log.unchanged = -1, None, None
     lane.log.last_by_look_up, lane.log.earlier = None, ()
     note_acknowledged(lane)
 
@@ -355,7 +365,7 @@ def note_lost(lane: Lane, ordinal: int) -> None:
     # The ledger has revoked the source epochs of records that were lost earlier.
     former = lane.history.acknowledged_epochs if later else ()
     above = ((known.ordinal, source_epochs.recorded_at(former, known.ordinal)),) if former else ()
-    below = [each for each in record.epochs if each[0] < known.ordinal or not former]
+    below = [each for each in of_copied(lane, record) if each[0] < known.ordinal or not former]
     after = [each for each in former if each[0] > known.ordinal]
     lane.history.acknowledged_epochs = (*below, *above, *after)
 

@@ -24,6 +24,7 @@ from mirrord.replication.lane.source.source_epochs import UNKNOWN, recorded_at
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import epoch_ends, missing_ordinals
 from mirrord.replication.lane.target.acknowledged_records import AcknowledgedPart, assigned_again
+from mirrord.replication.lane.target.copied_epochs import first_other
 from mirrord.replication.lane.target.evidence import known_until, saved_until, unproven_until
 from mirrord.replication.lane.target.superseded_records import MOST_RANGES
 
@@ -46,9 +47,7 @@ def rewound_by(
     record, until = lane.record, max(known_until(lane), saved_until(lane))
     if record is None or not runs or until <= runs[0].ordinal:
         return None
-    copied = lane.history.acknowledged_epochs
-    others = (at for at, epoch in epochs if epoch > recorded_at(copied, at) > UNKNOWN)
-    first = min(first_changed(record.source_runs, runs), min(others, default=sys.maxsize))
+    first = first_other(lane, record, epochs, first_changed(record.source_runs, runs))
     if first >= until:
         return None
     if first < known_until(lane):
