@@ -98,6 +98,12 @@ def _runs(world: World) -> int:
     return sum(isinstance(fact, SourceRun) for entry in world.ledger for fact in entry.facts)
 
 
+def _play_to_next_run(world: World) -> None:
+    """Let the world go on until the ledger has one more fact with runs."""
+    known = _runs(world)
+    _play(world, lambda: _runs(world) > known)
+
+
 def _check_next_holder(world: World, former: Host, count: int = 5) -> None:
     """Records are written to the source, and others to the target, and another holder copies all records."""
     world.source.append(count, world.record_ms())
@@ -146,8 +152,7 @@ def test_a_plan_ends_where_other_records_get_its_ordinals(world: World) -> None:
     for _ in range(2):
         source.append(2, world.record_ms())
     source.remove(source.log[-1], 0)
-    known = _runs(world)
-    _play(world, lambda: _runs(world) > known)
+    _play_to_next_run(world)
     assert [_record(world).source_runs.offset_of(ordinal) for ordinal in (2, 3, 4, 5)] == [2, 8, 9, 11]
     _check_next_holder(world, second)
 
@@ -202,8 +207,7 @@ def test_other_records_at_the_same_offsets_were_never_copied(world: World, holde
     _copy(world, host, 2)
     _save(world, host, 8)
     _lose(world, end)
-    known = _runs(world)
-    _play(world, lambda: _runs(world) > known)
+    _play_to_next_run(world)
     assert _record(world).epochs == ((0, 0), (4, -1))
     host.alive = False
     source.truncate(2)
@@ -213,8 +217,7 @@ def test_other_records_at_the_same_offsets_were_never_copied(world: World, holde
     for _ in range(holders):
         _overwrite(world, cleans=False)
         host = _next_holder(world, host)
-        known = _runs(world)
-        _play(world, lambda: _runs(world) > known)
+        _play_to_next_run(world)
     _overwrite(world, cleans=False)
     _copy(world, _next_holder(world, host))
     assert new <= world.target.taken()

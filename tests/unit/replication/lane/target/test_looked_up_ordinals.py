@@ -4,11 +4,13 @@ have their keys."""
 import msgspec
 import pytest
 
-from mirrord.ledger.facts.core import Displaced, LaneFact, Rewound, SourceRun, TargetRun
+from mirrord.ledger.facts.core import Displaced, HoleFound, LaneFact, Rewound, SourceRun, TargetRun
 from mirrord.model.runs import Run
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import AskCheck, CheckAnswer, Effects, OwnBatch, TargetMoved
 from mirrord.replication.lane.target import displaced_ordinals
+from mirrord.replication.lane.target.missing_records import pieces, without_record
+from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
 from tests.unit.replication.lane.target.test_out_of_order import resumed
 from tests.unit.replication.lane.test_eighth_faults import read
@@ -106,6 +108,15 @@ def test_records_that_got_these_ordinals_later_were_not_at_earlier_offsets(
     effects = read(play, play.ask_target(12), (1, 12), own=OWN, others=FOREIGN)
     missing = [(part.first, part.last) for each in effects if isinstance(each, AskSuperseded) for part in each.missing]
     assert missing == ([(5, until - 1)] if until > 5 else [])
+
+
+def test_ordinals_whose_records_are_not_known_are_not_looked_up() -> None:
+    """ORDER. The ledger maps them to the same source offsets as the ordinals that follow."""
+    unknown = HoleFound(LANE, 1, 5, 6, 7, 7)
+    play = opened(*BEGUN, unknown, SourceRun(LANE, 1, (Run(7, 5),)))
+    missing = Missing("last", 4, 8, 4, has_room=True)
+    assert list(pieces(play.record, missing)) == [(4, 4, 1), (7, 5, 2)]
+    assert list(without_record(play.record, missing)) == [5, 6]
 
 
 def test_they_are_recorded_once() -> None:
