@@ -195,6 +195,9 @@ class TargetLog:
     """The lost ordinals whose records are copied again, or None if all lost records are copied again. For each omitted
     ordinal, the target has a newer record with the same key."""
     copied_again_until: int = 0
+    planned: tuple[int, int] = (0, 0)
+    """The ordinal up to which a position may have been saved before the target log lost the records that the last plan
+    copies again, and the number of `Rewound` notes that were in the ledger when the plan was made."""
     looked_up_to: int = -1
     """End of the target log at the time when the records that are still to be copied again were looked up for a plan.
     -1 if this attempt to host the lane has not made any plan."""

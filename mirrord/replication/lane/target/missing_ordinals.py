@@ -297,6 +297,7 @@ def go_back(lane: Lane, kept: tuple[tuple[int, int], ...]) -> None:
     """
     remember_position(lane)
     lane.log.copied_again, lane.log.copied_again_until = kept, planned_until(lane)
+    lane.log.planned = (lane.log.copied_again_until, len(lane.record.rewinds) if lane.record is not None else 0)
 
 
 def remember_position(lane: Lane) -> None:

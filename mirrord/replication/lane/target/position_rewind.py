@@ -44,15 +44,28 @@ def rewound_by(
     no longer apply.
     """
     record = lane.record
-    if record is None or not runs or known_until(lane) <= runs[0].ordinal:
+    if record is None or not runs:
+        return None
+    until = max(known_until(lane), _planned_until(lane, runs[0].ordinal))
+    if until <= runs[0].ordinal:
         return None
     copied = lane.history.acknowledged_epochs
     others = (at for at, epoch in epochs if epoch > recorded_at(copied, at) > UNKNOWN)
     first = min(_first_changed(record.source_runs, runs), min(others, default=sys.maxsize))
-    if first >= known_until(lane):
+    if first >= until:
         return None
     missing_ordinals.other_records_from(lane, first)
     return _rewound(lane, first, position)
+
+
+def _planned_until(lane: Lane, ordinal: int) -> int:
+    """Return the ordinal up to which a position may have been saved before the target log lost records, if the plan to
+    copy these records again did not revoke it. Such a plan need not have changed any ordinal. Return 0 if a note in the
+    ledger revokes all such positions above `ordinal`."""
+    until, rewinds = lane.log.planned
+    if until <= ordinal or lane.record is None:
+        return 0  # the usual case
+    return 0 if any(each.first <= ordinal for _, each in lane.record.rewinds[rewinds:]) else until
 
 
 def rewound_by_next(
