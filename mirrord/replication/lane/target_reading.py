@@ -49,7 +49,7 @@ def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
     if answer.error != NONE:
         return lane.retry()
     log = missing_ordinals.read(lane, answer)
-    if displaced_ordinals.must_ask(lane, answer.start):
+    if displaced_ordinals.must_ask(lane):
         return _ask_unchanged(lane, answer)
     target_scan.begins_at(lane, answer.own)
     if lane.stage is Stage.VERIFY:

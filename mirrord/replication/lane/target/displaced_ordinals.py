@@ -174,15 +174,16 @@ def appended_until(lane: Lane, found: Reading, log: Log) -> int:
     return until
 
 
-def must_ask(lane: Lane, start: int) -> bool:
+def must_ask(lane: Lane) -> bool:
     """Return whether the lane must ask up to which offset the target log has remained unchanged since ordinals were
-    last assigned to other records. `start` is the offset from which the log is read. The answer shows at which offsets
-    the records of these ordinals cannot be (see `appended_until`)."""
+    last assigned to other records. The answer shows at which offsets the records of these ordinals cannot be (see
+    `appended_until`). This matters only if the resume position is an earlier one."""
     rewinds = lane.record.rewinds if lane.record is not None else ()
     if not rewinds or lane.log.unchanged is not None or not lane.log.cleaned or lane.log.entry is not None:
         return False
     last = rewinds[-1][1]
-    return last.target_offset > start and 0 <= last.leader_epoch != lane.log.end_epoch and not lane.takeover.knows_sent
+    is_later = last.target_offset > lane.resume_position.target_offset
+    return is_later and 0 <= last.leader_epoch != lane.log.end_epoch and not lane.takeover.knows_sent
 
 
 def reached(lane: Lane, first: int, room: int) -> int:
