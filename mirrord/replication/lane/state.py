@@ -76,12 +76,20 @@ class Handed:
 
 @dataclass(slots=True)
 class TakeOver:
-    """What the lane knows about its former holder, and about the takeover from this holder."""
+    """What the lane knows about its former holder, and about the takeover from this holder. If the ledger shows that
+    another replicator has held the lane since, nothing of this counts any more (see `opening.check_former_holder`)."""
 
+    grant: int = 0
+    """The former holder's grant, or 0 if the lane had no holder."""
+    own_grant: int = 0
+    """The newest grant of this attempt to host the lane, according to the ledger. 0 if there is none. If an append of
+    `LaneTaken` was reported as failed, it may be higher than `Lane.grant`."""
     left_cleanly: bool = False
+    """Whether the former holder left no batch in flight."""
     opened_here: bool = False
     """Whether this is the very first attempt to host the lane, so that no other has used the lane's producer id."""
     barrier_s: float = 0.0
+    """How long the former holder may still write after it has lost the lane."""
     times: tuple[int, int] = (0, 0)
     """The lease time and the request timeout that `LaneTaken` records for the next holder."""
     begun: Progress | None = None
