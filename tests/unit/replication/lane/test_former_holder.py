@@ -92,7 +92,8 @@ def test_a_lane_waits_for_a_holder_in_between() -> None:
     assert lane.late_writes.until == lane.late_writes.former_holder_until == play.now + BARRIER_S
     assert lane.comparison.later_pending
     assert lane.comparison.first_ack_pending
-    assert not (lane.takeover.left_cleanly or lane.takeover.knows_sent or lane.takeover.leaps_recorded)
+    known = lane.takeover
+    assert (known.left_cleanly, known.knows_sent, known.leaps_recorded) == (False, False, False)
 
 
 def test_a_lane_waits_longer_for_a_holder_in_between_than_for_one_that_has_ended() -> None:
@@ -220,7 +221,7 @@ def test_a_new_grant_does_not_show_that_the_former_holder_left() -> None:
         assert not play.lane.comparison.later_pending
         append = appended(play.chunk(next(each for each in effects if isinstance(each, FetchFrom)), 12))
         if fails:
-            play.bind(play.tell(Woken(play.tell(AppendFailed(append.tag, play.record))[-1].question)))
+            bind(play, fail(play, append))
             play.bind_all(play.ask_target(10, last=9))
         assert play.lane.phase is Phase.COPYING
         (drained,) = [each for each in play.tell(Drain()) if isinstance(each, Drained)]
