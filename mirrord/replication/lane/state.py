@@ -97,8 +97,8 @@ class TakeOver:
     fast_handoff: Handed | None = None
     """Set while the lane is being taken over from its former holder's handoff checkpoint."""
     knows_sent: bool = False
-    """Whether it is known that nothing was sent above `sent_below`. This is the case if the lane has resumed once in
-    this attempt to host it, or if the former holder reported it on leaving the lane."""
+    """Whether it is known that nothing was sent above `sent_below` and `LateWrites.sent_before`. This is the case if
+    the lane has resumed once in this attempt to host it, or if the former holder reported it on leaving the lane."""
     leaps_recorded: bool = False
     """Whether the former holder recorded every leap in the target offsets of its records before it left."""
 
@@ -128,6 +128,9 @@ class LateWrites:
     end_read_at: float = 0.0
     """When the target was last asked for the end of its log. The answer accounts for every batch that cannot be
     appended after this time (see `target.in_doubt`)."""
+    sent_before: int = 0
+    """Ordinals below this one may have been sent by this attempt to host the lane before they were assigned to other
+    records."""
     in_doubt_below: int = -1
     """Batches with ordinals below this one that were sent in this attempt to host the lane may still be appended,
     although the lane no longer waits for their answers. -1 if there are no such batches."""
@@ -342,7 +345,8 @@ class Lane:
 
     # takeover
     sent_below: int = 0
-    """Ordinals below this one are known to have been sent by this attempt to host the lane or by an earlier one."""
+    """Ordinals below this one are known to have been sent by this attempt to host the lane or by an earlier one, with
+    the records that the map assigns to them (see also `LateWrites.sent_before`)."""
     resume_position: ResumePosition = NOTHING
     recorded_position: ResumePosition = NOTHING
     """A resume position below which the ledger is known to have a run or a verdict for every source offset."""
