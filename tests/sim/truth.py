@@ -15,7 +15,7 @@ from tests.sim.after_retention import (
     wrong_translation,
 )
 from tests.sim.compacted_copy import came_back, is_older_than_copied, may_come_back, wrong_so_far
-from tests.sim.halts import needless_halt, sought_over_a_loss, unrecorded_difference
+from tests.sim.halts import may_be_unwritten, needless_halt, sought_over_a_loss, unrecorded_difference
 from tests.sim.host import LANE
 from tests.sim.never_copied import wrongly_copied
 from tests.sim.newer_records import has_newer, is_superseded, places, standing, was_theirs
@@ -30,6 +30,7 @@ from tests.sim.unknown_records import (
     recorded_as,
     was_hidden,
 )
+from tests.sim.untraced import is_lost, taken_offsets
 from tests.sim.world import World
 
 
@@ -212,9 +213,8 @@ def _translations(world: World) -> None:
     if _not_looked_for(world):
         return
     known = [each for each in stand if not is_left_open(world, each[0].sequence + each[1], each[2])]
-    places = [(stored.base + at, number) for stored, at, number in known]
-    cut = {place for place, number in places if number in world.source.cut}
-    pairs = [(world.source.offset_of[number], place) for place, number in places if place not in cut]
+    known = [each for each in known if not is_lost(world, each[2], each[0].sequence + each[1])]
+    pairs = [(world.source.offset_of[number], stored.base + at) for stored, at, number in known]
     end, ordinal = log[-1].end, log[-1].sequence + log[-1].count
     record = world.truth.lanes[LANE]
     lane = LaneMap(record, CopiedPosition(ordinal, end, world.source.end))
@@ -347,7 +347,7 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     offset_of = world.source.offset_of
     _sought(world, skipped)
     # What was skipped before it was deleted is none of these, and what nothing explains is a loss as well.
-    recorded = world.lost | skipped | filtered | world.rejected
+    recorded = world.lost | skipped | filtered | world.rejected | taken_offsets(world, arrived | taken)
     recorded |= recorded_as(world, "unexplained") | recorded_as(world, "expired")
     untaken = {number for number in world.source.expired - arrived - taken if not has_newer(world, number)}
     untaken = {number for number in untaken if not is_older_than_copied(world, number)}
@@ -437,7 +437,7 @@ def check_order_of_keys(world: World) -> None:
 
 def _may_halt(world: World, record: LaneState) -> bool:
     reason = record.halted.reason if record.halted is not None else ""
-    if reason == "truncated" and sought_over_a_loss(world):
+    if reason == "truncated" and (sought_over_a_loss(world) or may_be_unwritten(world)):
         return True
     if reason == "unexplained" and _named_anew(world):
         return True
@@ -476,11 +476,13 @@ def _truncated(world: World, arrived: set[int]) -> None:
     truncated = world.truncated
     # What comes after the last possible moment, and that the source has lost since, cannot be compared any more.
     known = (arrived & world.source.cut) - _left_open(world, late_only=False) - _lost_as_well(world) - world.excused
+    known -= world.source.untraced
     gone = {world.source.offset_of[number] for number in known}
     for each in truncated:
         # The records between that offset and the first copied record may not have been copied.
         parted = max((part for part in world.source.parts if part <= each.start), default=None)
-        if parted is None or not gone.isdisjoint(range(parted, each.start)):
+        lost = known & world.source.parts.get(-1 if parted is None else parted, set())
+        if parted is None or any(world.source.offset_of[number] < each.start for number in lost):
             raise Violation(f"recorded as truncated: {each}, the source parted at {sorted(world.source.parts)}")
     # Of offsets that the source uses again the last verdict may be about the later records.
     facts = [fact for entry in world.ledger for fact in entry.facts if isinstance(fact, SourceRun | VerdictGiven)]

@@ -162,7 +162,10 @@ class World:
             if binds and isinstance(fact, SourceRun):
                 for reason, offsets in (("expired", self.lost), ("rejected", self.rejected)):
                     offsets.update(*(range(each.start, each.end) for each in fact.verdicts if each.reason == reason))
-                self.truncated += [each for each in fact.verdicts if each.reason == "truncated"]
+                gone = [each for each in fact.verdicts if each.reason == "truncated"]
+                self.truncated += gone
+                for each in gone:
+                    self.source.notice(each.start)
             if binds and isinstance(fact, MapRebuilt):
                 self.rebuilds += 1
                 target_retention.rebuilt(self, fact.first)

@@ -284,8 +284,9 @@ def copy(lane: Lane) -> Effects:
         lane.recorded_position = lane.resume_position
     lane.confirm_end = not lane.protected
     if lane.comparison.later_pending and (
-        lane.comparison.later_from is None or ordinal < lane.comparison.later_from.ordinal
+        lane.comparison.later_from is None or ordinal <= lane.comparison.later_from.ordinal
     ):
+        # If the ordinal is the same, its target offset may now be lower than before.
         lane.comparison.later_from, lane.comparison.later_begins_at = lane.resume_position, NEVER
     effects: Effects = [SaveProgress()]
     lane.plan.clear()

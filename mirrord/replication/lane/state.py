@@ -190,6 +190,9 @@ class TargetLog:
     """Whether the log cleaner may have removed records from the part of the target log that was read most recently."""
     shared: int = -2
     """Offset up to which the log has not changed since the resume position was saved. -1: not known. -2: not asked."""
+    is_shared_proven: bool = False
+    """Whether the leader still knows where the epoch ends from which `shared` follows. If not, retention has deleted
+    all records of that epoch, and the log may have diverged below `shared`."""
     epoch_end: int = -1
     """Target offset at which the leader epoch of the resume position ends. If the log does not have that epoch, the
     offset at which the next lower epoch in the log ends. -1: not known."""

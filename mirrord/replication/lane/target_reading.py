@@ -28,6 +28,7 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import (
+    deleted_records,
     displaced_ordinals,
     epoch_ends,
     hole_repair,
@@ -57,13 +58,15 @@ def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
             return look_back.begin(lane)
         own, expected = target_scan.after_position(lane, own)
         log = log._replace(start=own[0].base_offset if own is answer.own else lane.resume_position.target_offset)
+    elif deleted_records.must_ask(lane, answer):
+        return missing_ordinals.ask_shared(lane)
     elif not own and lane.log.cleaned and target_scan.never_appended(lane, next_by_entry(lane), answer.start):
         pass  # Retention cannot have deleted all of the records, but the cleaner may have removed some of them.
     elif not own and 0 < answer.start == lane.log.log_start and next_by_entry(lane) > expected:
         # The log has none of the lane's records. The records that the broker remembers were appended to this log, so
         # retention on the target has deleted them.
         return _read(lane, now, target_scan.all_deleted(lane, next_by_entry(lane), answer), log)
-    elif answer.start > lane.resume_position.target_offset and own:
+    elif deleted_records.are_below(lane, answer) and own:
         # Retention on the target has already deleted the records right after the resume position.
         first = nearest(own[0].base_sequence, expected)
         again = target_scan.never_appended(lane, first, min(answer.start, own[0].base_offset))
@@ -116,10 +119,31 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
     must_ask = missing_ordinals.must_ask(lane) and not is_whole
     if must_ask or (answer.start > lane.log.log_start and is_late and lane.log.shared < 0):
         return look_back.begin(lane)
+    if is_late and deleted_records.must_ask(lane, answer):
+        return missing_ordinals.ask_shared(lane)
     is_refused = out_of_order.is_position_refused(lane)
     if is_refused and not own and not out_of_order.is_all_deleted(lane):
         return out_of_order.halt_without_batches(lane)
-    is_lost = has_lost_records(lane)
+    found = _from_below(lane, answer, log)
+    if is_refused:
+        # The log has not changed since the lane resumed under this leader. A lookup of other ordinals could bring back
+        # keys that other clients have deleted since.
+        first = max(found.next_ordinal if own else next_by_entry(lane), out_of_order.first_in_doubt(lane))
+        found = replace(found, missing=(), next_ordinal=first)
+    if lane.comparison.differs is not None:
+        return missing_ordinals.look_up_between(lane, found, log) or rebuilding.verified(lane, found)
+    if found.doubled is not None or found.next_ordinal >= lane.resume_position.ordinal:
+        return _read(lane, now, found, log)
+    if found.void < NEVER:
+        return missing_ordinals.look_up_between(lane, found, log) or difference.filled(lane, now, found)
+    lost = missing_ordinals.lost_ordinals(lane, found.next_ordinal) if lane.log.cleaned else ()
+    return missing_ordinals.look_up(lane, found, log, lost) or went_back_to(lane, found)
+
+
+def _from_below(lane: Lane, answer: ScanAnswer, log: Log) -> Reading:
+    """Return the result of a scan that began below the resume position. The ledger shows which ordinal the log should
+    have first."""
+    own, is_lost = answer.own, has_lost_records(lane)
     if lane.log.shared >= 0 or (lane.log.cleaned and not own):
         first, is_lost = target_scan.ordinal_before(lane, max(answer.start, lane.log.shared)), True
         found = target_scan.walk(lane, own, first, log)
@@ -136,21 +160,11 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
         if is_lost and lane.log.cleaned:
             first = min(first, target_scan.first_possible_from(lane, answer.start))
         found = target_scan.walk(lane, own, first, log)
+    if deleted_records.are_below(lane, answer) and not lane.log.cleaned:
+        found = deleted_records.read(lane, answer, log, first) or found
     if is_lost:
         found = replace(found, missing=(*displaced_ordinals.below(lane, first), *found.missing))
-    if is_refused:
-        # The log has not changed since the lane resumed under this leader. A lookup of other ordinals could bring back
-        # keys that other clients have deleted since.
-        first = max(found.next_ordinal if own else next_by_entry(lane), out_of_order.first_in_doubt(lane))
-        found = replace(found, missing=(), next_ordinal=first)
-    if lane.comparison.differs is not None:
-        return missing_ordinals.look_up_between(lane, found, log) or rebuilding.verified(lane, found)
-    if found.doubled is not None or found.next_ordinal >= lane.resume_position.ordinal:
-        return _read(lane, now, found, log)
-    if found.void < NEVER:
-        return missing_ordinals.look_up_between(lane, found, log) or difference.filled(lane, now, found)
-    lost = missing_ordinals.lost_ordinals(lane, found.next_ordinal) if lane.log.cleaned else ()
-    return missing_ordinals.look_up(lane, found, log, lost) or went_back_to(lane, found)
+    return found
 
 
 def _holds_all(lane: Lane, log: Log, own: Sequence[OwnBatch]) -> bool:
@@ -218,6 +232,7 @@ def shared_answered(lane: Lane, answer: SharedAnswer) -> Effects:
     lane.log.shared = min(answer.end, known[answer.epoch], lane.resume_position.target_offset)
     if answer.end > lane.log.log_start:  # otherwise the log may not have this epoch (see `SharedAnswer`)
         epoch_ends.note_shared(lane, answer.epoch)
+        lane.log.is_shared_proven = True
     is_whole = lane.log.shared == lane.resume_position.target_offset
     if is_whole and lane.comparison.differs is not None:
         return rebuilding.search(lane)

@@ -9,8 +9,10 @@ contains the truncations, which show for which ordinals the source has lost the 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from mirrord.model.intervals import joined, uncovered
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import CheckAnswer, LaneRecord
-from mirrord.replication.lane.source.copied_pieces import ascending_parts, highest_copied, mapped, ordinal_of
+from mirrord.replication.lane.source.copied_pieces import HeldOffsets, ascending_parts, highest_copied, ordinal_of
 from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.state import Lane
 
@@ -91,18 +93,9 @@ def is_of_later_epoch(epochs: Epochs, ordinal: int, epoch: int) -> bool:
 
 
 def copied_from(record: LaneRecord, offset: int, last: int) -> int | None:
-    """Return the lowest source offset at or above `offset` to which an ordinal up to `last` maps. Return None if there
-    is none."""
-    runs = record.source_runs
-    found: list[int] = []
-    for begin in (*reversed(runs.turns), runs.at(0).ordinal):
-        at = max(runs.floor(offset, runs.position(begin), runs.position(last + 1)), runs.position(begin))
-        pieces = mapped(record, runs.at(at).ordinal, last)
-        found += [max(start, offset) for _, start, length in pieces if start + length > offset]
-        if runs.at(at).offset <= offset:
-            break  # records that were copied earlier and are not lost have lower offsets
-        last = begin - 1
-    return min(found, default=None)
+    """Return the lowest source offset at or above `offset` to which an ordinal up to `last` maps. Ordinals in holes are
+    ignored. Return None if there is no such offset."""
+    return min((start for start, _ in HeldOffsets(record, last + 1).within(offset, NEVER)), default=None)
 
 
 def furthest(lane: Lane) -> tuple[int, int] | None:
@@ -333,16 +326,19 @@ def _seed(lane: Lane, epochs: Epochs) -> None:
 def _by_offset(record: LaneRecord, epochs: Epochs, end: int) -> list[tuple[int, int]]:
     """Return the source's leader epochs of the records below the ordinal `end`, as pairs (source offset, epoch) in
     ascending order. The records have been copied or will be copied again. After a hole, records that were copied again
-    have higher ordinals than some records with higher source offsets.
+    have higher ordinals than some records with higher source offsets. After a rebuild, the records of some ordinals are
+    unknown (`HoleFound.is_open`). Neither are their epochs known, although the ledger may have epochs for them.
 
     The epoch of the ordinal `end` is also returned if there is a gap directly before its source offset.
     """
     begin = record.source_runs.at(0).ordinal
     edges = [begin, *(first for first, _ in epochs if begin < first < end), end]
+    unknown = joined((hole.first, hole.last + 1) for hole in record.holes if hole.is_open)
     lowest = sorted(
-        (part.lowest, epoch_at(epochs, first))
-        for first, behind in pairwise(edges)
-        for part in ascending_parts(record, first, behind)
+        (part.lowest, epoch_at(epochs, start))
+        for piece in pairwise(edges)
+        for start, behind in uncovered(piece, unknown)
+        for part in ascending_parts(record, start, behind)
     )
     following = record.source_runs.offset_of(end)
     if following is not None and not is_truncated(record, end, following):

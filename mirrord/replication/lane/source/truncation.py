@@ -279,7 +279,7 @@ def _gone_from(lane: Lane, start: int, end: int, until: int) -> int:
     lowest possible offset. Records that the source's log still has do not count as lost.
     """
     record = lane.record
-    if record is None or record.holes or end <= start:
+    if record is None or end <= start:
         return start
     copied = source_epochs.copied_from(record, start, lane.next_ordinal - 1)
     return min(end, until if copied is None else copied, until)

@@ -21,7 +21,7 @@ from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.model.intervals import Interval, joined, ranges, uncovered, within
 from mirrord.model.runs import Runs
 from mirrord.replication.lane.signals import LaneRecord
-from mirrord.replication.lane.source.source_epochs import mapped as standing_pieces
+from mirrord.replication.lane.source.copied_pieces import mapped as standing_pieces
 from mirrord.replication.lane.target.relocation_result import Located
 from mirrord.replication.lane.target.target_scan import but_not_void
 

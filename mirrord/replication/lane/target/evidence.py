@@ -58,6 +58,25 @@ def is_another_leader(lane: Lane) -> bool:
     return lane.resume_position.leader_epoch != lane.log.end_epoch
 
 
+def offset_of_position(lane: Lane) -> int:
+    """Return the lowest target offset at which the record with the ordinal of the resume position may be in the target
+    log.
+
+    This is the target offset of the resume position only as long as the log is still the one in which the position was
+    saved. An unclean election may remove other clients' records directly below that offset, so that the lane's next
+    record gets a lower one. If the leader has changed, the result is the offset at which the log diverged from the
+    former one, according to the leader. If the leader no longer knows this offset, because retention has deleted all
+    records of that epoch, the result is the offset that the ledger's target runs have for the ordinal.
+    """
+    position, record = lane.resume_position, lane.record
+    if not is_another_leader(lane):
+        return position.target_offset
+    if lane.log.is_shared_proven:
+        return lane.log.shared
+    known = record.target_runs.offset_of(position.ordinal) if record is not None else None
+    return position.target_offset if known is None else min(known, position.target_offset)
+
+
 def is_recorded(lane: Lane) -> bool:
     """Return whether the ledger records that target and source differ, and that the lane is halted."""
     record = lane.record

@@ -9,7 +9,7 @@ from mirrord.model.intervals import uncovered
 from mirrord.model.runs import Run
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source import source_epochs
-from mirrord.replication.lane.source.copied_pieces import HeldOffsets
+from mirrord.replication.lane.source.copied_pieces import HeldOffsets, mapped
 from mirrord.replication.lane.source.declared_runs import RestOfPlan, rest
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import missing_ordinals, position_rewind, target_scan
@@ -25,7 +25,7 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
     for first, last in lane.log.holes:
         begins.append((first, last, ordinal))
         for start, end in target_scan.but_not_void(record.holes, first, last):
-            for former, offset, length in source_epochs.mapped(record, start, end):
+            for former, offset, length in mapped(record, start, end):
                 runs.append(Run(ordinal, offset))
                 pieces.append((ordinal, former, length))
                 ordinal += length
@@ -81,10 +81,10 @@ def _to_copy(
     """Yield the lost records that are copied again, and then the rest of an older plan, as pieces (former ordinal,
     source offset, length). `again` contains the ordinals (first, last) of the lost records."""
     for each in again:
-        yield from source_epochs.mapped(record, *each)
+        yield from mapped(record, *each)
     # The last piece is the record at which the lane continues in source order.
     for _, former, length in older.pieces[:-1] if older is not None else ():
-        yield from source_epochs.mapped(record, former, former + length - 1)
+        yield from mapped(record, former, former + length - 1)
 
 
 def _source_offset(piece: tuple[int, int, int]) -> int:

@@ -284,7 +284,7 @@ def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) 
     kept = [(first, last + 1) for first, last in again]
     verdicts: list[Verdict] = []
     for first, last in lane.log.lost_ordinals:
-        for ordinal, offset, length in source_epochs.mapped(record, first, last):
+        for ordinal, offset, length in mapped(record, first, last):
             piece = (ordinal, ordinal + length)
             for begin, behind in uncovered(piece, intervals.within(piece, kept)):
                 start, end = offset + begin - ordinal, offset + behind - ordinal
@@ -324,7 +324,7 @@ def forget(lane: Lane) -> None:
     lane.log.went_back = None
     lane.log.forgotten = lane.log.forgotten if lane.intents else None
     lane.log.shared, lane.log.scan, lane.log.lost_ordinals, lane.log.copied_again = NOT_ASKED, None, (), None
-    lane.log.epoch_end = -1
+    lane.log.epoch_end, lane.log.is_shared_proven = -1, False
     lane.log.last_by_look_up, lane.log.earlier = None, ()
     note_acknowledged(lane)
 
