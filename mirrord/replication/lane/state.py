@@ -77,12 +77,20 @@ class Handed:
 
 @dataclass(slots=True)
 class TakeOver:
-    """What the lane knows about its former holder, and about the takeover from this holder."""
+    """What the lane knows about its former holder, and about the takeover from this holder. If the ledger shows that
+    another replicator has held the lane since, nothing of this counts any more (see `opening.check_former_holder`)."""
 
+    grant: int = 0
+    """The former holder's grant, or 0 if the lane had no holder."""
+    own_grant: int = 0
+    """The newest grant of this attempt to host the lane, according to the ledger. 0 if there is none. If an append of
+    `LaneTaken` was reported as failed, it may be higher than `Lane.grant`."""
     left_cleanly: bool = False
+    """Whether the former holder left no batch in flight."""
     opened_here: bool = False
     """Whether this is the very first attempt to host the lane, so that no other has used the lane's producer id."""
     barrier_s: float = 0.0
+    """How long the former holder may still write after it has lost the lane."""
     times: tuple[int, int] = (0, 0)
     """The lease time and the request timeout that `LaneTaken` records for the next holder."""
     begun: Progress | None = None
@@ -90,8 +98,8 @@ class TakeOver:
     fast_handoff: Handed | None = None
     """Set while the lane is being taken over from its former holder's handoff checkpoint."""
     knows_sent: bool = False
-    """Whether it is known that nothing was sent above `sent_below`. This is the case if the lane has resumed once in
-    this attempt to host it, or if the former holder reported it on leaving the lane."""
+    """Whether it is known that nothing was sent above `sent_below` and `LateWrites.sent_before`. This is the case if
+    the lane has resumed once in this attempt to host it, or if the former holder reported it on leaving the lane."""
     leaps_recorded: bool = False
     """Whether the former holder recorded every leap in the target offsets of its records before it left."""
 
@@ -121,6 +129,9 @@ class LateWrites:
     end_read_at: float = 0.0
     """When the target was last asked for the end of its log. The answer accounts for every batch that cannot be
     appended after this time (see `target.in_doubt`)."""
+    sent_before: int = 0
+    """Ordinals below this one may have been sent by this attempt to host the lane before they were assigned to other
+    records."""
     in_doubt_below: int = -1
     """Batches with ordinals below this one that were sent in this attempt to host the lane may still be appended,
     although the lane no longer waits for their answers. -1 if there are no such batches."""
@@ -348,7 +359,8 @@ class Lane:
 
     # takeover
     sent_below: int = 0
-    """Ordinals below this one are known to have been sent by this attempt to host the lane or by an earlier one."""
+    """Ordinals below this one are known to have been sent by this attempt to host the lane or by an earlier one, with
+    the records that the map assigns to them (see also `LateWrites.sent_before`)."""
     resume_position: ResumePosition = NOTHING
     recorded_position: ResumePosition = NOTHING
     """A resume position below which the ledger is known to have a run or a verdict for every source offset."""

@@ -33,6 +33,9 @@ class SourceHistory:
     source_confirmed: bool = False
     """Whether the source has confirmed that it still has the copied records. If a fetch from the lane's position does
     not show this, the source is asked."""
+    asked_before_seek: tuple[int, int] | None = None
+    """Set while the source is asked, before a seek is carried out, whether it still has the copied records: the source
+    offset after the last of them, and the epoch of that record."""
     divergence_question: int = -1
     """Number of the open request that asks whether the source still has the copied records, or of the pause before this
     request is repeated."""

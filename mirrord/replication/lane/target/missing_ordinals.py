@@ -27,7 +27,14 @@ from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.state import Lane, WentBack
-from mirrord.replication.lane.target import displaced_ordinals, epoch_ends, out_of_order, recorded_places, target_scan
+from mirrord.replication.lane.target import (
+    displaced_ordinals,
+    epoch_ends,
+    in_doubt,
+    out_of_order,
+    recorded_places,
+    target_scan,
+)
 from mirrord.replication.lane.target.acknowledged_records import Forgotten
 from mirrord.replication.lane.target.copied_epochs import of_copied
 from mirrord.replication.lane.target.evidence import (
@@ -262,7 +269,7 @@ def _last(lane: Lane, found: Reading, reached: int, above: int) -> list[Missing]
     If the broker remembers the producer, these ordinals need not be looked up: the broker knows the producer's last
     ordinal, and the cleaner keeps the producer's last batch.
     """
-    limit = lane.sent_below if lane.takeover.knows_sent else NEVER
+    limit = in_doubt.sent_until(lane) if lane.takeover.knows_sent else NEVER
     last = min(reached, limit) - 1
     if last < found.next_ordinal:
         return []
