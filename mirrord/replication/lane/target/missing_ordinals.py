@@ -269,8 +269,7 @@ def _last(lane: Lane, found: Reading, reached: int, above: int) -> list[Missing]
     If the broker remembers the producer, these ordinals need not be looked up: the broker knows the producer's last
     ordinal, and the cleaner keeps the producer's last batch.
     """
-    limit = in_doubt.sent_until(lane) if lane.takeover.knows_sent else NEVER
-    last = min(reached, limit) - 1
+    last = min(reached, in_doubt.sent_until(lane) if lane.takeover.knows_sent else NEVER) - 1
     if last < found.next_ordinal:
         return []
     return [Missing("last", found.next_ordinal, last, above, has_room=True)]
