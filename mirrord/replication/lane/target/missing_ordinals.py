@@ -24,6 +24,7 @@ from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Stage
 from mirrord.replication.lane.signals import Effects, LaneRecord, OwnBatch, ScanAnswer
 from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source.copied_epochs import of_copied
 from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.state import Lane, WentBack
@@ -36,7 +37,6 @@ from mirrord.replication.lane.target import (
     target_scan,
 )
 from mirrord.replication.lane.target.acknowledged_records import Forgotten
-from mirrord.replication.lane.target.copied_epochs import of_copied
 from mirrord.replication.lane.target.evidence import (
     is_plan_unrecorded,
     known_until,

@@ -19,12 +19,12 @@ from mirrord.ledger.facts.core import Progress, Rewound
 from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import LaneRecord
+from mirrord.replication.lane.source.copied_epochs import first_other
 from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.source.source_epochs import UNKNOWN, recorded_at
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import epoch_ends, missing_ordinals
 from mirrord.replication.lane.target.acknowledged_records import AcknowledgedPart, assigned_again
-from mirrord.replication.lane.target.copied_epochs import first_other
 from mirrord.replication.lane.target.evidence import known_until, saved_until, unproven_until
 from mirrord.replication.lane.target.superseded_records import MOST_RANGES
 

@@ -25,11 +25,11 @@ from mirrord.replication.lane.signals import (
     Start,
     VisibleAnswer,
 )
+from mirrord.replication.lane.source.copied_epochs import first_other
 from mirrord.replication.lane.source.declared_runs import jumps, rest
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.step import step
 from mirrord.replication.lane.target import missing_ordinals, position_rewind
-from mirrord.replication.lane.target.copied_epochs import first_other
 from mirrord.replication.lane.target.evidence import known_until, note_saved, saved_until
 from mirrord.replication.lane.target.superseded_records import SupersededAnswer
 from mirrord.replication.lane.target.target_scan import ordinal_at, ordinal_before
