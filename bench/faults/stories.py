@@ -79,13 +79,6 @@ class Outcome:
 def draw(seed: int, number: int, themes: tuple[str, ...]) -> Drawn:
     """Return story `number` of a seed."""
     chance = random.Random(f"{seed} {number}")
-    drawn = _drawn(chance, themes)
-    while drawn.theme and not _is_possible(_shape(drawn)):
-        drawn = _drawn(chance, themes)
-    return drawn
-
-
-def _drawn(chance: random.Random, themes: tuple[str, ...]) -> Drawn:
     has_all, kind = themes == tuple(THEMES), chance.random()
     story, theme, is_scarce = chance.randrange(1 << 40), chance.choice(themes), chance.random() < _SCARCE_SHARE
     mode: Mode = "at-least-once" if chance.random() < _WEAK_SHARE else "sequence"
@@ -98,11 +91,6 @@ def _drawn(chance: random.Random, themes: tuple[str, ...]) -> Drawn:
     elif has_all and chance.random() < _PAIR_SHARE:
         theme = BESIDE.join(chance.sample(themes, 2))
     return Drawn(story, theme, mode, is_scarce, traps, _STEPS_WITH_TRAPS if traps else STEPS)
-
-
-def _is_possible(shape: Shape) -> bool:
-    """Retention also deletes the evidence that the source lost records, so no one can know then."""
-    return not (shape.retention and shape.truncation)
 
 
 def _shape(drawn: Drawn) -> Shape:

@@ -306,16 +306,21 @@ class Known:
 def _unseen(host: Host, begun: ResumePosition, leader: Broker) -> set[Copy]:
     """Return the copies that retention has deleted, and of which nothing shows a holder that they were there: neither
     its resume position, nor a later record of the lane, nor what the leader remembers of the producer. If their
-    ordinals are above a resume position and their offsets below it, none of these can show it."""
+    ordinals are above a resume position and their offsets below it, these show it only if the holder has found out that
+    the log is no longer the one in which the position was saved. It then counts them as appended."""
     lane, entry = host.lane, host.lane.log.entry
     reached = lane.acked if entry is None else max(lane.acked, entry.last_sequence + 1)
-    return {
-        copy
-        for stored in leader.deleted
-        if stored.producer >= 0
-        if stored.sequence + stored.count > (begun.ordinal if stored.end <= begun.target_offset else reached)
-        for copy in stored.copies()
-    }
+    holes = host.world.truth.lanes[LANE].holes
+
+    def known_below(stored: Stored) -> int:
+        behind = stored.sequence + stored.count
+        is_void = any(hole.first < behind and stored.sequence <= hole.last for hole in holes)
+        is_found = behind <= lane.acked and not is_void
+        return begun.ordinal if stored.end <= begun.target_offset and not is_found else reached
+
+    own = [stored for stored in leader.deleted if stored.producer >= 0]
+    unseen = (stored for stored in own if stored.sequence + stored.count > known_below(stored))
+    return {copy for stored in unseen for copy in stored.copies()}
 
 
 def _lacking(lane: LaneState) -> list[tuple[int, int]]:

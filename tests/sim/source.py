@@ -65,10 +65,16 @@ class FakeSource:
         """Numbers of wanted records that retention removed."""
         self.cut: set[int] = set()
         """Numbers of records that an unclean election removed."""
+        self.noticed: set[int] = set()
+        """Those of them whose loss is in the ledger."""
+        self.untraced: set[int] = set()
+        """Those of them whose loss was not in the ledger when retention deleted what had replaced them."""
         self.spoilt: set[int] = set()
         """Epochs of such records: no other record ever had such an epoch and such an offset."""
         self.parts: set[int] = set()
         """Offsets at which unclean elections truncated the log."""
+        self.losses: list[tuple[int, set[int]]] = []
+        """The same, one after the other, each with the numbers of the records that the election removed."""
 
     def append(self, count: int, newest_ms: int, producer: int = -1) -> None:
         """Write a batch, in a transaction if a producer id is given."""
@@ -151,6 +157,14 @@ class FakeSource:
             self.expired.update(number for at, number in wanted if at >= self.begin and number not in self.unwanted)
             self.unwanted.update(number for _, number in batch.records)
         self.start = gone[-1].last + 1
+        self._forget_epochs()
+        self.untraced.update(number for number in self.cut - self.noticed if self.offset_of[number] < self.start)
+
+    def _forget_epochs(self) -> None:
+        """Keep only the leader epochs that have not ended below the log start
+        (LeaderEpochFileCache.truncateFromStart)."""
+        begun = [epoch for epoch, at in self.epochs if at <= self.start]
+        self.epochs = [*((epoch, self.start) for epoch in begun[-1:]), *(e for e in self.epochs if e[1] > self.start)]
 
     def elect(self) -> None:
         """Another leader, which lacks nothing."""
@@ -160,7 +174,7 @@ class FakeSource:
         """Another leader, which lacks the last batches: the next records have the same offsets."""
         if self._lose(self.log[len(self.log) - batches :]):
             epoch = self.epochs[-1][0] + 1
-            self.epochs = [each for each in self.epochs if each[1] < self.end] or [(0, 0)]
+            self.epochs = [each for each in self.epochs if each[1] < self.end]
             self.epochs.append((epoch, self.end))
 
     def branch(self, count: int, newest_ms: int) -> None:
@@ -184,9 +198,18 @@ class FakeSource:
         self.spoilt.update(batch.epoch for batch in lost)
         self.end = lost[0].base
         # Also what a cleaner has removed from them: it may have been copied before.
-        self.cut.update(number for number, offset in self.offset_of.items() if offset >= self.end)
+        removed = {number for number, offset in self.offset_of.items() if offset >= self.end} - self.cut
+        self.losses.append((self.end, removed))
         self.parts.add(self.end)
+        self.cut |= removed
         return True
+
+    def notice(self, start: int) -> set[int] | None:
+        """The ledger says that the source has lost what it had from this offset on. Return the numbers of the records
+        that the election removed that truncated the log there, or nearest below. None if there was no such election."""
+        self.noticed.update(number for number in self.cut if self.offset_of[number] >= start)
+        near = max(((part, at) for at, (part, _) in enumerate(self.losses) if part <= start), default=None)
+        return None if near is None else self.losses[near[1]][1]
 
     def _splits_transaction(self, lost: list[SourceBatch]) -> bool:
         """Whether the log would keep records of a transaction whose end is among these last batches."""

@@ -4,7 +4,6 @@ lower offsets than the saved resume position says."""
 import pytest
 
 from mirrord.replication.lane.phases import Phase
-from tests.sim import truth
 from tests.sim.host import Host, Shape
 from tests.sim.scheduler import Story
 from tests.sim.traps.driving import drive, holder
@@ -19,11 +18,6 @@ def _at_end(story: Story, host: Host) -> bool:
     return copied(host) and host.lane.position >= story.world.source.end
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=truth.Violation,
-    reason="the resume position is too high, and `never_appended` and `scan_answered` count from its target offset",
-)
 @pytest.mark.parametrize(
     ("tail", "others"),
     [pytest.param(3, 0, id="they are copied again"), pytest.param(7, 5, id="the lane halts")],

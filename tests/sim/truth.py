@@ -30,6 +30,7 @@ from tests.sim.unknown_records import (
     recorded_as,
     was_hidden,
 )
+from tests.sim.untraced import is_lost, taken_offsets
 from tests.sim.world import World
 
 
@@ -212,9 +213,8 @@ def _translations(world: World) -> None:
     if _not_looked_for(world):
         return
     known = [each for each in stand if not is_left_open(world, each[0].sequence + each[1], each[2])]
-    places = [(stored.base + at, number) for stored, at, number in known]
-    cut = {place for place, number in places if number in world.source.cut}
-    pairs = [(world.source.offset_of[number], place) for place, number in places if place not in cut]
+    known = [each for each in known if not is_lost(world, each[2], each[0].sequence + each[1])]
+    pairs = [(world.source.offset_of[number], stored.base + at) for stored, at, number in known]
     end, ordinal = log[-1].end, log[-1].sequence + log[-1].count
     record = world.truth.lanes[LANE]
     lane = LaneMap(record, CopiedPosition(ordinal, end, world.source.end))
@@ -347,7 +347,7 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     offset_of = world.source.offset_of
     _sought(world, skipped)
     # What was skipped before it was deleted is none of these, and what nothing explains is a loss as well.
-    recorded = world.lost | skipped | filtered | world.rejected
+    recorded = world.lost | skipped | filtered | world.rejected | taken_offsets(world, arrived | taken)
     recorded |= recorded_as(world, "unexplained") | recorded_as(world, "expired")
     untaken = {number for number in world.source.expired - arrived - taken if not has_newer(world, number)}
     untaken = {number for number in untaken if not is_older_than_copied(world, number)}
@@ -471,22 +471,18 @@ def were_deleted(world: World, record: LaneState) -> bool:
 
 def _truncated(world: World, arrived: set[int]) -> None:
     """Records that were copied and then lost by the source are recorded, from the first such offset on."""
-    truncated = world.truncated
     # What comes after the last possible moment, and that the source has lost since, cannot be compared any more.
     known = (arrived & world.source.cut) - _left_open(world, late_only=False) - _lost_as_well(world) - world.excused
+    known -= world.source.untraced
     gone = {world.source.offset_of[number] for number in known}
-    before: frozenset[int] = frozenset()
-    for each, cut in truncated:
-        # The records between that offset and the first copied record may not have been copied. Records that the source
-        # had lost before the last verdict, or loses later, are none of these.
-        parted = max((part for part in world.source.parts if part <= each.start), default=None)
-        lost = {world.source.offset_of[number] for number in known & cut - before}
-        if parted is None or not lost.isdisjoint(range(parted, each.start)):
+    for each, removed in world.truncated:
+        # The records between that offset and the first copied record may not have been copied.
+        if removed is None or any(world.source.offset_of[number] < each.start for number in known & removed):
             raise Violation(f"recorded as truncated: {each}, the source parted at {sorted(world.source.parts)}")
-        before = cut
     # Of offsets that the source uses again the last verdict may be about the later records.
     facts = [fact for entry in world.ledger for fact in entry.facts if isinstance(fact, SourceRun | VerdictGiven)]
     open_ = [each for fact in facts for each in fact.verdicts if each.reason == "unexplained"]
-    said = {offset for each in (*(each for each, _ in truncated), *open_) for offset in range(each.start, each.end)}
+    said = {offset for each in open_ for offset in range(each.start, each.end)}
+    said |= {offset for each, _ in world.truncated for offset in range(each.start, each.end)}
     if unrecorded := sorted(gone - said):
         raise Violation(f"copied and then lost by the source, and the ledger does not say so: {unrecorded}")

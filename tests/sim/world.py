@@ -120,8 +120,8 @@ class World:
         """Source offsets that the target holds twice according to the ledger."""
         self.lost: set[int] = set()
         """Source offsets that were deleted before they were copied, according to the ledger."""
-        self.truncated: list[tuple[Verdict, frozenset[int]]] = []
-        """The ledger's verdicts `truncated`, each with the numbers of all records that the source had lost by then."""
+        self.truncated: list[tuple[Verdict, set[int] | None]] = []
+        """The ledger's verdicts about what the source lost after it was copied (see `FakeSource.notice`)."""
         self.gaps = Gaps(self.truth)
         self.rejected: set[int] = set()
         """Source offsets that were skipped because the target refuses them, according to the ledger."""
@@ -162,8 +162,8 @@ class World:
             if binds and isinstance(fact, SourceRun):
                 for reason, offsets in (("expired", self.lost), ("rejected", self.rejected)):
                     offsets.update(*(range(each.start, each.end) for each in fact.verdicts if each.reason == reason))
-                cut = frozenset(self.source.cut)
-                self.truncated += [(each, cut) for each in fact.verdicts if each.reason == "truncated"]
+                gone = [each for each in fact.verdicts if each.reason == "truncated"]
+                self.truncated += [(each, self.source.notice(each.start)) for each in gone]
             if binds and isinstance(fact, MapRebuilt):
                 self.rebuilds += 1
                 target_retention.rebuilt(self, fact.first)
@@ -204,7 +204,7 @@ class World:
         barrier = 0.0 if left else (REQUEST_S if former_dead else TTL_S + REQUEST_S)
         word = word if left and fast_handoff.is_last(word, record) else None
         self.known.take_over(name, word or self.progress, self.truth.lanes.get(LANE))
-        host.take(Start(record, self.progress, name, barrier, left, word))
+        host.take(Start(record, self.progress, name, barrier, left, word, (int(TTL_S * 1000), int(REQUEST_S * 1000))))
         self.by_word += host.lane.takeover.fast_handoff is not None
         return host
 

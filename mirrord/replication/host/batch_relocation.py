@@ -19,6 +19,7 @@ from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME, Header
 from mirrord.kafka.protocol.sequence import nearest
 from mirrord.ledger.facts.core import Reason
 from mirrord.model.intervals import ranges
+from mirrord.replication.host.unwritten_records import unwritten
 from mirrord.replication.lane.signals import AskRebuild, LaneRecord, OwnBatch, RebuildAnswer
 from mirrord.replication.lane.target import rebuilt_verdicts
 from mirrord.replication.lane.target.batch_relocation import (
@@ -101,7 +102,7 @@ class BatchRelocation:
             if standing and self._read_committed:
                 unstable = Range(max(searched.end, begin), readable_end)
                 _refuse_uncommitted(standing, originals, await self._uncommitted(unstable, timed=timed))
-            opens = open_ordinals(record, wanted.unread_from)
+            opens = await self._opens(record, wanted, last, high_watermark)
             located = locate(standing, originals, covered, before, searched, opens, record.source_runs.offset_of)
         except (Unplaced, ValueError) as why:
             return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))
@@ -133,6 +134,20 @@ class BatchRelocation:
         ordinals = (batch.first + at for batch in standing for at in range(len(batch.contents)))
         located = Located((), (), (), begin_at, open=ranges(ordinals), source_start=start)
         return RebuildAnswer(wanted.question, 0, tuple(own), located, compacts=await compacts() is not False)
+
+    async def _opens(self, record: LaneRecord, wanted: AskRebuild, last: int, end: int) -> Callable[[int], bool]:
+        """Return a function that checks one of the ordinals from `wanted.first` up to `last` (see `open_ordinals`). If
+        the source has not written the record of an ordinal yet, the target holds another record, so more than one may
+        have been sent. The source log ends at the offset `end`."""
+        pieces = record.source_runs.between(wanted.first, last) if wanted.first <= last else ()
+        beyond = [
+            (ordinal + at, offset + at)
+            for ordinal, offset, length in pieces
+            for at in range(max(end - offset, 0), length)
+        ]
+        never = await unwritten(self._asks, self._source_partition, beyond, record.epochs)
+        opens = open_ordinals(record, wanted.unread_from)
+        return lambda ordinal: opens(ordinal) or any(start <= ordinal < behind for start, behind in never)
 
     async def _standing(self, wanted: AskRebuild, own: list[OwnBatch]) -> tuple[bool, list[TargetBatch]]:
         """Read the lane's batches from the target, and append an `OwnBatch` for each of them to `own`.

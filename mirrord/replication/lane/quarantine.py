@@ -17,10 +17,11 @@ from mirrord.ledger.facts.core import LaneFact, LaneHalted, LaneResumed
 from mirrord.ledger.facts.quarantine import Quarantined
 from mirrord.ledger.quarantine import lettered_from
 from mirrord.replication.lane.correlation import append, ask
+from mirrord.replication.lane.dead_letter_signals import Parking
 from mirrord.replication.lane.halt import halt_unrecorded, halt_with, record_halt
 from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.signals import Batch, Effects, Halted, Park, ParkAnswer, Wake
-from mirrord.replication.lane.state import Lane, Parking
+from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.transitions import Reopen
 
 LONGEST_PAUSE_S = 60.0

@@ -38,6 +38,7 @@ from mirrord.ledger.facts.core import (
     Verdict,
     VerdictGiven,
 )
+from mirrord.model import intervals
 from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane.correlation import append, ask
 from mirrord.replication.lane.halt import halt, halt_unrecorded
@@ -304,12 +305,27 @@ def leaps(own: Sequence[OwnBatch], expected: int) -> list[tuple[int, int]]:
 
 def _epochs(lane: Lane, runs: Runs, end: Run, located: Located) -> recorded_epochs.Epochs:
     """Return the source epochs of the rebuilt runs. The epoch of the source offset directly before `end` also applies
-    to the records from `end` onward."""
+    to the records from `end` onward. The epochs of records that could not be determined are not known."""
     begin = runs.first
     if begin is None or not (located.epochs or (lane.record is not None and lane.record.epochs)):
         return ()
-    pieces = (*runs.between(begin.ordinal, end.ordinal - 1), (end.ordinal, end.offset - 1, 1))
-    return recorded_epochs.carried(located.epochs, pieces)
+    pieces = [(end.ordinal, end.offset - 1, 1)]
+    for ordinal, offset, length in runs.between(begin.ordinal, end.ordinal - 1):
+        whole = (ordinal, ordinal + length)
+        known = intervals.uncovered(whole, located.open)
+        pieces += [(at, offset + at - ordinal, behind - at) for at, behind in known]
+        pieces += [(at, recorded_epochs.UNKNOWN, 1) for at, _ in intervals.within(whole, located.open)]
+    return recorded_epochs.carried(_epochs_from_start(located), sorted(pieces))
+
+
+def _epochs_from_start(located: Located) -> recorded_epochs.Epochs:
+    """Return `Located.epochs` without the source offsets that retention has deleted, whose epochs are not known. An
+    epoch that is too high would make the lane believe that the source has lost these records in an election."""
+    start = located.source_start
+    known = [(max(offset, start), epoch) for offset, epoch in located.epochs]
+    begun = [each for each in known if each[0] == start][-1:]
+    unknown = ((0, recorded_epochs.UNKNOWN),) if start > 0 else ()
+    return (*unknown, *begun, *(each for each in known if each[0] > start))
 
 
 def _facts(

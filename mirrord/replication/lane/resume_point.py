@@ -202,7 +202,7 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
 
 def _ends_short(lane: Lane, answer: CheckAnswer, position: int) -> bool:
     """Return whether the lane cannot continue because the source log ends below its position."""
-    is_short = 0 <= answer.source_end < position
+    is_short = 0 <= answer.source_end < position and not truncation.accepts(lane, answer.source_end)
     return source_epochs.ends_short(lane, answer, position) or (lane.on_loss == "halt" and is_short)
 
 
@@ -289,13 +289,15 @@ def copy(lane: Lane) -> Effects:
         lane.recorded_position = lane.resume_position
     lane.confirm_end = not lane.protected
     if lane.comparison.later_pending and (
-        lane.comparison.later_from is None or ordinal < lane.comparison.later_from.ordinal
+        lane.comparison.later_from is None or ordinal <= lane.comparison.later_from.ordinal
     ):
+        # If the ordinal is the same, its target offset may now be lower than before.
         lane.comparison.later_from, lane.comparison.later_begins_at = lane.resume_position, NEVER
     effects: Effects = [SaveProgress()]
     lane.plan.clear()
     left = rest(record, ordinal)
     lane.plan.extend(jumps(record, ordinal, left))
+    lane.log.plans_end = max((hole.until for hole in record.holes if hole.first > hole.last), default=-1)
     lane.history.source_confirmed, lane.history.divergence_question, lane.history.suspected_position = False, -1, -1
     if lane.plan or lane.epoch >= 0 or lane.position <= lane.history.short_end:
         lane.history.short_end = -1  # a fetch from the position shows whether the source has lost records

@@ -28,6 +28,7 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import (
+    deleted_records,
     displaced_ordinals,
     epoch_ends,
     hole_repair,
@@ -48,6 +49,8 @@ def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
     if answer.error != NONE:
         return lane.retry()
     log = missing_ordinals.read(lane, answer)
+    if displaced_ordinals.must_ask(lane):
+        return _ask_unchanged(lane, answer)
     target_scan.begins_at(lane, answer.own)
     if lane.stage is Stage.VERIFY:
         return _verified(lane, now, answer, log)
@@ -57,18 +60,28 @@ def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
             return look_back.begin(lane)
         own, expected = target_scan.after_position(lane, own)
         log = log._replace(start=own[0].base_offset if own is answer.own else lane.resume_position.target_offset)
+    elif deleted_records.must_ask(lane, answer):
+        return missing_ordinals.ask_shared(lane)
     elif not own and lane.log.cleaned and target_scan.never_appended(lane, next_by_entry(lane), answer.start):
         pass  # Retention cannot have deleted all of the records, but the cleaner may have removed some of them.
     elif not own and 0 < answer.start == lane.log.log_start and next_by_entry(lane) > expected:
         # The log has none of the lane's records. The records that the broker remembers were appended to this log, so
         # retention on the target has deleted them.
         return _read(lane, now, target_scan.all_deleted(lane, next_by_entry(lane), answer), log)
-    elif answer.start > lane.resume_position.target_offset and own:
+    elif deleted_records.are_below(lane, answer) and own:
         # Retention on the target has already deleted the records right after the resume position.
         first = nearest(own[0].base_sequence, expected)
         again = target_scan.never_appended(lane, first, min(answer.start, own[0].base_offset))
         expected = again[0][0] if again else max(expected, first)
     return _read(lane, now, target_scan.walk(lane, own, expected, log), log)
+
+
+def _ask_unchanged(lane: Lane, answer: ScanAnswer) -> Effects:
+    """Ask up to which offset the target log has remained unchanged since ordinals were last assigned to other records.
+    The result of the scan is kept until then."""
+    record = lane.record
+    lane.log.held_scan = answer
+    return [AskShared(ask(lane), record.rewinds[-1][1].leader_epoch)] if record is not None else []
 
 
 def _read(lane: Lane, now: float, found: Reading, log: Log) -> Effects:
@@ -116,10 +129,31 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
     must_ask = missing_ordinals.must_ask(lane) and not is_whole
     if must_ask or (answer.start > lane.log.log_start and is_late and lane.log.shared < 0):
         return look_back.begin(lane)
+    if is_late and deleted_records.must_ask(lane, answer):
+        return missing_ordinals.ask_shared(lane)
     is_refused = out_of_order.is_position_refused(lane)
     if is_refused and not own and not out_of_order.is_all_deleted(lane):
         return out_of_order.halt_without_batches(lane)
-    is_lost = has_lost_records(lane)
+    found = _from_below(lane, answer, log)
+    if is_refused:
+        # The log has not changed since the lane resumed under this leader. A lookup of other ordinals could bring back
+        # keys that other clients have deleted since.
+        first = max(found.next_ordinal if own else next_by_entry(lane), out_of_order.first_in_doubt(lane))
+        found = replace(found, missing=(), next_ordinal=first)
+    if lane.comparison.differs is not None:
+        return missing_ordinals.look_up_between(lane, found, log) or rebuilding.verified(lane, found)
+    if found.doubled is not None or found.next_ordinal >= lane.resume_position.ordinal:
+        return _read(lane, now, found, log)
+    if found.void < NEVER:
+        return missing_ordinals.look_up_between(lane, found, log) or difference.filled(lane, now, found)
+    lost = missing_ordinals.lost_ordinals(lane, found.next_ordinal) if lane.log.cleaned else ()
+    return missing_ordinals.look_up(lane, found, log, lost) or went_back_to(lane, found)
+
+
+def _from_below(lane: Lane, answer: ScanAnswer, log: Log) -> Reading:
+    """Return the result of a scan that began below the resume position. The ledger shows which ordinal the log should
+    have first."""
+    own, is_lost = answer.own, has_lost_records(lane)
     if lane.log.shared >= 0 or (lane.log.cleaned and not own):
         first, is_lost = target_scan.ordinal_before(lane, max(answer.start, lane.log.shared)), True
         found = target_scan.walk(lane, own, first, log)
@@ -136,21 +170,11 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
         if is_lost and lane.log.cleaned:
             first = min(first, target_scan.first_possible_from(lane, answer.start))
         found = target_scan.walk(lane, own, first, log)
+    if deleted_records.are_below(lane, answer) and not lane.log.cleaned:
+        found = deleted_records.read(lane, answer, log, first) or found
     if is_lost:
         found = replace(found, missing=(*displaced_ordinals.below(lane, first), *found.missing))
-    if is_refused:
-        # The log has not changed since the lane resumed under this leader. A lookup of other ordinals could bring back
-        # keys that other clients have deleted since.
-        first = max(found.next_ordinal if own else next_by_entry(lane), out_of_order.first_in_doubt(lane))
-        found = replace(found, missing=(), next_ordinal=first)
-    if lane.comparison.differs is not None:
-        return missing_ordinals.look_up_between(lane, found, log) or rebuilding.verified(lane, found)
-    if found.doubled is not None or found.next_ordinal >= lane.resume_position.ordinal:
-        return _read(lane, now, found, log)
-    if found.void < NEVER:
-        return missing_ordinals.look_up_between(lane, found, log) or difference.filled(lane, now, found)
-    lost = missing_ordinals.lost_ordinals(lane, found.next_ordinal) if lane.log.cleaned else ()
-    return missing_ordinals.look_up(lane, found, log, lost) or went_back_to(lane, found)
+    return found
 
 
 def _holds_all(lane: Lane, log: Log, own: Sequence[OwnBatch]) -> bool:
@@ -200,13 +224,17 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
     return _keep(lane, found, (verdict,)) + resume_point.resume_at(lane, ordinal, found.begins)
 
 
-def shared_answered(lane: Lane, answer: SharedAnswer) -> Effects:
+def shared_answered(lane: Lane, now: float, answer: SharedAnswer) -> Effects:
     """Handle the answer to `AskShared`. The answer shows up to which offset the target log has remained unchanged since
-    the resume position was recorded."""
-    if lane.stage is not Stage.SHARED:
+    the resume position was recorded, or since ordinals were assigned to other records."""
+    held, lane.log.held_scan = lane.log.held_scan, None
+    if lane.stage is not Stage.SHARED and held is None:
         return []
     if answer.error != NONE:
         return lane.retry()
+    if held is not None:
+        lane.log.unchanged = (answer.epoch, answer.end)
+        return scan_answered(lane, now, held)
     lane.log.epoch_end = max(lane.log.epoch_end, answer.end)
     known = epoch_ends.known(lane)
     if answer.epoch not in known or answer.end < 0:
@@ -218,6 +246,7 @@ def shared_answered(lane: Lane, answer: SharedAnswer) -> Effects:
     lane.log.shared = min(answer.end, known[answer.epoch], lane.resume_position.target_offset)
     if answer.end > lane.log.log_start:  # otherwise the log may not have this epoch (see `SharedAnswer`)
         epoch_ends.note_shared(lane, answer.epoch)
+        lane.log.is_shared_proven = True
     is_whole = lane.log.shared == lane.resume_position.target_offset
     if is_whole and lane.comparison.differs is not None:
         return rebuilding.search(lane)

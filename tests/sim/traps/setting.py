@@ -121,8 +121,7 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (elections.leader_in_the_sandwich, _REMEMBERS | {"elections": True}),
     (elections.others_where_all_copies_were, _UNCLEAN | {"foreign": True}),
     (elections.batch_where_copies_were, _UNCLEAN | {"foreign": True}),
-    # With retention of the target as well, the lane copies records again, or halts (tests/sim/test_lost_tail.py).
-    (elections.foreign_tail_lost, _UNCLEAN | {"foreign": True, "expires": False}),
+    (elections.foreign_tail_lost, _UNCLEAN | {"foreign": True}),
     (elections.lost_while_idle, _UNCLEAN),
 )
 ENDINGS: frozenset[Trap] = frozenset({in_between.late_before_the_repeat, in_between.late_after_others})
@@ -132,9 +131,6 @@ TRAPS: dict[str, Setting] = {trap.__name__: Setting(trap, needs) for trap, needs
 
 _BLINDING = frozenset({"cleans", "compaction", "late", "policies"})
 """Fields of a `Shape` in whose worlds less can be checked."""
-_APART = frozenset({"retention", "truncation"})
-"""Fields of a `Shape` that no world has at the same time. Retention also deletes the evidence that the source lost
-records."""
 
 
 def draw_traps(chance: random.Random, most: int) -> tuple[str, ...]:

@@ -5,13 +5,16 @@ A request contains the source offset after a copied record and the leader epoch 
 the broker's answer shows whether its log has this record.
 """
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 from mirrord.ledger.decided_verdicts import NOT_COPIED
 from mirrord.ledger.facts.core import Reason
+from mirrord.model.intervals import joined, uncovered
+from mirrord.model.runs import Run
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
-from mirrord.replication.lane.source.copied_pieces import ascending_parts, highest_copied, mapped, ordinal_of
+from mirrord.replication.lane.source.copied_pieces import HeldOffsets, ascending_parts, highest_copied, ordinal_of
 from mirrord.replication.lane.source.recorded_epochs import (
     UNKNOWN,
     epoch_at,
@@ -132,23 +135,14 @@ def read_until(lane: Lane) -> tuple[int, int] | None:
 
 
 def copied_from(record: LaneRecord, offset: int, last: int) -> int | None:
-    """Return the lowest source offset at or above `offset` to which an ordinal up to `last` maps. Return None if there
-    is none."""
-    runs = record.source_runs
-    found: list[int] = []
-    for begin in (*reversed(runs.turns), runs.at(0).ordinal):
-        at = max(runs.floor(offset, runs.position(begin), runs.position(last + 1)), runs.position(begin))
-        pieces = mapped(record, runs.at(at).ordinal, last)
-        found += [max(start, offset) for _, start, length in pieces if start + length > offset]
-        if runs.at(at).offset <= offset:
-            break  # records that were copied earlier and are not lost have lower offsets
-        last = begin - 1
-    return min(found, default=None)
+    """Return the lowest source offset at or above `offset` to which an ordinal up to `last` maps. Ordinals in holes are
+    ignored. Return None if there is no such offset."""
+    return min((start for start, _ in HeldOffsets(record, last + 1).within(offset, NEVER)), default=None)
 
 
-def first_lost(lane: Lane, start: int, epoch: int, end: int) -> int:
-    """Return the source offset of the first copied record that a diverging source log lacks. The other arguments are
-    those of `divergence`, and `start` is its result.
+def first_lost(lane: Lane, start: int, end: int) -> int:
+    """Return the source offset of the first record that a diverging source log lacks and that was copied, or was to be
+    copied again. `start` is the result of `divergence`, and `end` is the end of the epoch in the broker's answer.
 
     The first lost record may be above `start`. If a higher epoch began between two copied records, the exact offset is
     not known, and the lane goes back to the lowest possible offset. Records that the source's log still has do not
@@ -157,22 +151,12 @@ def first_lost(lane: Lane, start: int, epoch: int, end: int) -> int:
     record = lane.record
     if record is None or end <= start:
         return start
-    if not record.holes:
-        copied = copied_from(record, start, lane.next_ordinal - 1)
-        return end if copied is None else min(end, copied)
-    first, behind = record.source_runs.at(0).ordinal, lane.plan[-1].ordinal if lane.plan else lane.next_ordinal
-    edges = [first, *(each for each, _ in record.epochs if first < each < behind), behind]
-    lowest = end
-    for pair in pairwise(edges):
-        known = recorded_at(record.epochs, pair[0])
-        for part in ascending_parts(record, *pair):
-            highest = highest_copied(record, part.first, part.end)
-            if highest is None or highest[0] < start:
-                continue
-            if known < 0:
-                return start
-            lowest = min(lowest, max(part.lowest, start)) if known > epoch else lowest
-    return lowest
+    copied = copied_from(record, start, lane.next_ordinal - 1)
+    found = [end] if copied is None else [end, copied]
+    for run, following in pairwise((Run(lane.next_ordinal, lane.position), *lane.plan)):
+        if run.offset + following.ordinal - run.ordinal > start:
+            found.append(max(run.offset, start))
+    return min(found)
 
 
 def divergence(lane: Lane, epoch: int, end: int) -> int:
@@ -186,22 +170,28 @@ def divergence(lane: Lane, epoch: int, end: int) -> int:
     if record is None or not record.holes or epoch < 0:
         return start
     first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
-    edges = [first, *(each for each, _ in record.epochs if first < each < lane.acked), lane.acked]
-    later = [pair for pair in pairwise(edges) if recorded_at(record.epochs, pair[0]) > epoch]
-    return min([start, *(each.lowest for pair in later for each in ascending_parts(record, *pair))])
+    return min([start, *_offsets_of_later(record, first, lane.acked, epoch)])
 
 
 def divergence_of_copied(lane: Lane, epoch: int, end: int) -> int:
     """Return the source offset at which a source log diverges from the copied records. Unlike `divergence`, consider
     all epochs in the ledger."""
     record, start = lane.record, divergence(lane, epoch, end)
-    if record is None or epoch < 0:
+    if record is None or epoch < 0 or not record.source_runs:
         return start
-    later = [(each, record.source_runs.offset_of(each)) for each, known in record.epochs if known > epoch]
-    starts = [
-        at for each, at in later if at is not None and each < lane.next_ordinal and not is_truncated(record, each, at)
-    ]
-    return min([start, *starts])
+    first = record.source_runs.at(0).ordinal
+    return min([start, *_offsets_of_later(record, first, lane.next_ordinal, epoch)])
+
+
+def _offsets_of_later(record: LaneRecord, first: int, end: int, epoch: int) -> Iterator[int]:
+    """Yield source offsets of records of the ordinals [first, end) that have a higher epoch than this one. The lowest
+    of all their offsets is among them. Ordinals whose records are not known (`HoleFound.is_open`) are ignored."""
+    edges = [first, *(each for each, _ in record.epochs if first < each < end), end]
+    unknown = joined((hole.first, hole.last + 1) for hole in record.holes if hole.is_open)
+    for pair in pairwise(edges):
+        if recorded_at(record.epochs, pair[0]) > epoch:
+            for start, behind in uncovered(pair, unknown):
+                yield from (part.lowest for part in ascending_parts(record, start, behind))
 
 
 def before(lane: Lane, offset: int) -> int:

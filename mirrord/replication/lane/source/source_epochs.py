@@ -7,6 +7,7 @@ with the recorded one. If they differ, the new epoch must be in the ledger befor
 from collections.abc import Container, Iterable
 from itertools import pairwise
 
+from mirrord.model.intervals import joined, uncovered
 from mirrord.model.runs import Run
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import CheckAnswer, LaneRecord
@@ -178,16 +179,19 @@ def _seed(lane: Lane, epochs: Epochs) -> None:
 def _by_offset(record: LaneRecord, epochs: Epochs, end: int) -> list[tuple[int, int]]:
     """Return the source's leader epochs of the records below the ordinal `end`, as pairs (source offset, epoch) in
     ascending order. The records have been copied or will be copied again. After a hole, records that were copied again
-    have higher ordinals than some records with higher source offsets.
+    have higher ordinals than some records with higher source offsets. After a rebuild, the records of some ordinals are
+    unknown (`HoleFound.is_open`). Neither are their epochs known, although the ledger may have epochs for them.
 
     The epoch of the ordinal `end` is also returned if there is a gap directly before its source offset.
     """
     begin = record.source_runs.at(0).ordinal
     edges = [begin, *(first for first, _ in epochs if begin < first < end), end]
+    unknown = joined((hole.first, hole.last + 1) for hole in record.holes if hole.is_open)
     lowest = sorted(
-        (part.lowest, epoch_at(epochs, first))
-        for first, behind in pairwise(edges)
-        for part in ascending_parts(record, first, behind)
+        (part.lowest, epoch_at(epochs, start))
+        for piece in pairwise(edges)
+        for start, behind in uncovered(piece, unknown)
+        for part in ascending_parts(record, start, behind)
     )
     following = record.source_runs.offset_of(end)
     if following is not None and not is_truncated(record, end, following):

@@ -15,6 +15,7 @@ from itertools import pairwise
 
 from mirrord.kafka.rules.error_policy import NONE
 from mirrord.ledger.facts.core import SourceRun, Verdict
+from mirrord.ledger.seeks import accepts_loss
 from mirrord.model.runs import Run
 from mirrord.replication.lane import difference, intake
 from mirrord.replication.lane.correlation import append, ask, new_round
@@ -25,6 +26,7 @@ from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.second_path import NOT_YET
 from mirrord.replication.lane.signals import AskDivergence, Chunk, DivergenceAnswer, Effects, Lost, StopFetch, Wake
 from mirrord.replication.lane.source import last_copied, recorded_epochs, source_epochs
+from mirrord.replication.lane.source.copied_pieces import highest_copied
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt, position_rewind
 from mirrord.replication.lane.transitions import Quiesce
@@ -44,12 +46,30 @@ def fetch_diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
         return intake.want_more(lane)
     if lane.plan:
         return _lose_promised(lane, last_copied.divergence(lane, *log), log)
-    if lane.on_loss == "halt":
-        return _halt(lane, start, lane.position)
-    if is_settled(lane):
-        return [*_compare_again(lane, now), *_lose(lane, start, log, lane.position)]
-    lane.go(Quiesce())
-    return []
+    return _lose(lane, now, start, log, lane.position)
+
+
+def _lose(lane: Lane, now: float, start: int, log: tuple[int, int], until: int) -> Effects:
+    """Handle the loss of the source offsets [start, until), which the lane has read. `log` is from the broker's answer:
+    the highest epoch in its log that is not above the requested one, and the offset at which this epoch ends. If an
+    operator has accepted the loss with a command to seek ahead, the lane carries out this command once it has recorded
+    the loss."""
+    is_accepted = accepts(lane, start)
+    if lane.on_loss == "halt" and not is_accepted:
+        return _halt(lane, start, until)
+    if not is_settled(lane):
+        lane.go(Quiesce())
+        return []
+    gone = Verdict(_gone_from(lane, start, log, until), until, "truncated")
+    effects = [*_compare_again(lane, now), *_go_back(lane, start, gone, "copied")]
+    if is_accepted:
+        lane.go(Quiesce())
+    return effects
+
+
+def accepts(lane: Lane, start: int) -> bool:
+    """Return whether an operator has accepted that the source has lost copied records from the offset `start` on."""
+    return lane.record is not None and accepts_loss(lane.record.seeks, start)
 
 
 def ends_below(lane: Lane, end: int) -> Effects:
@@ -109,6 +129,8 @@ def divergence_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Eff
     """Handle the answer to `AskDivergence`, which shows whether the source still has the copied records."""
     if lane.phase is not Phase.COPYING:
         return []
+    if lane.history.asked_before_seek is not None:
+        return _seek_answered(lane, now, answer) if answer.question == lane.history.divergence_question else []
     if lane.history.unconfirmed_chunk is not None or lane.history.short_end >= 0:
         return _confirmation_answered(lane, now, answer) if answer.question == lane.history.divergence_question else []
     if not lane.plan:
@@ -129,6 +151,8 @@ def ask_again(lane: Lane, now: float) -> Effects:
     reveals the loss."""
     if lane.phase is not Phase.COPYING:
         return []
+    if lane.history.asked_before_seek is not None:
+        return _ask_before_seek(lane, lane.history.asked_before_seek)
     if lane.history.short_end >= 0:
         return ask_short(lane)
     if lane.history.unconfirmed_chunk is not None:
@@ -183,14 +207,59 @@ def _confirmation_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> 
     history.unconfirmed_chunk = None
     if known is None or (is_whole and answer.error == OUT_OF_RANGE):
         return _halt_at_end(lane, history.short_end)
-    if lane.on_loss == "halt":
-        return _halt(lane, start, known[0])
+    if not is_whole:
+        return _lose(lane, now, start, (answer.epoch, answer.end), known[0])
     if not is_settled(lane):
         lane.go(Quiesce())
         return []
-    if is_whole:
-        return [*_compare_again(lane, now), *_return(lane, known[0])]
-    return [*_compare_again(lane, now), *_lose(lane, start, (answer.epoch, answer.end), known[0])]
+    return [*_compare_again(lane, now), *_return(lane, known[0])]
+
+
+def confirm_before_seek(lane: Lane, lost_from: int) -> Effects:
+    """Ask whether the source still has the copied records, before the lane seeks ahead. If it did not, the lane would
+    not read the records that the source has at the lost offsets now, and would not notice the loss before the next
+    record arrives. Return no effects once the lane may seek ahead.
+
+    `lost_from` is the lowest offset of the loss that the operator has accepted, or -1. If no epoch is known, the source
+    cannot be asked. The lane has then halted because the source log ended at this offset, and it goes back to it.
+    """
+    record = lane.record
+    if not lane.history.source_confirmed:
+        known = (lane.position, lane.epoch) if lane.epoch >= 0 else last_copied.read_until(lane)
+        if known is not None:
+            return _ask_before_seek(lane, known)
+    if not 0 <= lost_from < lane.position or lane.epoch >= 0 or record is None:
+        return []
+    last = highest_copied(record, 0, lane.next_ordinal, lane.position)
+    copied_until = 0 if last is None else last[0] + 1
+    if lost_from < copied_until and not lane.history.source_confirmed:
+        lane.go(Quiesce())
+        return _go_back(lane, lost_from, Verdict(lost_from, copied_until, "truncated"), "copied")
+    # The source has lost no copied records, but the lane had skipped offsets that the source uses again.
+    lane.position = min(lane.position, max(lost_from, copied_until))
+    lane.seen.truncate(lane.position)
+    return []
+
+
+def _ask_before_seek(lane: Lane, known: tuple[int, int]) -> Effects:
+    lane.history.asked_before_seek, lane.fetching = known, True
+    lane.history.divergence_question = ask(lane)
+    return [AskDivergence(lane.history.divergence_question, *known)]
+
+
+def _seek_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Effects:
+    """Handle the answer to the question of `confirm_before_seek`. If the source still has the copied records, the lane
+    seeks ahead (see `lane.step`)."""
+    known = lane.history.asked_before_seek
+    if known is None or answer.error not in {NONE, OUT_OF_RANGE}:
+        lane.history.divergence_question = ask(lane)
+        return [Wake(lane.history.divergence_question, now + lane.limits.retry_s, refresh=True)]
+    lane.history.asked_before_seek, lane.fetching = None, False
+    start = last_copied.divergence_of_copied(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
+    if start >= known[0]:
+        lane.history.source_confirmed = True
+        return []
+    return _lose(lane, now, start, (answer.epoch, answer.end), known[0])
 
 
 def another_record(lane: Lane, now: float) -> Effects:
@@ -213,7 +282,7 @@ def _lose_promised(lane: Lane, start: int, log: tuple[int, int]) -> Effects:
     those of these records that the source still has. It then copies the records that have replaced the lost ones."""
     record = lane.record
     end = _promised_until(lane)
-    if lane.on_loss == "halt" or record is None:
+    if record is None or (lane.on_loss == "halt" and not accepts(lane, start)):
         return _halt(lane, start, end)
     if not is_settled(lane):
         lane.go(Quiesce())
@@ -271,14 +340,6 @@ def _compare_again(lane: Lane, now: float) -> Effects:
     return [Wake(ask(lane), now)]
 
 
-def _lose(lane: Lane, start: int, log: tuple[int, int], until: int) -> Effects:
-    """Go back to `start`, where the source's log diverges from the copied records. `log` is from the broker's answer:
-    the highest epoch in its log that is not above the requested one, and the offset at which this epoch ends. `until`
-    is the offset after the last record that was read."""
-    gone = Verdict(_gone_from(lane, start, log, until), until, "truncated")
-    return _go_back(lane, start, gone, "copied")
-
-
 def _gone_from(lane: Lane, start: int, log: tuple[int, int], until: int) -> int:
     """Return the source offset of the first lost record that was copied, or that the target has refused. It may be
     above `start`, the offset to which the lane goes back.
@@ -288,7 +349,7 @@ def _gone_from(lane: Lane, start: int, log: tuple[int, int], until: int) -> int:
     """
     parked = lane.record.quarantine if lane.record is not None else ()
     refused = (max(each.start, start) for each in parked if each.end > start and each.epoch > log[0])
-    return min([last_copied.first_lost(lane, start, *log), until, *refused])
+    return min([last_copied.first_lost(lane, start, log[1]), until, *refused])
 
 
 def _return(lane: Lane, start: int) -> Effects:

@@ -12,7 +12,7 @@ from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import Effects, LaneRecord, OwnBatch, ScanAnswer
 from mirrord.replication.lane.state import Lane, ResumePosition
-from mirrord.replication.lane.target.evidence import known_until, next_by_entry
+from mirrord.replication.lane.target.evidence import known_until, next_by_entry, offset_of_position
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 
 
@@ -58,13 +58,13 @@ def never_appended(lane: Lane, behind: int, target_offset: int) -> tuple[Interva
     retention may have deleted the records of all ordinals.
 
     Each record takes one target offset. If there are more ordinals than deleted offsets, the log has had a hole. The
-    deleted offsets are those from the resume position up to `target_offset`. The ledger's target runs divide these
-    ordinals and offsets into parts. Nothing shows any longer which ordinals the log contained in a part with a hole, so
-    all records of such a part have to be copied again. A run may have an offset above the deleted ones although the log
-    does not have the lane's records there: the log has lost them.
+    deleted offsets are those from the resume position up to `target_offset`. If the log may no longer be the one in
+    which this position was saved, they may begin earlier (see `evidence.offset_of_position`). The ledger's target runs
+    divide these ordinals and offsets into parts. Nothing shows any longer which ordinals the log contained in a part
+    with a hole, so all records of such a part have to be copied again. A run may have an offset above the deleted ones
+    although the log does not have the lane's records there: the log has lost them.
     """
-    first, start = lane.resume_position.ordinal, lane.resume_position.target_offset
-    record = lane.record
+    first, start, record = lane.resume_position.ordinal, offset_of_position(lane), lane.record
     runs = record.target_runs.beginning_in(first + 1, behind - 1) if record is not None else ()
     again: list[Interval] = []
     for run, following in pairwise([Run(first, start), *runs, Run(behind, target_offset)]):

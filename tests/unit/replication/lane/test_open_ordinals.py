@@ -234,7 +234,8 @@ def test_a_log_that_went_back_is_recorded_again_with_the_note_that_others_were_s
     play.sandwich(5)
     effects = play.tell(ScanAnswer(play.lane.asked, 0, "verify", 0, 5, (OwnBatch(0, 5, 0, 0),)))
     runs = [fact for each in effects if isinstance(each, Append) for fact in each.facts if isinstance(fact, SourceRun)]
-    assert runs == [SourceRun(LANE, 2, (Run(5, 5),), (), ((5, 3), (10, UNKNOWN)), True)]
+    again = SourceRun(LANE, 2, (Run(5, 5),), (), ((5, 3), (10, UNKNOWN)), True)
+    assert [msgspec.structs.replace(each, rewound=None) for each in runs] == [again]
 
 
 def test_a_hole_of_which_the_source_has_lost_everything_is_not_an_open_one(play: Play) -> None:
