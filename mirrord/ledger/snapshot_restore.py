@@ -1,14 +1,12 @@
 """Restores the folded state of a flow from the snapshots in the state topic."""
 
-from collections import deque
-
 from mirrord.kafka.protocol.crc32c import checksum
 from mirrord.ledger.errors import LedgerCorrupt
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.hole_list import HoleList
 from mirrord.ledger.standing_orders import Orders
 from mirrord.ledger.start_offsets import note_all_begun
-from mirrord.ledger.state import FlowState, LaneState, VerdictTally
+from mirrord.ledger.state import FlowState, LaneState
 from mirrord.ledger.state_topic_records import (
     COLUMNS,
     PACKED,
@@ -19,6 +17,7 @@ from mirrord.ledger.state_topic_records import (
     written_under,
 )
 from mirrord.ledger.state_topic_rows import StateTopicContents
+from mirrord.ledger.verdict_tally import VerdictTally
 from mirrord.model.archived_runs import ArchivedPart, ArchivedRuns
 from mirrord.model.names import LaneId, LaneKey, Side, TopicId
 from mirrord.model.run_memory import ALL_OF_IT, PackedPiece, RunMemory
@@ -107,7 +106,7 @@ def _restore_lane(lane: LaneSnapshot, read: StateTopicContents, memory: RunMemor
         replicator=lane.replicator,
         source_runs=source_runs,
         target_runs=target_runs,
-        verdicts=VerdictTally(dict(lane.verdict_counts), deque(lane.recent_verdicts)),
+        verdicts=VerdictTally(dict(lane.verdict_counts), lane.recent_verdicts),
         hole_list=HoleList(lane.holes),
         halted=lane.halted,
         last_check=lane.last_check,
