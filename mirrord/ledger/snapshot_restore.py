@@ -6,7 +6,7 @@ from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.hole_list import HoleList
 from mirrord.ledger.standing_orders import Orders
 from mirrord.ledger.start_offsets import note_all_begun
-from mirrord.ledger.state import FlowState, LaneState
+from mirrord.ledger.state import FlowState, LaneState, shared_word
 from mirrord.ledger.state_topic_records import (
     COLUMNS,
     PACKED,
@@ -44,7 +44,7 @@ def restore(read: StateTopicContents, memory: RunMemory = ALL_OF_IT) -> FlowStat
         elif isinstance(record, Progress):
             state.accept_progress(record)
         elif flow and isinstance(record, LaneSnapshot) and written_under(record) == written_under(flow):
-            state.lanes[record.lane] = _restore_lane(record, read, memory)
+            state.lanes[record.lane] = _restore_lane(state, record, read)
     if flow and len(state.lanes) < flow.lanes:
         raise LedgerCorrupt(
             f"the snapshot at ledger offset {flow.cut} has {flow.lanes} lanes, found {len(state.lanes)}"
@@ -87,21 +87,24 @@ def _restore_flow(flow: FlowSnapshot) -> FlowState:
     )
 
 
-def _restore_lane(lane: LaneSnapshot, read: StateTopicContents, memory: RunMemory) -> LaneState:
+def _restore_lane(state: FlowState, lane: LaneSnapshot, read: StateTopicContents) -> LaneState:
+    memory = state.memory
     try:
-        key = LaneKey.parse(lane.lane)
+        key, source_topic, target_topic = state.shared_names(
+            LaneKey.parse(lane.lane), lane.source_topic, lane.target_topic
+        )
         source_runs = _restore_runs(lane, "source", read, memory)
         target_runs = _restore_runs(lane, "target", read, memory)
     except ValueError as error:
         raise LedgerCorrupt(f"the snapshot of lane {lane.lane} cannot be read: {error}") from None
     return LaneState(
         key=key,
-        source_topic=lane.source_topic,
-        target_topic=lane.target_topic,
+        source_topic=source_topic,
+        target_topic=target_topic,
         producer_id=lane.producer_id,
         producer_epoch=lane.producer_epoch,
-        policy=lane.policy,
-        mode=lane.mode,
+        policy=shared_word(lane.policy),
+        mode=shared_word(lane.mode),
         grant=lane.grant,
         replicator=lane.replicator,
         source_runs=source_runs,

@@ -5,6 +5,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from msgspec.structs import force_setattr
+
 from mirrord.ledger.facts.audit import RangeAudited, RangeRepaired
 from mirrord.ledger.facts.core import (
     CopyInherited,
@@ -198,6 +200,17 @@ class FlowState:
         """The current lease epoch, and the number (`turn`) of the holder's process under this lease."""
         return Tenure(self.lease_epoch, max(self.turn, 1))
 
+    def shared_names(self, key: LaneKey, source_topic: str, target_topic: str) -> tuple[LaneKey, str, str]:
+        """Return the arguments, with the text objects of the target topic where they are equal. All lanes of a copy
+        then share the names and ids of their topics."""
+        known = self.topics.get(key.target_topic_id)
+        if known is None or known.source_topic_id is None or known.source_topic_id != key.source_topic_id:
+            return key, source_topic, target_topic
+        names = known.source_topic, known.topic
+        same = names == (source_topic, target_topic)
+        key = LaneKey(known.source_topic_id, key.partition, known.topic_id)
+        return key, *(names if same else (source_topic, target_topic))
+
     def quarantines(self) -> dict[TopicPartition, dict[LaneId, Quarantine]]:
         """Return all quarantines, by partition and lane."""
         found: dict[TopicPartition, dict[LaneId, Quarantine]] = {}
@@ -226,5 +239,25 @@ class FlowState:
         known = records.get(progress.lane)
         if known and (progress.lease_epoch, progress.grant) < (known.lease_epoch, known.grant):
             return False
+        _share_texts(progress, known, self.lanes.get(progress.lane))
         records[progress.lane] = progress
         return True
+
+
+_words: dict[str, str] = {}
+_WORDS_KEPT = 256
+
+
+def shared_word(word: str) -> str:
+    """Return a text that is equal to `word`. The result is the same object each time, so that thousands of lanes do not
+    each have a copy of a word such as "drained". This works only for texts of which there are few different ones."""
+    return _words.setdefault(word, word) if len(_words) < _WORDS_KEPT else _words.get(word, word)
+
+
+def _share_texts(progress: Progress, former: Progress | None, lane: LaneState | None) -> None:
+    """Replace texts of a progress record with equal texts that are already in memory."""
+    force_setattr(progress, "state", shared_word(progress.state))
+    if former is not None:
+        force_setattr(progress, "lane", former.lane)
+    if lane is not None and lane.replicator == progress.replicator:
+        force_setattr(progress, "replicator", lane.replicator)

@@ -57,7 +57,7 @@ class LastEntry(msgspec.Struct, frozen=True, array_like=True):
     number: int
 
 
-class TargetTopic(msgspec.Struct, frozen=True, array_like=True):
+class TargetTopic(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A target topic that mirrord created or added partitions to."""
 
     topic: str

@@ -25,6 +25,7 @@ REST_RUNS = 64
 unpacked runs. Fewer runs take less memory unpacked than a piece does."""
 _NO_PIECES = PackedRuns(ALL_OF_IT)
 """Shared by all lists of runs without packed pieces, because a flow has many of them. It is never changed."""
+_ZERO = (0,)
 
 
 _Column: TypeAlias = "array[int] | tuple[int, ...]"
@@ -132,7 +133,7 @@ class Runs:
                     self._turns.append(ordinal)
         elif not self._packed.pieces:
             first = array("q", (ordinal, offset))  # raises OverflowError, as for every later run
-            self._ordinals, self._offsets = (first[0],), (first[1],)
+            self._ordinals, self._offsets = map(_single, first)
             return
         ordinals, offsets = self._arrays()
         ordinals.append(ordinal)
@@ -161,8 +162,11 @@ class Runs:
         count = len(self._ordinals) - 1
         if count > REST_RUNS:
             self._own_pieces().append_merged(*self._take_oldest(count), self._turns)
+        self._shrink()
+
+    def _shrink(self) -> None:
         if len(self._ordinals) == 1:
-            self._ordinals, self._offsets = tuple(self._ordinals), tuple(self._offsets)
+            self._ordinals, self._offsets = _single(self._ordinals[0]), _single(self._offsets[0])
 
     def offset_of(self, ordinal: int) -> int | None:
         """Return the offset of an ordinal, or None if the ordinal is below the first run."""
@@ -324,8 +328,9 @@ class Runs:
         ordinals = array("q", [ordinal for ordinal, _ in before]) + columns[0]
         turns += _turns(ordinals, array("q", [offset for _, offset in before]) + columns[1])
         runs._turns = turns or ()
-        runs._ordinals, runs._offsets = columns if len(columns[0]) > 1 else map(tuple[int, ...], columns)
+        runs._ordinals, runs._offsets = columns
         runs.settle()
+        runs._shrink()
         return runs
 
     def extend_columns(self, columns: bytes) -> None:
@@ -403,6 +408,12 @@ class Runs:
         yield from self._packed.columns(position)
         position = max(position - self._packed.count, 0)
         yield self._ordinals[position:], self._offsets[position:]
+
+
+def _single(number: int) -> tuple[int, ...]:
+    """Return a tuple of one number. Most lanes have a single run that begins at ordinal 0, and often at offset 0, so
+    these lanes share one tuple."""
+    return (number,) if number else _ZERO
 
 
 def _turns(ordinals: "array[int]", offsets: "array[int]") -> list[int]:

@@ -1,7 +1,8 @@
 """Target topics of which nothing is left are forgotten, and no others."""
 
 from mirrord.ledger.facts.core import CopyForgotten, LaneOpened, LeaseTaken
-from mirrord.ledger.fold import FORGOTTEN_KEPT, fold
+from mirrord.ledger.fold import fold
+from mirrord.ledger.prune import FORGOTTEN_KEPT
 from mirrord.ledger.state import FlowState
 from mirrord.model.names import ClusterId, LaneKey, TopicId
 from mirrord.supervision.forgotten_copies import FORGOTTEN_AFTER_S, Forgetting
