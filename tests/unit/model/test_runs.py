@@ -1,11 +1,13 @@
 import random
 from contextlib import suppress
 from itertools import pairwise
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirrord.model import runs as runs_module
 from mirrord.model.run_memory import ALL_OF_IT, PIECE_RUNS
 from mirrord.model.runs import Run, Runs
 from tests.fixtures.attic import MemoryAttic, no_room, scarce
@@ -153,7 +155,7 @@ def test_packed_or_not_they_answer_the_same(seed: int) -> None:
     chance = random.Random(seed)
     plain: list[tuple[int, int]] = []
     attic = MemoryAttic(chance.choice((None, None, 2)))
-    with scarce():
+    with scarce(), patch.object(runs_module, "REST_RUNS", 1):
         lane, ordinal, offset, begin = Runs(memory=no_room(attic)), 0, 0, 0
         for _ in range(chance.randrange(120)):
             ordinal += chance.randrange(1, 5)
@@ -171,6 +173,8 @@ def test_packed_or_not_they_answer_the_same(seed: int) -> None:
                 begin = plain[0][0]
             if chance.random() < 0.05:
                 lane = chance.choice((lane.copy(), restored(lane)))
+            if chance.random() < 0.05:
+                lane.rest()
         compare(lane, plain, chance)
 
 
