@@ -71,7 +71,10 @@ def _begin(lane: LaneState) -> int | None:
 
 def uncopied(state: FlowState, topics: Container[str]) -> dict[Reason, int]:
     """Count the source offsets of these topics that have a verdict instead of a copy, by reason. A partition has older
-    lanes if its topic was deleted and re-created. For these older lanes, only losses are counted."""
+    lanes if its topic was deleted and re-created. For these older lanes, only losses are counted.
+
+    The ledger no longer knows in which topics the losses of forgotten lanes occurred. All of them are counted.
+    """
     present: dict[tuple[str, int], LaneState] = {}
     for lane in sorted(state.lanes.values(), key=lambda each: each.age):
         present[lane.source_topic, lane.partition] = lane
@@ -82,5 +85,6 @@ def uncopied(state: FlowState, topics: Container[str]) -> dict[Reason, int]:
             found.update({
                 reason: count for reason, count in lane.verdicts.counts.items() if is_present or reason in LOSSES
             })  # fmt: skip
+    found.update(state.forgotten_losses)
     found.update({"recreated": sum(each.end - each.start for each in unopened_losses(state) if each.topic in topics)})
     return {reason: count for reason, count in sorted(found.items()) if count}

@@ -352,6 +352,7 @@ def _open_lane(state: FlowState, fact: LaneOpened, offset: int) -> bool:
         for lane in [lane for lane in state.forgotten_lanes if LaneKey.parse(lane).topics == key.topics]:
             del state.forgotten_lanes[lane]
     before = state.memory.piece_runs
+    state.lanes_changed += 1
     names = state.shared_names(key, fact.source_topic, fact.target_topic)
     state.lanes[fact.lane] = LaneState(
         *names,

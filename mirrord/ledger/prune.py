@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from mirrord.ledger import displaced
-from mirrord.ledger.facts.core import CopyForgotten
+from mirrord.ledger.facts.core import LOSSES, CopyForgotten
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.ledger.state_topic_records import FlowSnapshot, LaneSnapshot, first_ordinal, written_under
 from mirrord.model.names import LaneId, LaneKey
@@ -22,8 +22,11 @@ def forget_copy(state: FlowState, fact: CopyForgotten, offset: int) -> bool:
     ids = (fact.source_topic_id, fact.target_topic_id)
     lanes = [lane_id for lane_id, lane in state.lanes.items() if lane.key.topics == ids]
     for lane_id in lanes:
-        del state.lanes[lane_id]
+        for reason, count in state.lanes.pop(lane_id).verdicts.counts.items():
+            if count and reason in LOSSES:
+                state.forgotten_losses[reason] = state.forgotten_losses.get(reason, 0) + count
         state.progress.pop(lane_id, None)
+    state.lanes_changed += bool(lanes)
     state.forgotten_lanes.update(dict.fromkeys(lanes, offset))
     if lanes:
         state.forgotten_topics.pop(fact.source_topic, None)

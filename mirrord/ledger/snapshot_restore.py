@@ -83,6 +83,7 @@ def _restore_flow(flow: FlowSnapshot) -> FlowState:
         keeps_starts=flow.keeps_starts,
         selected=flow.selected,
         starts={each.topic_id: each for each in flow.starts},
+        forgotten_losses=dict(flow.forgotten_losses),
         next_offset=flow.cut,
     )
 

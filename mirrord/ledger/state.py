@@ -16,6 +16,7 @@ from mirrord.ledger.facts.core import (
     HoleFound,
     LaneHalted,
     Progress,
+    Reason,
     Rewound,
     TakeoverChecked,
     TargetProbed,
@@ -170,6 +171,9 @@ class FlowState:
     forgotten_topics: dict[str, None] = field(default_factory=dict[str, None])
     """Source topics whose copies were forgotten (`CopyForgotten`), the newest last. Nothing else is known about them,
     and only the newest ones are kept."""
+    forgotten_losses: dict[Reason, int] = field(default_factory=dict[Reason, int])
+    """Number of source offsets that were lost in forgotten lanes, by reason. The offsets themselves are not known any
+    more."""
     compaction: int = 0
     """The number of compactions that have begun, which is also the number of the latest one."""
     jobs: dict[Job, JobState] = field(default_factory=dict[Job, JobState])
@@ -187,6 +191,9 @@ class FlowState:
     """Forgotten lanes that may still have records in the state topic, each with the ledger offset of its
     `CopyForgotten`. The next trim by the lease holder removes these records, and later snapshots no longer list the
     lanes. When another process reads such a snapshot, it also removes the lanes from here (`prune.drop_removed`)."""
+    lanes_changed: int = field(default=0, compare=False, repr=False)
+    """How often this process has added lanes to `lanes` or removed lanes from it. If the number is unchanged, `lanes`
+    contains the same lanes as before."""
     memory: RunMemory = field(default=ALL_OF_IT, compare=False, repr=False)
     """Manages the memory for the runs of all lanes. It affects how fast a lookup is, but not its result."""
     progress: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])

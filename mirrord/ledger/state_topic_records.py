@@ -175,6 +175,7 @@ class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
     keeps_starts: bool = False
     selected: Selected | None = None
     starts: tuple[TopicStarts, ...] = ()
+    forgotten_losses: dict[Reason, int] = {}
 
 
 Snapshot = FlowSnapshot | LaneSnapshot | RunsPiece

@@ -64,9 +64,9 @@ class DeletedTopicLosses:
         await _record(flow, recorder, hosted, is_gone, self._clock.wall_ms())
 
     async def _ask(self, flow: FlowConfig, state: FlowState, source: TopicAdmin, shown: Mapping[str, Topic]) -> None:
-        self._absent -= shown.keys()
         known = {lane.source_topic for lane in state.lanes.values()}
         known |= {each.source.topic for each in state.source_ends.values() if each.source is not None}
+        self._absent = (self._absent & known) - shown.keys()
         missing = known - shown.keys() - self._absent
         seen = await source.describe(missing) if missing else None
         refused = {} if seen is None else {name: why for name, why in seen.refused.items() if name not in seen.topics}
