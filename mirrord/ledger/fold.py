@@ -75,7 +75,7 @@ from mirrord.ledger.prune import forget_copy
 from mirrord.ledger.quarantine import decide, go_on, park
 from mirrord.ledger.seeks import cut, done, sought
 from mirrord.ledger.start_offsets import note_begun, take_starts
-from mirrord.ledger.state import FlowState, LaneState, shared_word
+from mirrord.ledger.state import FlowState, LaneState, shared
 from mirrord.ledger.state_topic_records import LastEntry, TargetTopic
 from mirrord.model.archived_runs import ArchivedPart
 from mirrord.model.names import LaneKey, TopicId
@@ -298,7 +298,9 @@ def _note_recorded_again(state: FlowState, lane: LaneState, ordinal: int) -> Non
     """Remember that a run was recorded at this ordinal. If the current compaction has already read runs at or above
     this ordinal, these runs are no longer valid, and the compaction's `MapCompacted` has no effect."""
     began, lowest = lane.retold
-    lane.retold = (state.compaction, min(lowest, ordinal) if began == state.compaction else ordinal)
+    retold = (state.compaction, min(lowest, ordinal) if began == state.compaction else ordinal)
+    if retold != lane.retold:
+        lane.retold = retold
 
 
 def _apply_to_lane(state: FlowState, fact: LaneFact, offset: int) -> bool:
@@ -311,7 +313,7 @@ def _apply_to_lane(state: FlowState, fact: LaneFact, offset: int) -> bool:
         if fact.grant != lane.grant + 1:
             return False
         lane.grant, lane.replicator = fact.grant, fact.replicator
-        lane.times = fact.times
+        lane.times = shared(fact.times)
     elif fact.grant != lane.grant:
         return False
     else:
@@ -358,7 +360,7 @@ def _open_lane(state: FlowState, fact: LaneOpened, offset: int) -> bool:
         *names,
         producer_id=fact.producer_id,
         producer_epoch=fact.producer_epoch,
-        policy=shared_word(fact.policy),
+        policy=shared(fact.policy),
         mode=fact.mode,
         source_runs=Runs(memory=state.memory),
         target_runs=Runs(memory=state.memory),

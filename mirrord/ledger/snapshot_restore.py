@@ -6,7 +6,7 @@ from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.hole_list import HoleList
 from mirrord.ledger.standing_orders import Orders
 from mirrord.ledger.start_offsets import note_all_begun
-from mirrord.ledger.state import FlowState, LaneState, shared_word
+from mirrord.ledger.state import FlowState, LaneState, shared
 from mirrord.ledger.state_topic_records import (
     COLUMNS,
     PACKED,
@@ -104,8 +104,8 @@ def _restore_lane(state: FlowState, lane: LaneSnapshot, read: StateTopicContents
         target_topic=target_topic,
         producer_id=lane.producer_id,
         producer_epoch=lane.producer_epoch,
-        policy=shared_word(lane.policy),
-        mode=shared_word(lane.mode),
+        policy=shared(lane.policy),
+        mode=shared(lane.mode),
         grant=lane.grant,
         replicator=lane.replicator,
         source_runs=source_runs,
@@ -120,13 +120,13 @@ def _restore_lane(state: FlowState, lane: LaneSnapshot, read: StateTopicContents
         quarantine=lane.quarantine,
         seeks=lane.seeks,
         audited=lane.audited,
-        retold=lane.retold,
+        retold=lane.retold if lane.retold[1] else shared(lane.retold),
         regiven=lane.regiven,
         regiven_until=lane.regiven_until,
         rewinds=lane.rewinds,
         displaced=lane.displaced,
         repaired=lane.repaired,
-        times=lane.times,
+        times=shared(lane.times),
         opened_at=lane.opened_at,
         changed_at=lane.changed_at,
         folded_to=lane.folded_to,

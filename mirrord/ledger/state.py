@@ -2,8 +2,9 @@
 `snapshot_restore` restores it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from msgspec.structs import force_setattr
 
@@ -251,19 +252,24 @@ class FlowState:
         return True
 
 
-_words: dict[str, str] = {}
-_WORDS_KEPT = 256
+_shared: dict[Hashable, Any] = {}
+_SHARED_KEPT = 256
+
+T = TypeVar("T", bound=Hashable)
 
 
-def shared_word(word: str) -> str:
-    """Return a text that is equal to `word`. The result is the same object each time, so that thousands of lanes do not
-    each have a copy of a word such as "drained". This works only for texts of which there are few different ones."""
-    return _words.setdefault(word, word) if len(_words) < _WORDS_KEPT else _words.get(word, word)
+def shared(value: T) -> T:
+    """Return a value that is equal to `value`. The result is the same object each time, so that thousands of lanes do
+    not each have a copy of a word such as "drained". This works only for values of which there are few different
+    ones."""
+    if len(_shared) < _SHARED_KEPT:
+        return _shared.setdefault(value, value)
+    return _shared.get(value, value)
 
 
 def _share_texts(progress: Progress, former: Progress | None, lane: LaneState | None) -> None:
     """Replace texts of a progress record with equal texts that are already in memory."""
-    force_setattr(progress, "state", shared_word(progress.state))
+    force_setattr(progress, "state", shared(progress.state))
     if former is not None:
         force_setattr(progress, "lane", former.lane)
     if lane is not None and lane.replicator == progress.replicator:
