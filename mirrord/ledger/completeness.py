@@ -9,7 +9,7 @@ from collections.abc import Container
 import msgspec
 
 from mirrord.ledger.facts.core import LOSSES, Progress, Reason
-from mirrord.ledger.source_ends import unopened_losses
+from mirrord.ledger.source_ends import FORMER, unopened_losses
 from mirrord.ledger.state import FlowState, LaneState
 
 
@@ -73,7 +73,8 @@ def uncopied(state: FlowState, topics: Container[str]) -> dict[Reason, int]:
     """Count the source offsets of these topics that have a verdict instead of a copy, by reason. A partition has older
     lanes if its topic was deleted and re-created. For these older lanes, only losses are counted.
 
-    The ledger no longer knows in which topics the losses of forgotten lanes occurred. All of them are counted.
+    The oldest losses in deleted topics may be known only as a total (`FlowState.forgotten_losses` and
+    `source_ends.FORMER`). All of them are counted, because they may have occurred in these topics.
     """
     present: dict[tuple[str, int], LaneState] = {}
     for lane in sorted(state.lanes.values(), key=lambda each: each.age):
@@ -86,5 +87,6 @@ def uncopied(state: FlowState, topics: Container[str]) -> dict[Reason, int]:
                 reason: count for reason, count in lane.verdicts.counts.items() if is_present or reason in LOSSES
             })  # fmt: skip
     found.update(state.forgotten_losses)
-    found.update({"recreated": sum(each.end - each.start for each in unopened_losses(state) if each.topic in topics)})
+    unopened = (each for each in unopened_losses(state) if each.topic in topics or each.topic == FORMER)
+    found.update({"recreated": sum(each.end - each.start for each in unopened)})
     return {reason: count for reason, count in sorted(found.items()) if count}
