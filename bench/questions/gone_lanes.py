@@ -127,7 +127,7 @@ def _forgotten(ledger: _Ledger, number: int) -> None:
     ledger.state.forgotten_lanes.clear()
 
 
-def _bytes_per_lane(lanes: int, copy: Callable[[_Ledger, int], object], before: int = 10) -> float:
+def _bytes_per_lane(lanes: int, copy: Callable[[_Ledger, int], object], before: int = 2) -> float:
     tracemalloc.start()
     try:
         ledger = _Ledger()
