@@ -1,6 +1,7 @@
 """What a supervisor keeps of topics that were created, copied and deleted again."""
 
 import gc
+import logging
 import types
 from collections import Counter
 from collections.abc import AsyncGenerator, Collection, Iterator
@@ -27,11 +28,12 @@ _OTHERS = (
     FakeReplicator,
     MemoryLedger,
     MemoryLog,
+    logging.Handler,
     types.ModuleType,
     type,
     types.BuiltinFunctionType,
 )
-"""What does not belong to the supervisor."""
+"""What does not belong to the supervisor. The handlers of the tests keep log records."""
 
 
 @pytest.fixture
