@@ -71,8 +71,10 @@ class FakeSource:
         """Those of them whose loss was not in the ledger when retention deleted what had replaced them."""
         self.spoilt: set[int] = set()
         """Epochs of such records: no other record ever had such an epoch and such an offset."""
-        self.parts: dict[int, set[int]] = {}
-        """Offsets at which unclean elections truncated the log → numbers of the records that they removed."""
+        self.parts: set[int] = set()
+        """Offsets at which unclean elections truncated the log."""
+        self.losses: list[tuple[int, set[int]]] = []
+        """The same, one after the other, each with the numbers of the records that the election removed."""
 
     def append(self, count: int, newest_ms: int, producer: int = -1) -> None:
         """Write a batch, in a transaction if a producer id is given."""
@@ -197,13 +199,17 @@ class FakeSource:
         self.end = lost[0].base
         # Also what a cleaner has removed from them: it may have been copied before.
         removed = {number for number, offset in self.offset_of.items() if offset >= self.end} - self.cut
-        self.parts.setdefault(self.end, set()).update(removed)
+        self.losses.append((self.end, removed))
+        self.parts.add(self.end)
         self.cut |= removed
         return True
 
-    def notice(self, start: int) -> None:
-        """The ledger says that the source has lost what it had from this offset on."""
+    def notice(self, start: int) -> set[int] | None:
+        """The ledger says that the source has lost what it had from this offset on. Return the numbers of the records
+        that the election removed that truncated the log there, or nearest below. None if there was no such election."""
         self.noticed.update(number for number in self.cut if self.offset_of[number] >= start)
+        near = max(((part, at) for at, (part, _) in enumerate(self.losses) if part <= start), default=None)
+        return None if near is None else self.losses[near[1]][1]
 
     def _splits_transaction(self, lost: list[SourceBatch]) -> bool:
         """Whether the log would keep records of a transaction whose end is among these last batches."""

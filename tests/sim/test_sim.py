@@ -253,13 +253,35 @@ TRAPPED: tuple[tuple[int, str, Mode, bool, tuple[str, ...]], ...] = (
     (1018187193938, "target retention", "sequence", True, ("stale_position",)),
 )
 """The same with faults at the moments at which a rule matters (`tests.sim.traps`)."""
+LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
+    (
+        839006218064,
+        "target retention",
+        "at-least-once",
+        ("another_branch", "lost_beside_a_hole", "expired_and_compared_again"),
+    ),
+    (
+        1049825571003,
+        "plain, old records",
+        "sequence",
+        ("lease_before_a_fact_is_written", "source_ends_below_the_copies", "expired_while_away"),
+    ),
+    (
+        1055167889428,
+        "source truncated, old records",
+        "at-least-once",
+        ("removed_from_its_batch", "lost_and_expired", "cleaned_before_a_takeover"),
+    ),
+)
+"""The same, with as many steps as `bench.stories` plays."""
+LONG_STEPS = 300
 
 
-def play(seed: int, theme: str = "", mode: Mode = "sequence", traps: tuple[str, ...] = ()) -> Story:
+def play(seed: int, theme: str = "", mode: Mode = "sequence", traps: tuple[str, ...] = (), steps: int = STEPS) -> Story:
     """Play a seed, and name it if it fails."""
     story = Story(seed, shape_with(replace(shape_named(theme), mode=mode), traps) if theme else None)
     try:
-        story.run(STEPS)
+        story.run(steps)
     except Exception as fault:
         trail = "\n".join(story.world.trail[-30:])
         raise AssertionError(f"seed {seed} {theme} {mode}: {fault!r}\n{trail}") from fault
@@ -287,6 +309,11 @@ def test_stories_with_traps_that_once_went_wrong(
 ) -> None:
     with scarce(fewest=2, most=8, block=3) if is_scarce else nullcontext():
         play(seed, theme, mode, traps)
+
+
+@pytest.mark.parametrize(("seed", "theme", "mode", "traps"), LONG)
+def test_long_stories_that_once_went_wrong(seed: int, theme: str, mode: Mode, traps: tuple[str, ...]) -> None:
+    play(seed, theme, mode, traps, LONG_STEPS)
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -473,20 +473,18 @@ def were_deleted(world: World, record: LaneState) -> bool:
 
 def _truncated(world: World, arrived: set[int]) -> None:
     """Records that were copied and then lost by the source are recorded, from the first such offset on."""
-    truncated = world.truncated
     # What comes after the last possible moment, and that the source has lost since, cannot be compared any more.
     known = (arrived & world.source.cut) - _left_open(world, late_only=False) - _lost_as_well(world) - world.excused
     known -= world.source.untraced
     gone = {world.source.offset_of[number] for number in known}
-    for each in truncated:
+    for each, removed in world.truncated:
         # The records between that offset and the first copied record may not have been copied.
-        parted = max((part for part in world.source.parts if part <= each.start), default=None)
-        lost = known & world.source.parts.get(-1 if parted is None else parted, set())
-        if parted is None or any(world.source.offset_of[number] < each.start for number in lost):
+        if removed is None or any(world.source.offset_of[number] < each.start for number in known & removed):
             raise Violation(f"recorded as truncated: {each}, the source parted at {sorted(world.source.parts)}")
     # Of offsets that the source uses again the last verdict may be about the later records.
     facts = [fact for entry in world.ledger for fact in entry.facts if isinstance(fact, SourceRun | VerdictGiven)]
     open_ = [each for fact in facts for each in fact.verdicts if each.reason == "unexplained"]
-    said = {offset for each in (*truncated, *open_) for offset in range(each.start, each.end)}
+    said = {offset for each in open_ for offset in range(each.start, each.end)}
+    said |= {offset for each, _ in world.truncated for offset in range(each.start, each.end)}
     if unrecorded := sorted(gone - said):
         raise Violation(f"copied and then lost by the source, and the ledger does not say so: {unrecorded}")

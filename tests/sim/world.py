@@ -120,8 +120,8 @@ class World:
         """Source offsets that the target holds twice according to the ledger."""
         self.lost: set[int] = set()
         """Source offsets that were deleted before they were copied, according to the ledger."""
-        self.truncated: list[Verdict] = []
-        """The ledger's verdicts about what the source lost after it was copied."""
+        self.truncated: list[tuple[Verdict, set[int] | None]] = []
+        """The ledger's verdicts about what the source lost after it was copied (see `FakeSource.notice`)."""
         self.gaps = Gaps(self.truth)
         self.rejected: set[int] = set()
         """Source offsets that were skipped because the target refuses them, according to the ledger."""
@@ -163,9 +163,7 @@ class World:
                 for reason, offsets in (("expired", self.lost), ("rejected", self.rejected)):
                     offsets.update(*(range(each.start, each.end) for each in fact.verdicts if each.reason == reason))
                 gone = [each for each in fact.verdicts if each.reason == "truncated"]
-                self.truncated += gone
-                for each in gone:
-                    self.source.notice(each.start)
+                self.truncated += [(each, self.source.notice(each.start)) for each in gone]
             if binds and isinstance(fact, MapRebuilt):
                 self.rebuilds += 1
                 target_retention.rebuilt(self, fact.first)

@@ -45,6 +45,7 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.source.epoch_cache import EpochCache
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import epoch_ends, in_doubt, missing_ordinals, position_rewind
+from mirrord.replication.lane.target.evidence import note_saved
 from mirrord.replication.lane.transitions import Reopen, Resume
 
 
@@ -92,6 +93,8 @@ def _take_position(lane: Lane, progress: Progress) -> None:
         progress.ordinal,
     )
     lane.acknowledged = ((reached, progress.leader_epoch),) if reached > 0 else ()
+    note_saved(lane, reached)
+    lane.history.saved_epoch = (progress.ordinal, progress.source_epoch)
     epoch_ends.learn(lane, progress)
 
 
@@ -288,6 +291,7 @@ def enter(lane: Lane, now: float, _: Reopen) -> Effects:
     """Take a new grant, because the outcome of an append is unknown. Once the new grant has taken effect, facts from
     older grants can no longer take effect. From then on, the ledger shows the outcome of the append."""
     new_round(lane)
+    note_saved(lane)
     lane.appends.clear()
     if lane.in_flight:
         in_doubt.leave_in_flight(lane, now, lane.in_flight[-1].first + lane.in_flight[-1].count)

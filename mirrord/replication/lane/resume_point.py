@@ -292,6 +292,7 @@ def copy(lane: Lane) -> Effects:
     lane.plan.clear()
     left = rest(record, ordinal)
     lane.plan.extend(jumps(record, ordinal, left))
+    lane.log.plans_end = max((hole.until for hole in record.holes if hole.first > hole.last), default=-1)
     lane.history.source_confirmed, lane.history.divergence_question, lane.history.suspected_position = False, -1, -1
     declare(lane, lane.plan[-1].ordinal if lane.plan else ordinal)
     lane.decided = decided(record, ordinal) if lane.has_policies else NOT_YET

@@ -25,6 +25,7 @@ from mirrord.replication.lane.signals import (
     LaneRecord,
     ProducerEntry,
     ProducersAnswer,
+    ScanAnswer,
 )
 from mirrord.replication.lane.source.epoch_cache import EpochCache
 from mirrord.replication.lane.source.loop_detection import Doubt, Origins
@@ -193,6 +194,11 @@ class TargetLog:
     is_shared_proven: bool = False
     """Whether the leader still knows where the epoch ends from which `shared` follows. If not, retention has deleted
     all records of that epoch, and the log may have diverged below `shared`."""
+    held_scan: ScanAnswer | None = None
+    """The result of the latest scan, kept while the lane asks for `unchanged`."""
+    unchanged: tuple[int, int] | None = None
+    """A leader epoch, and the offset up to which the log has not changed since the leader with this epoch. None if the
+    lane has not asked for it in this round (see `displaced_ordinals.must_ask`)."""
     epoch_end: int = -1
     """Target offset at which the leader epoch of the resume position ends. If the log does not have that epoch, the
     offset at which the next lower epoch in the log ends. -1: not known."""
@@ -206,6 +212,8 @@ class TargetLog:
     """The lost ordinals whose records are copied again, or None if all lost records are copied again. For each omitted
     ordinal, the target has a newer record with the same key."""
     copied_again_until: int = 0
+    plans_end: int = -1
+    """The ordinal at which the last plan in the ledger for copying lost records again ends. -1 if there is no plan."""
     looked_up_to: int = -1
     """End of the target log at the time when the records that are still to be copied again were looked up for a plan.
     -1 if this attempt to host the lane has not made any plan."""
@@ -221,6 +229,9 @@ class TargetLog:
     forgotten: Forgotten | None = None
     """Set when `acknowledged` is lowered because ordinals were reassigned; kept until the ledger shows whether the
     reassignment has taken effect."""
+    saved: tuple[int, int] = (0, 0)
+    """The ordinal up to which a resume position may have been saved, and the number of `Rewound` notes that were in the
+    ledger when this was noted (see `evidence.saved_until`)."""
     unproven: tuple[int, int] = (-1, 0)
     """The ordinal up to which a position may have been saved although the log may lack records below it, and the number
     of `Rewound` notes that were in the ledger when this was noted."""

@@ -184,7 +184,7 @@ def _answered(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, 
         case CheckAnswer():
             return resume_point.comparison_answered(lane, now, signal)
         case SharedAnswer():
-            return target_reading.shared_answered(lane, signal)
+            return target_reading.shared_answered(lane, now, signal)
         case SupersededAnswer():
             return target_reading.superseded_answered(lane, now, signal)
         case RebuildAnswer():

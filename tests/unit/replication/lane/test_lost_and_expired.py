@@ -3,6 +3,7 @@ again. The records after these get lower ordinals, and are looked up again if th
 
 import pytest
 
+from mirrord.ledger.facts.core import SourceRun, TargetRun
 from mirrord.model.runs import Run
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
@@ -17,12 +18,13 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.target.acknowledged_records import AcknowledgedPart, assigned_again
 from mirrord.replication.lane.target.evidence import known_until
-from mirrord.replication.lane.target.superseded_records import AskSuperseded
+from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
 from tests.unit.replication.lane.target.test_position_rewind_failed import taken_again
 from tests.unit.replication.lane.test_eighth_faults import again, bound, chunk, judged, lost_five_to_nine, read
-from tests.unit.replication.lane.test_fourth_faults import offsets
+from tests.unit.replication.lane.test_fourth_faults import offsets, retake
 from tests.unit.replication.lane.test_lost_again import told
-from tests.unit.replication.lane.test_second_faults import Faulty, one
+from tests.unit.replication.lane.test_rebuilding import LANE
+from tests.unit.replication.lane.test_second_faults import Faulty, one, opened
 
 OUT_OF_RANGE = 1
 
@@ -80,6 +82,21 @@ def test_saved_positions_are_revoked_once() -> None:
     play, effects = shifted()
     fetched(play, effects, (7, 7, 0), (9, 11, 0))
     assert [rewound.first for _, rewound in play.record.rewinds] == [5]
+
+
+def test_saved_positions_are_revoked_after_a_plan_that_changed_no_ordinal() -> None:
+    """LOSS. A plan copies all lost records again, under their former ordinals, so no saved position is too high. Then
+    the source deletes them, and offset 12 follows as ordinal 5. If the next holder trusted a position above ordinal 9,
+    it would take the records from offset 12 on for records that the target has lost."""
+    play = opened(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 0),)), TargetRun(LANE, 1, 0, 1, 1))
+    retake(play, 10, 11, 10, epoch=1)
+    asked = one(read(play, play.ask_target(7, epoch=3), (1, 6)), AskSuperseded)
+    effects = bound(play, play.tell(SupersededAnswer(asked.question, 0, ((5, 6), (7, 9)))))
+    assert offsets(play, 5, 9) == [5, 6, 7, 8, 9]
+    assert play.record.rewinds == ()
+    bound(play, expired(play, effects, 12))
+    assert offsets(play, 5, 6) == [12, 13]
+    assert [(rewound.first, rewound.ordinal) for _, rewound in play.record.rewinds] == [(5, 5)]
 
 
 def test_records_of_a_later_epoch_at_the_same_offsets_were_not_acknowledged() -> None:
