@@ -9,6 +9,7 @@ from tests.sim.after_retention import lost_without_trace, was_cleaned, was_delet
 from tests.sim.host import LANE, Host
 from tests.sim.newer_records import has_newer, is_superseded, seems_newer, was_theirs
 from tests.sim.partition import explained_for
+from tests.sim.unknown_records import left_no_trace
 from tests.sim.world import World
 
 
@@ -26,14 +27,24 @@ def may_come_back(world: World, number: int) -> bool:
 
 
 def came_back(world: World) -> bool:
-    """The log holds records other than those in the ledger, because it was truncated before."""
+    """The log holds records other than those in the ledger, because it was truncated before, or because another replica
+    had cleaned them. Or it held them when the lane halted: its cleaner may have removed them since."""
+    return world.truth.lanes[LANE].halted in world.known.returned or _has_others(world)
+
+
+def note_returned(world: World) -> None:
+    """If the lane has just halted, remember whether such records were there."""
+    halted = world.truth.lanes[LANE].halted
+    if halted is not None and halted not in world.known.returned and _has_others(world):
+        world.known.returned.append(halted)
+
+
+def _has_others(world: World) -> bool:
     runs = world.truth.lanes[LANE].source_runs
     log = [stored for stored in world.target.brokers[world.target.leader].history if stored.producer >= 0]
     stand = [(stored.sequence + at, number) for stored in log for at, number in enumerate(stored.numbers) if number]
-    return any(
-        may_come_back(world, number) and runs.offset_of(ordinal) != world.source.offset_of[number]
-        for ordinal, number in stand
-    )
+    others = (number for ordinal, number in stand if runs.offset_of(ordinal) != world.source.offset_of[number])
+    return any(may_come_back(world, number) or left_no_trace(world, number) for number in others)
 
 
 def lost_so_far(world: World) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mirrord.ledger.facts.core import Progress
+from mirrord.ledger.facts.core import LaneHalted, Progress
 from mirrord.ledger.state import LaneState
 from mirrord.model.runs import Runs
 from mirrord.replication.lane.source.declared_runs import mended_until
@@ -102,6 +102,8 @@ class Known:
         self.deleted: dict[str, set[Copy]] = {}
         """Holder → copies that retention has deleted from the target, of which the holder cannot know."""
         self.epochs = UnknownEpochs()
+        self.returned: list[LaneHalted] = []
+        """The halts at which an election had brought back records whose ordinals had been used again."""
         self.dropped: set[int] = set()
         """Numbers of copied records that count as not copied, because the filter now drops one of them or a record
         before them (decision 95)."""

@@ -14,7 +14,7 @@ from tests.sim.after_retention import (
     were_unknown,
     wrong_translation,
 )
-from tests.sim.compacted_copy import came_back, is_older_than_copied, may_come_back, wrong_so_far
+from tests.sim.compacted_copy import came_back, is_older_than_copied, may_come_back, note_returned, wrong_so_far
 from tests.sim.halts import needless_halt, unrecorded_difference
 from tests.sim.host import LANE
 from tests.sim.never_copied import wrongly_copied
@@ -57,6 +57,7 @@ def check(world: World, *, final: bool = False) -> None:
         raise Violation("the target holds records of a lane that the ledger does not know")
     holes = [(hole.first, hole.last, hole.again) for hole in record.holes]
     halted = record.halted is not None
+    note_returned(world)
     # Two writers that saw different views of a compacted source, or bytes of an older view: the lane finds out and
     # halts, but not at once.
     shape = world.shape

@@ -54,11 +54,15 @@ def left_no_trace(world: World, number: int) -> bool:
     """Whether a holder could not find out that a record had been copied: it could not know the record, the target's
     cleaner had removed it, and the source had deleted it, so that its key could not be looked up. The ledger says that
     the record was deleted before it was copied, and gives its ordinal to a later record. If a replica leads that still
-    has the record, the target holds it nevertheless."""
-    if number not in world.source.expired or number not in world.target.cleaned:
+    has the record, the target holds it nevertheless. The same is true of a later record that the source has lost in an
+    election, because a lookup ends at the first record that nothing shows."""
+    source = world.source
+    is_lost = number in source.cut and bool(source.expired)
+    if not is_lost and number not in source.expired:
         return False
-    knew = all(world.known.knows(host.name, number) for host in world.hosts)
-    return not knew and world.source.offset_of[number] in recorded_as(world, "expired")
+    if number not in world.target.cleaned or all(world.known.knows(host.name, number) for host in world.hosts):
+        return False
+    return is_lost or source.offset_of[number] in recorded_as(world, "expired")
 
 
 def is_left_open(world: World, ordinal: int, number: int) -> bool:

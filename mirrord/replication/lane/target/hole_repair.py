@@ -4,9 +4,10 @@ records that the target log has lost."""
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from mirrord.ledger.facts.core import HoleFound, LaneFact, SourceRun
-from mirrord.model.intervals import uncovered
+from mirrord.ledger.facts.core import HoleFound, LaneFact, SourceRun, Verdict
+from mirrord.model.intervals import joined, uncovered
 from mirrord.model.runs import Run
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source import recorded_epochs, source_epochs
 from mirrord.replication.lane.source.copied_pieces import HeldOffsets, mapped
@@ -57,7 +58,22 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
         holes.append(_without_ordinals(lane, begin_at, until))
     epochs = source_epochs.mended(lane, pieces)
     rewound = position_rewind.rewound_by(lane, runs, lane.resume_position)
-    return [*holes, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, rewound=rewound)]
+    return [*holes, SourceRun(lane.id, lane.grant, tuple(runs), _unknown(record, runs), epochs, rewound=rewound)]
+
+
+def _unknown(record: LaneRecord, runs: Sequence[Run]) -> tuple[Verdict, ...]:
+    """Return verdicts on the source offsets of records that a rebuild could not determine (`HoleFound.is_open`), if the
+    target log has lost these records and the plan does not contain their offsets. The runs of the plan supersede the
+    holes, and with them the verdicts that the ledger has on these offsets."""
+    first = runs[0].ordinal
+    holes = [hole for hole in record.holes if hole.is_open and hole.last >= first]
+    if not holes:
+        return ()
+    taken = [(run.offset, run.offset + behind.ordinal - run.ordinal) for run, behind in pairwise(runs)]
+    taken += [(runs[-1].offset, NEVER), *HeldOffsets(record, first).within(0, NEVER)]
+    pieces = (piece for hole in holes for piece in mapped(record, max(hole.first, first), hole.last))
+    parts = joined((offset, offset + length) for _, offset, length in pieces)
+    return tuple(Verdict(*each, "unexplained") for part in parts for each in uncovered(part, taken))
 
 
 def are_in_order(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> bool:

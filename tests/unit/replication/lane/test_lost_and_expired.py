@@ -3,7 +3,7 @@ again. The records after these get lower ordinals, and are looked up again if th
 
 import pytest
 
-from mirrord.ledger.facts.core import SourceRun, TargetRun
+from mirrord.ledger.facts.core import HoleFound, MapRebuilt, SourceRun, TargetRun, Verdict, VerdictGiven
 from mirrord.model.runs import Run
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
@@ -97,6 +97,33 @@ def test_saved_positions_are_revoked_after_a_plan_that_changed_no_ordinal() -> N
     bound(play, expired(play, effects, 12))
     assert offsets(play, 5, 6) == [12, 13]
     assert [(rewound.first, rewound.ordinal) for _, rewound in play.record.rewinds] == [(5, 5)]
+
+
+def test_a_plan_keeps_the_verdicts_on_records_that_are_unknown() -> None:
+    """FALSE COUNT. A rebuilt map does not know the records of ordinals 5 and 6, which the source has deleted. The
+    target log loses them as well, and the plan to copy the lost records again supersedes the hole."""
+    facts = HoleFound(LANE, 1, 5, 6, 7, 7), MapRebuilt(LANE, 1, 5, 6, 7), SourceRun(LANE, 1, (Run(7, 7),))
+    given = VerdictGiven(LANE, 1, (Verdict(5, 7, "unexplained"),))
+    begun = SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 0),)), TargetRun(LANE, 1, 0, 1, 1)
+    play = opened(*begun, *facts, given)
+    retake(play, 10, 11, 10, epoch=1)
+    asked = one(read(play, play.ask_target(6, epoch=3), (1, 5), own=(OwnBatch(1, 4, 0, 0, 1),)), AskSuperseded)
+    assert [(each.first, each.last) for each in asked.missing] == [(4, 4), (7, 9)]
+    bound(play, play.tell(SupersededAnswer(asked.question, 0, ((4, 4), (8, 9)))))
+    assert offsets(play, 4, 7) == [4, 8, 9, 10]
+    assert play.record.verdicts.counts == {"compacted": 1, "unexplained": 2}
+
+
+def test_saved_positions_are_revoked_again_while_the_first_fact_is_in_doubt() -> None:
+    """LOSS. The ledger may lose the first fact and take the second one."""
+    play, effects = lost_five_to_nine(((0, 0),))
+    effects = [each for each in expired(play, effects, 7) if not isinstance(each, Append)]
+    asked = one(play.tell(chunk(one(effects, FetchFrom).question, (7, 7, 0), (9, 11, 0))), AskDivergence)
+    append = one(play.tell(DivergenceAnswer(asked.question, 0, asked.epoch, 20)), Append)
+    (run,) = [fact for fact in append.facts if isinstance(fact, SourceRun)]
+    assert run.runs == (Run(5, 7), Run(6, 9))
+    assert run.rewound is not None
+    assert (run.rewound.first, run.rewound.ordinal) == (5, 5)
 
 
 def test_records_of_a_later_epoch_at_the_same_offsets_were_not_acknowledged() -> None:

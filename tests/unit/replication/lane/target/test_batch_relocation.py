@@ -171,6 +171,9 @@ def test_which_ordinals_may_be_open() -> None:
     assert [at for at in range(10) if open_ordinals(Record(holes=(hole,)))(at)] == [5, 6]
     assert [at for at in range(10) if open_ordinals(Record(regiven=8))(at)] == [8, 9]
     assert [at for at in range(10) if open_ordinals(Record(regiven=6, regiven_until=8))(at)] == [6, 7]
+    # The source has lost offsets 4 to 6, and ordinal 7 follows from offset 4 on.
+    lost = Record(source_runs=Runs([Run(0, 0), Run(7, 4)]), truncations=((7, 4),))
+    assert [at for at in range(10) if open_ordinals(lost)(at)] == [4, 5, 6]
 
 
 def test_where_to_search() -> None:
