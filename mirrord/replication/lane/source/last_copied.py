@@ -5,16 +5,16 @@ A request contains the source offset after a copied record and the leader epoch 
 the broker's answer shows whether its log has this record.
 """
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 from mirrord.ledger.decided_verdicts import NOT_COPIED
 from mirrord.ledger.facts.core import Reason
-from mirrord.model.intervals import joined, uncovered
+from mirrord.model.intervals import Interval
 from mirrord.model.runs import Run
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
-from mirrord.replication.lane.source.copied_pieces import HeldOffsets, ascending_parts, highest_copied, ordinal_of
+from mirrord.replication.lane.source.copied_pieces import HeldOffsets, highest_copied, ordinal_of
+from mirrord.replication.lane.source.offsets_of_epochs import offsets_of_epochs
 from mirrord.replication.lane.source.recorded_epochs import (
     UNKNOWN,
     epoch_at,
@@ -170,7 +170,7 @@ def divergence(lane: Lane, epoch: int, end: int) -> int:
     if record is None or not record.holes or epoch < 0:
         return start
     first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
-    return min([start, *_offsets_of_later(record, first, lane.acked, epoch)])
+    return _before_later(record, start, (first, lane.acked), epoch)
 
 
 def divergence_of_copied(lane: Lane, epoch: int, end: int) -> int:
@@ -180,18 +180,13 @@ def divergence_of_copied(lane: Lane, epoch: int, end: int) -> int:
     if record is None or epoch < 0 or not record.source_runs:
         return start
     first = record.source_runs.at(0).ordinal
-    return min([start, *_offsets_of_later(record, first, lane.next_ordinal, epoch)])
+    return _before_later(record, start, (first, lane.next_ordinal), epoch)
 
 
-def _offsets_of_later(record: LaneRecord, first: int, end: int, epoch: int) -> Iterator[int]:
-    """Yield source offsets of records of the ordinals [first, end) that have a higher epoch than this one. The lowest
-    of all their offsets is among them. Ordinals whose records are not known (`HoleFound.is_open`) are ignored."""
-    edges = [first, *(each for each, _ in record.epochs if first < each < end), end]
-    unknown = joined((hole.first, hole.last + 1) for hole in record.holes if hole.is_open)
-    for pair in pairwise(edges):
-        if recorded_at(record.epochs, pair[0]) > epoch:
-            for start, behind in uncovered(pair, unknown):
-                yield from (part.lowest for part in ascending_parts(record, start, behind))
+def _before_later(record: LaneRecord, start: int, ordinals: Interval, epoch: int) -> int:
+    """Return the lowest source offset of the records of these ordinals that have a higher epoch than this one, or
+    `start` if it is lower."""
+    return min([start, *(at for at, known in offsets_of_epochs(record, record.epochs, *ordinals) if known > epoch)])
 
 
 def before(lane: Lane, offset: int) -> int:

@@ -5,15 +5,14 @@ with the recorded one. If they differ, the new epoch must be in the ledger befor
 """
 
 from collections.abc import Container, Iterable
-from itertools import pairwise
 
-from mirrord.model.intervals import joined, uncovered
 from mirrord.model.runs import Run
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import CheckAnswer, LaneRecord
-from mirrord.replication.lane.source.copied_pieces import ascending_parts, highest_copied, ordinal_of
+from mirrord.replication.lane.source.copied_pieces import highest_copied, ordinal_of
 from mirrord.replication.lane.source.declared_runs import continues_at, mended_until, rest
 from mirrord.replication.lane.source.last_copied import last_copied
+from mirrord.replication.lane.source.offsets_of_epochs import offsets_of_epochs
 from mirrord.replication.lane.source.recorded_epochs import (
     UNKNOWN,
     UNRECORDED,
@@ -67,7 +66,7 @@ def recall(lane: Lane) -> None:
         lane.seen.begin(0, UNKNOWN)  # earlier fetched records were not copied, and the fact about their epoch was lost
     is_saved = known == UNRECORDED and lane.history.epochs_recorded and lane.seen.last >= 0
     if known >= 0:
-        _seed(lane, epochs)
+        _seed(lane, epochs, lane.resume_ordinal)
     elif is_saved:
         lane.seen.reach(lane.position)
         lane.history.recorded_epoch_since = 0  # a change would be in the ledger
@@ -149,22 +148,23 @@ def end_plan(lane: Lane) -> None:
     _expect(lane, recorded_ahead(lane), lane.next_ordinal)
 
 
-def _seed(lane: Lane, epochs: Epochs) -> None:
-    """Load the epochs before the lane's position from the ledger into `lane.seen`."""
+def _seed(lane: Lane, epochs: Epochs, ordinal: int) -> None:
+    """Load the epochs before the lane's position from the ledger into `lane.seen`. `ordinal` is the lane's next
+    ordinal."""
     record = lane.record
     if record is None:
         return
     if record.holes:
-        end = max(lane.resume_ordinal, mended_until(record, lane.resume_ordinal))
+        end = max(ordinal, mended_until(record, ordinal))
         known = [each for each in _by_offset(record, epochs, end) if each[0] <= lane.position]
         lane.seen.take_over(known, lane.position)
         return
     found: list[tuple[int, int]] = []
     below = lane.position
-    for ordinal, epoch in reversed(epochs):
-        offset = record.source_runs.offset_of(ordinal)
-        former = None if offset is None else _former(record, ordinal, offset)
-        if ordinal > lane.resume_ordinal or offset is None or is_truncated(record, ordinal, offset):
+    for first, epoch in reversed(epochs):
+        offset = record.source_runs.offset_of(first)
+        former = None if offset is None else _former(record, first, offset)
+        if first > ordinal or offset is None or is_truncated(record, first, offset):
             continue
         # The records in between were not copied and may belong to the later epoch.
         start = offset if former is None else min(offset, former + 1)
@@ -179,20 +179,12 @@ def _seed(lane: Lane, epochs: Epochs) -> None:
 def _by_offset(record: LaneRecord, epochs: Epochs, end: int) -> list[tuple[int, int]]:
     """Return the source's leader epochs of the records below the ordinal `end`, as pairs (source offset, epoch) in
     ascending order. The records have been copied or will be copied again. After a hole, records that were copied again
-    have higher ordinals than some records with higher source offsets. After a rebuild, the records of some ordinals are
-    unknown (`HoleFound.is_open`). Neither are their epochs known, although the ledger may have epochs for them.
+    have higher ordinals than some records with higher source offsets.
 
     The epoch of the ordinal `end` is also returned if there is a gap directly before its source offset.
     """
     begin = record.source_runs.at(0).ordinal
-    edges = [begin, *(first for first, _ in epochs if begin < first < end), end]
-    unknown = joined((hole.first, hole.last + 1) for hole in record.holes if hole.is_open)
-    lowest = sorted(
-        (part.lowest, epoch_at(epochs, start))
-        for piece in pairwise(edges)
-        for start, behind in uncovered(piece, unknown)
-        for part in ascending_parts(record, start, behind)
-    )
+    lowest = sorted(offsets_of_epochs(record, epochs, begin, end))
     following = record.source_runs.offset_of(end)
     if following is not None and not is_truncated(record, end, following):
         lowest += [(following, epoch) for first, epoch in epochs if first == end]
@@ -376,7 +368,7 @@ def go_back(lane: Lane, to: int) -> None:
     lane.seen.truncate(to)
     lane.position = to
     if record is not None and lane.seen.before(to) < 0:
-        _seed(lane, record.epochs)
+        _seed(lane, record.epochs, lane.next_ordinal)
     lane.epoch = lane.history.recorded_epoch = lane.seen.before(to)  # negative if it is not known
     lane.history.recorded_epoch_since, lane.history.expected_epochs = lane.next_ordinal, ()
 

@@ -4,7 +4,7 @@ from collections import deque
 
 import pytest
 
-from mirrord.ledger.facts.core import HoleFound, SourceRun
+from mirrord.ledger.facts.core import HoleFound, SourceRun, Verdict
 from mirrord.model.runs import Run
 from mirrord.replication.lane.source import last_copied, source_epochs
 from tests.unit.replication.lane.test_rebuilding import LANE, Play
@@ -62,3 +62,22 @@ def test_records_of_unknown_epochs_after_a_hole_do_not_hide_those_before_them() 
     assert last_copied.furthest(play.lane) == (6, 0)
     play.lane.next_ordinal, play.lane.position = 11, 10
     assert last_copied.last_copied(play.lane) == (6, 0)
+
+
+@pytest.mark.parametrize(("offset", "start"), [(4, 9), (5, 4), (6, 4)])
+def test_where_a_log_diverges_after_a_hole_whose_records_are_gone(offset: int, start: int) -> None:
+    """DOUBLED. Ordinals 4 and 5 are missing from the target, and the source has lost their records. The lane copied
+    others at the same offsets. When the source had lost more records, the lane went back to the offset of ordinal 4.
+    If the lane has not read the others yet, this is right."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 0), (4, 1))))
+    play.fold(HoleFound(LANE, 1, 4, 5, 6, 8), SourceRun(LANE, 1, (Run(6, 4), Run(8, 6)), (), ((6, 1),)))
+    play.begin("second")
+    play.lane.next_ordinal = play.lane.acked = 6
+    play.lane.position = 4
+    assert last_copied.divergence_of_copied(play.lane, 0, 9) == 4
+    play.fold(SourceRun(LANE, 2, (Run(6, offset),), (Verdict(6, 6, "truncated"),), ((6, 0),)))
+    play.begin("third")
+    play.lane.next_ordinal = play.lane.acked = 8
+    play.lane.position = offset + 2
+    assert last_copied.divergence_of_copied(play.lane, 0, 9) == start
