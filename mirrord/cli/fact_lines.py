@@ -231,7 +231,8 @@ def _describe_named(fact: _Named, name: LaneName) -> str:
     if isinstance(fact, TopicFact):
         return f"{fact.target_topic} {_describe_topic(fact)}"
     if isinstance(fact, LaneSought):
-        return f"{name(fact.lane)}: will continue at source offset {fact.end}, {_by(fact.origin)}"
+        lost = f" after the loss of offsets from {fact.lost_from} on" if fact.lost_from >= 0 else ""
+        return f"{name(fact.lane)}: will continue at source offset {fact.end}{lost}, {_by(fact.origin)}"
     what, kept = "will be tried again", ""
     if isinstance(fact, QuarantineSkipped):
         what, kept = "are skipped", f" ({letters_words(fact.letters)})" if fact.letters >= 0 else ""

@@ -175,6 +175,8 @@ def _is_sound_range(fact: Quarantined | QuarantineOrder | LaneSought | SeekDone)
             return False
     at_ms = 0 if isinstance(fact, Quarantined) else fact.origin.at_ms
     log_start = fact.log_start if isinstance(fact, LaneSought) else 0
+    if isinstance(fact, LaneSought) and not -1 <= fact.lost_from < fact.end:
+        return False
     return 0 <= fact.start < fact.end < _INT64 and 0 <= log_start < _INT64 and 0 <= at_ms <= LATEST_MS
 
 

@@ -23,6 +23,9 @@ class Seek(msgspec.Struct, frozen=True, array_like=True):
     origin: Origin
     done: bool = False
     """Whether the lane has skipped [start, end). If the lane reaches the range again, it skips the range again."""
+    lost_from: int = -1
+    """The lowest source offset of the loss that the operator accepted with this command (`LaneSought.lost_from`), or
+    -1."""
 
 
 Seeks = tuple[Seek, ...]
@@ -31,10 +34,19 @@ Seeks = tuple[Seek, ...]
 
 def sought(seeks: Seeks, order: LaneSought) -> Seeks | None:
     """Add the seek that an operator has requested, and return all seeks. Return None if the request does not take
-    effect because an earlier seek reaches at least as far."""
-    if any(each.end >= order.end for each in seeks):
+    effect because an earlier seek reaches at least as far.
+
+    If the source has lost copied records, and the operator knows of this loss, seeks beyond it are about records that
+    the source no longer has. They do not count, and those that the lane has not carried out are dropped.
+    """
+    lost_from = order.lost_from
+    counting = [each for each in seeks if lost_from < 0 or each.end <= lost_from]
+    counting += [each for each in seeks if each.lost_from == lost_from >= 0 and not each.done]
+    if any(each.end >= order.end for each in counting):
         return None
-    return (*seeks, Seek(order.start, order.end, order.log_start, order.origin))[-KEPT:]
+    kept = [each for each in seeks if each.done or each in counting]
+    seek = Seek(order.start, order.end, order.log_start, order.origin, lost_from=lost_from)
+    return tuple(sorted((*kept, seek), key=lambda each: each.end))[-KEPT:]
 
 
 def done(seeks: Seeks, fact: SeekDone) -> Seeks:
@@ -49,8 +61,19 @@ def done(seeks: Seeks, fact: SeekDone) -> Seeks:
 
 def cut(seeks: Seeks, offset: int) -> Seeks:
     """Return only the seeks that end at this source offset or below it. This function is called after the source log
-    has been truncated to this offset, because the source then has different records at higher offsets."""
-    return tuple(each for each in seeks if each.end <= offset)
+    has been truncated to this offset, because the source then has different records at higher offsets. Commands that
+    the operator gave because of this loss are kept as well (see `accepts_loss`)."""
+    return tuple(each for each in seeks if each.end <= offset or _accepts(each, offset))
+
+
+def accepts_loss(seeks: Seeks, offset: int) -> bool:
+    """Return whether an operator has accepted that the source has lost the copied records from this source offset on,
+    by a command that the lane has not carried out yet."""
+    return any(_accepts(each, offset) for each in seeks)
+
+
+def _accepts(seek: Seek, offset: int) -> bool:
+    return not seek.done and 0 <= seek.lost_from <= offset
 
 
 def pending(seeks: Seeks) -> Seeks:
@@ -70,3 +93,6 @@ class Standing(NamedTuple):
     position: int
     """The source offset that the lane copies next. Every record before it is copied or explained."""
     seeks: Seeks = ()
+    lost_from: int = -1
+    """If the lane is halted because the source has lost copied records: the lowest offset that the source has lost.
+    Otherwise -1."""

@@ -293,12 +293,15 @@ class FlowState:
         return {lane_id: self.standing(lane_id) for lane_id, lane in self.lanes.items() if lane.source_runs}
 
     def standing(self, lane_id: LaneId) -> Standing:
-        """Return the lane's position and its seeks. The position is the one in the lane's progress record. Without a
-        progress record, it is the source offset at which the lane begins."""
+        """Return the lane's position and its seeks, and the offset from which the source has lost copied records, if
+        the lane is halted because of this. The position is the one in the lane's progress record. Without a progress
+        record, it is the source offset at which the lane begins."""
         lane, progress = self.lanes[lane_id], self.progress.get(lane_id)
         first = lane.source_runs.first
         begins = first.offset if first is not None else 0
-        return Standing(begins if progress is None else progress.source_offset, lane.seeks)
+        position, halted = begins if progress is None else progress.source_offset, lane.halted
+        is_lost = halted is not None and halted.reason == "truncated" and halted.start < min(position, halted.end)
+        return Standing(position, lane.seeks, halted.start if halted is not None and is_lost else -1)
 
     def accept_progress(self, progress: Progress) -> bool:
         """Accept a progress record, unless it was written under an older lease or an older grant than the known record

@@ -49,11 +49,19 @@ class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The target offset after the lane's last record."""
     standing: str = ""
     """Why the seek is not needed. Empty if it is needed."""
+    lost_from: int = -1
+    """If the lane is halted because the source has lost copied records: the lowest lost offset. Otherwise -1."""
+
+    @property
+    def begins(self) -> int:
+        """The first source offset that is skipped. The source may have other records at lost offsets by now, and they
+        are skipped as well."""
+        return self.position if self.lost_from < 0 else self.lost_from
 
     @property
     def expired(self) -> int:
         """Number of skipped source offsets that the source has already deleted."""
-        return max(0, min(self.log_start, self.to) - self.position)
+        return max(0, min(self.log_start, self.to) - self.begins)
 
     def lines(self) -> list[str]:
         """Return the preview as lines of text."""
@@ -64,13 +72,18 @@ class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
             f"{name} of {self.flow} is at source offset {self.position}; the source holds "
             f"[{self.log_start}, {self.log_end})"
         ]
+        if self.lost_from >= 0:
+            steps.append(
+                f"the source has lost the records [{self.lost_from}, {self.position}): those of them that were copied "
+                "are recorded as truncated. The records that the source has at these offsets now have not been copied"
+            )
         if self.expired:
             steps.append(
-                f"[{self.position}, {self.position + self.expired}) has been deleted on the source: recorded as expired"
+                f"[{self.begins}, {self.begins + self.expired}) has been deleted on the source: recorded as expired"
             )
-        skipped = self.to - self.position - self.expired
+        skipped = self.to - self.begins - self.expired
         if skipped:
-            start = self.position + self.expired
+            start = self.begins + self.expired
             steps.append(
                 f"[{start}, {self.to}) will be skipped: {skipped} offsets with at most as many records, minus those "
                 "that have been copied by then; `mirrord gaps` lists them as skipped"
@@ -109,7 +122,7 @@ async def plan_seek(config: Config, name: str, flow: str | None, goal: Goal) -> 
     elif to is None:
         to = log_start if goal.end == "earliest" else log_end
     standing = view.state.standing(lane.key.id)
-    at = next((each for each in standing.seeks if each.end == to), None)
+    at = next((each for each in standing.seeks if each.end == to and standing.lost_from < 0), None)
     if at is None and not log_start <= to <= log_end:
         raise ConfigError(
             f"--to: found {to}; allowed: {log_start} to {log_end}, which is what the source holds of {name}"
@@ -127,6 +140,7 @@ async def plan_seek(config: Config, name: str, flow: str | None, goal: Goal) -> 
         target_topic=lane.target_topic,
         target_offset=0 if progress is None else progress.target_offset,
         standing="" if ruling.fact is not None else ruling.line,
+        lost_from=standing.lost_from,
     )
 
 

@@ -210,7 +210,8 @@ def presumed(
 def may_be_appended_until(world: "World", record: Any, question: AskSuperseded) -> int:
     """Return the ordinal after the last one of the kind `last` that may have been appended and then removed. The log
     has an empty offset for each such record, and no record follows one that no lane copies: one that is aborted or not
-    committed, that is skipped, or whose leader epoch is not in the ledger."""
+    committed, that is skipped, or whose leader epoch is not in the ledger. What the source has deleted cannot be shown
+    to a filter."""
     source, last = world.source, [each for each in question.missing if each.kind == "last"]
     if not last:
         return NEVER
@@ -222,7 +223,7 @@ def may_be_appended_until(world: "World", record: Any, question: AskSuperseded) 
         at for each in seek.left_out(record, 0) for at in range(each.start, each.end)
     } | source.aborted_offsets()
     if world.shape.steady:
-        left_out |= {at for at in range(source.end) if not world.filter.keeps(at)}
+        left_out |= {at for at in range(source.start, source.end) if not world.filter.keeps(at)}
     left_out |= {batch.base for batch in source.log if batch.attributes & CONTROL}
     epochs = record.epochs if question.epochs is None else question.epochs
     ordinals = [ordinal for each in last for ordinal in range(each.first, each.last + 1)]

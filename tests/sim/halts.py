@@ -18,6 +18,8 @@ def needless_halt(world: World, *, final: bool) -> str:
 
 def _is_needless(world: World, halt: LaneHalted) -> bool:
     if halt.reason == "truncated":
+        if any(host.lane.on_loss == "halt" for host in world.hosts):
+            return not any(part <= halt.start for part in world.source.parts)
         # After a leap over a refused record, too, it does not know the epoch (tests.sim.test_lost_after_a_leap).
         return not world.shape.poison and not sought_over_a_loss(world) and not may_be_unwritten(world)
     # The records of the ordinals are in one of the logs, in worlds in which neither log forgets any.

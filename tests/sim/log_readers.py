@@ -55,6 +55,10 @@ class SourceReader:
         """`Asks.bounds`."""
         report(0, self._source.end, self._source.start)
 
+    def end(self, _partition: PartitionId, report: Callable[[int, int, int], None]) -> None:
+        """`Asks.end`."""
+        report(0, self._source.epochs[-1][0], self._source.end)
+
     def last_stable(self, _partition: PartitionId, report: Callable[[int, int], None]) -> None:
         """`Asks.last_stable`."""
         report(0, self._source.last_stable)

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from mirrord.ledger.facts.core import Progress, TargetRun
+from mirrord.replication.host import batch_verification
 from mirrord.replication.lane import (
+    difference,
     fast_handoff,
     in_flight,
     intake,
@@ -109,6 +111,22 @@ def any_handoff_counts(patch: pytest.MonkeyPatch) -> None:
 
 def a_first_position_counts_forever(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(opening, "_is_hearsay", lambda *_: False)
+
+
+def every_holder_is_the_one_that_was_told_of(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(opening, "check_former_holder", lambda *_: True)
+
+
+def a_record_that_was_never_written_counts_as_lost(patch: pytest.MonkeyPatch) -> None:
+    async def unwritten(*_: Any) -> tuple[tuple[int, int], ...]:
+        return ()
+
+    patch.setattr(batch_verification, "unwritten", unwritten)
+
+
+def a_record_that_was_not_sent_counts_as_lost(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(difference, "_is_unsent", lambda *_: False)
+    patch.setattr(difference, "_is_unread", lambda *_: False)
 
 
 def an_election_goes_unnoticed(patch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """A replicator is told that the last holder has left the lane, and another one takes the lane before it does."""
 
-import pytest
-
 from mirrord.replication.lane.signals import AppendFailed
 from tests.sim import truth
 from tests.sim.scheduler import Story
@@ -10,7 +8,6 @@ from tests.sim.traps.driving import drive, holder, land, leave_cleanly, on_the_w
 from tests.sim.traps.moments import keep
 
 
-@pytest.mark.xfail(strict=True, reason="a lane whose append failed does not wait for a holder that came in between")
 def test_a_lane_waits_for_a_holder_that_took_it_while_an_append_failed() -> None:
     """The append of `LaneTaken` fails. When the lane repeats it with a higher grant, it still counts as left cleanly
     (`TakeOver.left_cleanly`), although its last holder is another one by now. It copies a record that this one has sent

@@ -52,7 +52,8 @@ class Leaders:
         """Make the first replicas the leaders. Raises EnvironmentFault."""
         partitions = [TopicPartition(topic, partition) for topic, partition in places]
         try:
-            self._client.elect_leaders(ElectionType.PREFERRED, partitions, request_timeout=_ANSWER_S).result(_ANSWER_S)
+            # confluent-kafka 2.16 raises SystemError if a timeout is given.
+            self._client.elect_leaders(ElectionType.PREFERRED, partitions).result(_ANSWER_S)
         except (KafkaException, TimeoutError) as error:
             self._client = self._new()
             raise EnvironmentFault(f"no leaders were elected: {error}") from error

@@ -383,6 +383,15 @@ async def bounds(asks: Asks, partition: PartitionId) -> tuple[int, int]:
     return end, begin
 
 
+async def leader_end(asks: Asks, partition: PartitionId) -> tuple[int, int]:
+    """Return (leader epoch, log end offset of the leader), both from the same leader. The log end offset includes
+    records that have not been replicated yet. Raises ReadFailed."""
+    answer = _Once()
+    asks.end(partition, answer.take)
+    epoch, end = await answer.offsets()
+    return epoch, end
+
+
 async def last_stable_offset(asks: Asks, partition: PartitionId) -> int:
     """Return the last stable offset: the end of the records that a consumer of committed records can read (KIP-98).
     Raises ReadFailed."""

@@ -22,6 +22,10 @@ class LaneSought(Fact, frozen=True, tag="lane_sought"):
     """Log start offset of the source partition when the seek was requested. The source has deleted all records below
     this offset."""
     origin: Origin
+    lost_from: int = -1
+    """If the lane was halted because the source had lost copied records (`truncated`): the lowest offset that the
+    source had lost. The source has other records there now, and `start` is this offset. With this command, the operator
+    accepts the loss and skips these records as well. -1 if the lane was not halted for this reason."""
 
 
 class SeekDone(Fact, frozen=True, tag="seek_done"):

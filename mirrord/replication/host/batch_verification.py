@@ -16,6 +16,7 @@ from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME
 from mirrord.model.errors import PolicyFault
 from mirrord.model.intervals import ranges
+from mirrord.replication.host.unwritten_records import unwritten
 from mirrord.replication.lane.signals import AskCheck, CheckAnswer, LaneRecord
 from mirrord.replication.lane.source.source_epochs import epoch_at, is_truncated
 from mirrord.replication.lane.target.batch_compare import (
@@ -229,8 +230,13 @@ async def check(
     comparison = BatchVerification(source[0], target[0], source[1], target[1], record, wanted, changing)
     begins = partial(begin_of, asks[1], target[1]), partial(begin_of, asks[0], source[1])
     found = await comparison.run(readable, *begins)
-    result = (wanted.first, wanted.last, found.outcome, found.note, *in_front)
-    return CheckAnswer(wanted.question, 0, *result, found.gone, found.equal_until, found.replaced, found.deleted_until)
+    pairs = [pair for each in found.replaced for pair in _pairs([*record.source_runs.between(each[0], each[1] - 1)])]
+    beyond = [(ordinal, offset) for ordinal, offset in pairs if offset >= readable[0]]
+    never = await unwritten(asks[0], source[1], beyond, wanted.epochs)
+    note = f"the source has not had a record for ordinal {never[0][0]} yet" if never else found.note
+    result = (wanted.first, wanted.last, found.outcome, note, *in_front)
+    known = (found.gone, found.equal_until, found.replaced, found.deleted_until)
+    return CheckAnswer(wanted.question, 0, *result, *known, never)
 
 
 async def _in_front_of(

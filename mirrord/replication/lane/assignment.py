@@ -62,6 +62,19 @@ class Parting(msgspec.Struct, frozen=True):
 NOT_LEFT = Parting(clean=False)
 
 
+def longer_times(own: tuple[int, int], holder: tuple[int, int]) -> tuple[int, int]:
+    """Return (`lease_ttl_ms`, `request_timeout_ms`), each the longer of a replicator's own time and a previous holder's
+    time. `holder` contains the times that the ledger has for the previous holder (`LaneTaken.times`), 0 if unknown."""
+    ttl_ms, timeout_ms = holder if all(holder) else (_DEFAULTS.lease_ttl_ms, _DEFAULTS.request_timeout_ms)
+    return max(own[0], ttl_ms), max(own[1], timeout_ms)
+
+
+def longest_s(times: tuple[int, int]) -> float:
+    """Return the number of seconds during which a holder with these times may still write if nothing else is known
+    about it. It may send batches until its lease ends, and a batch is appended within the request timeout, or never."""
+    return sum(times) / 1000
+
+
 class FlowSetup(msgspec.Struct, frozen=True):
     """Everything that a replicator needs to serve one flow. It contains references to secrets, but never the secrets
     themselves."""
@@ -91,10 +104,7 @@ class FlowSetup(msgspec.Struct, frozen=True):
         (`LaneTaken.times`).
         """
         own = (self.runtime.lease_ttl_ms, self.runtime.request_timeout_ms)
-        if former in {"none", "left"}:
-            return own
-        ttl_ms, timeout_ms = holder if all(holder) else (_DEFAULTS.lease_ttl_ms, _DEFAULTS.request_timeout_ms)
-        return max(own[0], ttl_ms), max(own[1], timeout_ms)
+        return own if former in {"none", "left"} else longer_times(own, holder)
 
     def barrier_s(self, former: Former, holder: tuple[int, int]) -> float:
         """Return the number of seconds during which a previous holder may still write. `holder` contains the lease
@@ -113,7 +123,7 @@ class FlowSetup(msgspec.Struct, frozen=True):
                 # deliver the data of such a process until the lease ends.
                 return max(timeout_ms, 0 if all(holder) else ttl_ms) / 1000
             case "unknown":
-                return (ttl_ms + timeout_ms) / 1000
+                return longest_s((ttl_ms, timeout_ms))
 
 
 class SourceBounds(NamedTuple):

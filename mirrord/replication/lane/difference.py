@@ -7,28 +7,31 @@ source no longer has records that were to be copied again.
 
 from collections.abc import Iterator
 
-from mirrord.ledger.facts.core import (
-    TakeoverChecked,
-)
+from mirrord.ledger.facts.core import Reason, TakeoverChecked
+from mirrord.model.runs import Run
 from mirrord.replication.lane import notes
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Phase
-from mirrord.replication.lane.signals import CheckAnswer, Effects, Halted
+from mirrord.replication.lane.signals import CheckAnswer, Effects, Halted, LaneRecord
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt, missing_ordinals, reassigned_ordinals, target_scan
 from mirrord.replication.lane.transitions import Quiesce, Resume
+
+_REMOVED: frozenset[Reason] = frozenset({"compacted", "expired", "unexplained", "rejected", "skipped"})
+"""The reasons for which a holder does not copy records that an earlier holder may have read."""
 
 
 def differ(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
     """Handle a comparison that found a difference, or that could not confirm the offset map."""
     # After a takeover, an acknowledgement may have been for another holder's batch, so the range includes all records
     # that a later comparison still has to cover.
-    first = (
-        min(answer.first, lane.comparison.later_from.ordinal)
-        if lane.comparison.later_from is not None
-        else answer.first
-    )
+    begun = lane.comparison.later_from
+    first = answer.first if begun is None else min(answer.first, begun.ordinal)
+    if answer.outcome != "different" and first == answer.first and not lane.log.holes:
+        # The comparison has confirmed the map below the first unsettled ordinal. The source may no longer have these
+        # records, and a search in both logs would not find them.
+        first = max(first, min(_unsettled(lane, answer), default=first))
     last = _last_in_log(lane, answer)
     lane.comparison.differs = TakeoverChecked(lane.id, lane.grant, first, last, "different", answer.note)
     line = answer.note
@@ -58,29 +61,43 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
     if the lane resumes and retention on the target has deleted the target's records with these ordinals. A compacted
     target is an exception: the map could not be rebuilt from its log, and the lane would stay halted.
 
-    If the source has lost the records in the map in an election, or never had them, the target usually holds the
-    records in the map: the lane copied them before the election. There are two exceptions: a batch that was appended
-    before the ordinals were reassigned (see `evidence.note_earlier`), and records in the map that were never read (see
-    `_is_unread`).
+    If the source has lost the records in the map in an election, the target usually holds the records in the map: the
+    lane copied them before the election. There are two exceptions: a batch that was appended before the ordinals were
+    reassigned (see `evidence.note_earlier`), and records in the map that may never have been read (see `_is_unread`).
+    In both cases, the lane must not conclude that the source has lost records that were copied.
+
+    If the source has not had the records in the map yet, the map is wrong.
     """
-    record = lane.record
-    # If there are policies, which may change records, the lane waits before it writes (`resuming.decide`).
-    if record is None or lane.has_policies or record.regiven < 0:
-        return True
-    first, until = reassigned_ordinals.in_doubt(lane)
+    if any(True for _ in _unsettled(lane, answer)):
+        return False
     # `regiven` is only the lowest of the ordinals in doubt. A comparison that begins above this ordinal does not end
     # the doubt, but the ordinals that it covers may be in doubt as well.
-    if _is_deleted_in_doubt(lane, answer) and not lane.log.cleaned:
-        return False
-    if any(end > first and start < until for start, end in (*answer.gone, *_replaced_earlier(lane, answer))):
-        return False
-    if any(end > first and _is_unread(lane, answer, max(start, first), end) for start, end in answer.replaced):
-        return False
-    if not answer.first <= first <= answer.last:
+    first, _ = reassigned_ordinals.in_doubt(lane)
+    if lane.has_policies or not answer.first <= first <= answer.last:
         return True
     # The fact about this comparison ends all doubt unless it says that a later comparison follows.
     lane.comparison.compared = answer.last + 1 if lane.comparison.follows(answer.last) else NEVER
     return True
+
+
+def _unsettled(lane: Lane, answer: CheckAnswer) -> Iterator[int]:
+    """Yield ordinals for which a comparison has not determined which record the target holds (see `settles`). All
+    ordinals below the lowest of them have the records in the map."""
+    yield from (start for start, _ in answer.unwritten)
+    record = lane.record
+    # If there are policies, which may change records, the lane waits before it writes (`resuming.decide`).
+    if record is None or lane.has_policies:
+        return
+    yield from (start for start, end in answer.replaced if _is_unsent(lane, record, answer, start, end))
+    if record.regiven < 0:
+        return
+    first, until = reassigned_ordinals.in_doubt(lane)
+    if _is_deleted_in_doubt(lane, answer) and not lane.log.cleaned:
+        yield answer.first
+    gone = (*answer.gone, *_replaced_earlier(lane, answer))
+    yield from (max(start, first) for start, end in gone if end > first and start < until)
+    doubtful = (max(start, first) for start, end in answer.replaced if end > first)
+    yield from (start for start in doubtful if _is_unread(lane, record, answer, start))
 
 
 def must_read_log(lane: Lane, answer: CheckAnswer) -> bool:
@@ -112,34 +129,65 @@ def _replaced_earlier(lane: Lane, answer: CheckAnswer) -> Iterator[tuple[int, in
                 yield max(start, first), min(end, behind)
 
 
-def _is_unread(lane: Lane, answer: CheckAnswer, first: int, end: int) -> bool:
-    """Return whether the map assigns some of the ordinals [first, end) to source records that do not exist yet. If so,
-    the target holds a batch that was sent before these ordinals were reassigned.
+def _is_unsent(lane: Lane, record: LaneRecord, answer: CheckAnswer, first: int, end: int) -> bool:
+    """Return whether this lane itself has assigned some of the ordinals [first, end) to other records since this
+    replicator began to host it, and has not sent these records. If so, the target holds batches that were sent before.
 
-    If the lane has assigned the ordinals since this replicator began to host it, it knows which of them it has sent.
-    Otherwise, the ledger shows whether the lane has read a record at this position. A lane that skips deleted source
-    records and continues at the end of the source log has not read a record there. It then records in the ledger that
-    the source epoch is not known. Before it sends the first record under these ordinals, it records the epoch. An epoch
-    that is not known therefore shows that the lane has not sent any of these records. However, if the source log now
-    ends below the offset at which the lane continued, the source has lost records.
+    There is one exception: if the lane has continued after deleted source records and has not read a record there, and
+    if the source log now ends below the offset at which it continued, the source has lost records.
     """
-    record = lane.record
-    if record is None or lane.phase is not Phase.RESUMING:
-        return False
     unsent = max(first, lane.sent_below)
     run = record.source_runs.run_at(unsent)
-    if (
-        run is not None
-        and unsent < end
-        and lane.comparison.assigned_from <= run.ordinal
-        and answer.source_end >= run.offset
-    ):
-        return True
-    run = record.source_runs.run_at(first)
-    if run is None or source_epochs.follows(record, run.ordinal):
+    if lane.phase is not Phase.RESUMING or run is None or unsent >= end or lane.comparison.assigned_from > run.ordinal:
         return False
-    is_known = source_epochs.recorded_at(record.epochs, first) != source_epochs.UNKNOWN
-    return not is_known and answer.source_end >= run.offset
+    return _is_read(record, unsent) or _reaches(answer, run.offset)
+
+
+def _is_unread(lane: Lane, record: LaneRecord, answer: CheckAnswer, ordinal: int) -> bool:
+    """Return whether it is possible that nobody has sent the source record that the map assigns to this ordinal, which
+    a former holder has assigned again. If so, the target may hold a batch that was sent before the ordinal was
+    reassigned, and nothing shows that the source has lost a record that was copied.
+
+    Only the ledger shows what the former holder has done:
+
+    - It has sent the record if the ledger contains the end of the ordinals in doubt (`TargetRun.in_doubt_below`).
+    - A holder that skips deleted source records and continues at the end of the source log has not read a record there.
+      It then records that the source epoch is not known. Before it sends the first record under these ordinals, it
+      records the epoch. An epoch that is not known therefore shows that no record was sent. However, if the source log
+      now ends below the offset at which that holder continued, the source has lost records.
+    - Once the epoch is known, it is not known how many of the records were sent. If the run follows records that other
+      holders may have sent, and that the source has deleted or an operator has skipped, the earlier batch may hold
+      these records. In all other cases, the source has lost whichever record the target holds.
+    """
+    run = record.source_runs.run_at(ordinal)
+    if lane.phase is not Phase.RESUMING or run is None or lane.comparison.assigned_from <= run.ordinal:
+        return False
+    if source_epochs.follows(record, run.ordinal):
+        return False
+    if _is_read(record, ordinal):
+        return record.regiven_until < 0 and _follows_removed(record, run)
+    return _reaches(answer, run.offset)
+
+
+def _follows_removed(record: LaneRecord, run: Run) -> bool:
+    """Return whether the source offsets before this run include some that were not copied, although a holder may have
+    read records there earlier."""
+    former = record.source_runs.offset_of(run.ordinal - 1)
+    start = 0 if former is None else former + 1
+    return any(
+        each.reason in _REMOVED and each.start < run.offset and start < each.end for each in record.newest_verdicts
+    )
+
+
+def _is_read(record: LaneRecord, ordinal: int) -> bool:
+    """Return whether a holder has read a source record of the run that contains this ordinal, according to the
+    ledger."""
+    return source_epochs.recorded_at(record.epochs, ordinal) != source_epochs.UNKNOWN
+
+
+def _reaches(answer: CheckAnswer, offset: int) -> bool:
+    """Return whether the source log still reaches this offset."""
+    return answer.source_end < 0 or answer.source_end >= offset
 
 
 def filled(lane: Lane, now: float, found: target_scan.Reading) -> Effects:

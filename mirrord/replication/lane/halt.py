@@ -19,7 +19,7 @@ def drop(lane: Lane) -> None:
     lane.in_flight.clear()
     lane.ready_bytes = lane.in_flight_bytes = 0
     lane.fetching = False
-    lane.history.unconfirmed_chunk = lane.history.left_position = None
+    lane.history.unconfirmed_chunk = lane.history.left_position = lane.history.asked_before_seek = None
     lane.confirming = False
 
 

@@ -35,7 +35,7 @@ from mirrord.replication.lane.source import batch_splitting, offset_gaps, source
 from mirrord.replication.lane.source.loop_detection import BatchOrigin, Doubt
 from mirrord.replication.lane.source.next_declared import declare
 from mirrord.replication.lane.state import NO_VERDICTS, Lane
-from mirrord.replication.lane.target import in_doubt, position_rewind, unconfirmed_limit
+from mirrord.replication.lane.target import hole_repair, in_doubt, position_rewind, unconfirmed_limit
 
 _MARKED = CONTROL | TRANSACTIONAL
 _GONE: tuple[Reason, ...] = ("compacted", "unexplained")
@@ -132,8 +132,7 @@ def leave_out(lane: Lane) -> Effects:
     runs, pieces, gone = batch_splitting.without_left_out(lane)
     if not gone:
         return []
-    lane.plan.clear()
-    lane.plan.extend(runs[1:])
+    lane.plan = deque(runs[1:])
     lane.open_run, lane.position = runs[0], runs[0].offset
     lane.epoch = lane.seen.go_to(lane.position)
     details = (tuple(gone), source_epochs.epochs_again(lane, pieces), in_doubt.assign(lane, runs))
@@ -486,7 +485,8 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
     in_doubt.note_deleted(lane, first, verdicts)
     epochs, regiven = source_epochs.take_new(lane, first), in_doubt.assign(lane, runs)
     rewound = position_rewind.rewound_by_next(lane, runs, resume_position(lane), epochs)
-    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), verdicts, epochs, regiven, rewound),))
+    fact = SourceRun(lane.id, lane.grant, tuple(runs), verdicts, epochs, regiven, rewound)
+    effect = append(lane, hole_repair.with_end_of_plan(lane, fact))
     lane.intents.append((effect.tag, first))
     return [effect]
 

@@ -5,7 +5,7 @@ from mirrord.replication.lane.assignment import LaneReport, SourceBounds
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane, ResumePosition
-from mirrord.replication.lane.target import epoch_ends
+from mirrord.replication.lane.target import epoch_ends, in_doubt
 from mirrord.replication.lane.target.evidence import is_plan_unrecorded, is_recorded
 
 
@@ -93,7 +93,7 @@ def _is_settled(lane: Lane, known: ResumePosition) -> bool:
     holder reported this.
     """
     if lane.phase is Phase.DRAINED:
-        return lane.clean and lane.takeover.knows_sent and known.ordinal >= lane.sent_below
+        return lane.clean and lane.takeover.knows_sent and known.ordinal >= in_doubt.sent_until(lane)
     held = lane.in_flight or lane.ready or lane.intents or lane.plan or (lane.has_policies and lane.skipped)
     return lane.phase is Phase.COPYING and not held and known.ordinal == lane.next_ordinal
 

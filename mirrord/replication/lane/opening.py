@@ -22,6 +22,7 @@ from mirrord.ledger.facts.core import (
 )
 from mirrord.model.runs import Run
 from mirrord.replication.lane import fast_handoff, rebuilding
+from mirrord.replication.lane.assignment import longer_times, longest_s
 from mirrord.replication.lane.correlation import append, ask, new_round
 from mirrord.replication.lane.halt import drop, halt, leave_lane
 from mirrord.replication.lane.lane_report import resume_position
@@ -44,6 +45,7 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.source.epoch_cache import EpochCache
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import epoch_ends, in_doubt, missing_ordinals, position_rewind
+from mirrord.replication.lane.target.evidence import note_saved
 from mirrord.replication.lane.transitions import Reopen, Resume
 
 
@@ -58,17 +60,20 @@ def start(lane: Lane, start: Start) -> Effects:
     lane.record = start.record
     record = start.record
     if record is not None:
+        lane.takeover.grant = record.grant
         _learn_difference(lane, record)
     word = start.handed if start.left_cleanly and fast_handoff.is_last(start.handed, record) else None
     progress = word or start.progress
     if progress is not None and not _is_hearsay(lane, progress):
         lane.takeover.begun = progress
         _take_position(lane, progress)
-        lane.takeover.leaps_recorded = start.left_cleanly and progress.state == "drained"
+        # The progress record may be from an earlier holder, which knew nothing of what the last one did.
+        is_last = start.left_cleanly and progress.state == "drained" and progress.grant == lane.takeover.grant
+        lane.takeover.leaps_recorded = is_last
         if lane.resume_position.ordinal == progress.ordinal:
             # If a pending comparison held back the position in the progress record, the record does not show how much
             # was sent.
-            lane.takeover.knows_sent = start.left_cleanly and progress.state == "drained" and progress.settled
+            lane.takeover.knows_sent = is_last and progress.settled
             lane.seen.begin(progress.source_offset, progress.source_epoch)
             lane.history.epochs_recorded = progress.epochs_told
     return _ask(lane) + (fast_handoff.begin(lane, word, record) if word is not None and record is not None else [])
@@ -88,6 +93,8 @@ def _take_position(lane: Lane, progress: Progress) -> None:
         progress.ordinal,
     )
     lane.acknowledged = ((reached, progress.leader_epoch),) if reached > 0 else ()
+    note_saved(lane, reached)
+    lane.history.saved_epoch = (progress.ordinal, progress.source_epoch)
     epoch_ends.learn(lane, progress)
 
 
@@ -96,7 +103,11 @@ def _learn_since_start(lane: Lane, record: LaneRecord) -> Effects:
     may say that ordinals were reassigned, that target and source differ, that the map was rebuilt, or that the lane is
     halted."""
     begun, lane.takeover.begun = lane.takeover.begun, None
-    if begun is not None and position_rewind.valid_position(begun, record)[0] != lane.resume_position:
+    if begun is not None and _is_hearsay(lane, begun):
+        _take_position(lane, msgspec.structs.replace(begun, target_offset=0, leader_epoch=-1, epoch_ends=()))
+        lane.takeover.knows_sent = lane.history.epochs_recorded = False
+        lane.seen = EpochCache()
+    elif begun is not None and position_rewind.valid_position(begun, record)[0] != lane.resume_position:
         _take_position(lane, begun)
         lane.takeover.knows_sent = lane.history.epochs_recorded = False
         lane.seen, lane.takeover.fast_handoff = EpochCache(), None
@@ -116,13 +127,41 @@ def _is_hearsay(lane: Lane, progress: Progress) -> bool:
     This is not certain: if the former holder did not yet know that another holder had taken the lane, its progress
     record may have replaced a newer one.
     """
-    return progress.ordinal == 0 and lane.record is not None and progress.grant < lane.record.grant
+    return progress.ordinal == 0 and progress.grant < lane.takeover.grant
 
 
 def _ask(lane: Lane) -> Effects:
     if lane.record is None:
         return [AskProducerId(ask(lane))]
+    if not check_former_holder(lane, lane.record):
+        return leave_lane(lane, "another replicator took the lane")
     return _bind(lane, _taking(lane, lane.record))
+
+
+def check_former_holder(lane: Lane, record: LaneRecord) -> bool:
+    """Before the lane takes its next grant, find out whose grant precedes it. Return whether the lane may still be
+    taken.
+
+    The lane takes several grants if appends are reported as failed. In the meantime, another replicator may have taken
+    the lane. What the lane was told about its former holder then does not apply to the holder that it takes the lane
+    from: nothing is known about that one. A lane that has already held a grant leaves, because another replicator has
+    been given the lane after it.
+    """
+    takeover = lane.takeover
+    known = max(takeover.grant, takeover.own_grant)
+    if record.grant == known:
+        return True
+    if record.grant == known + 1 and is_ours(lane, record):
+        takeover.own_grant = record.grant  # the append of `LaneTaken` has taken effect after all
+        return True
+    if lane.grant > 0:
+        return False
+    takeover.grant, takeover.own_grant = record.grant, 0
+    takeover.left_cleanly = takeover.knows_sent = takeover.leaps_recorded = False
+    takeover.times = longer_times(takeover.times, record.times)
+    takeover.barrier_s = longest_s(takeover.times)
+    _learn_difference(lane, record)
+    return True
 
 
 def _bind(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
@@ -191,12 +230,14 @@ def grant_bound(lane: Lane, now: float, answer: Bound) -> Effects:
         if is_rebuilt:
             rebuilding.map_recorded(lane)
         is_first, lane.grant = lane.grant == 0, record.grant
+        lane.takeover.own_grant = record.grant
         effects = _learn_since_start(lane, record) if is_first else []
         missing_ordinals.return_to_acknowledged(lane)
         lane.comparison.rebuild_in_doubt = False
         lane.producer_id, lane.producer_epoch = record.producer_id, record.producer_epoch
         lane.takeover.opened_here = record.grant == 1 and len(answer.bound) > 1 and answer.bound[0] and not lane.sent
-        if not lane.takeover.opened_here and not lane.takeover.left_cleanly:
+        # Otherwise, this very attempt held the lane before, and it knows what it has sent.
+        if is_first and not lane.takeover.opened_here and not lane.takeover.left_cleanly:
             lane.late_writes.former_holder_until = now + lane.takeover.barrier_s
             lane.late_writes.until = max(lane.late_writes.until, lane.late_writes.former_holder_until)
             lane.comparison.first_ack_pending = True
@@ -250,6 +291,7 @@ def enter(lane: Lane, now: float, _: Reopen) -> Effects:
     """Take a new grant, because the outcome of an append is unknown. Once the new grant has taken effect, facts from
     older grants can no longer take effect. From then on, the ledger shows the outcome of the append."""
     new_round(lane)
+    note_saved(lane)
     lane.appends.clear()
     if lane.in_flight:
         in_doubt.leave_in_flight(lane, now, lane.in_flight[-1].first + lane.in_flight[-1].count)
@@ -266,6 +308,6 @@ def enter(lane: Lane, now: float, _: Reopen) -> Effects:
     lane.comparison.assigned_from = NEVER  # it is not known which assignments have taken effect
     lane.phase = Phase.OPENING
     lane.facts_tag = -1
-    if lane.grant > 0:
-        lane.takeover.left_cleanly = True  # the former holder was this very attempt, which knows what it sent
+    # `opened_here` ends with the first grant, but what it says about other holders remains true.
+    lane.takeover.left_cleanly = lane.takeover.left_cleanly or lane.takeover.opened_here
     return [StopFetch(), Wake(ask(lane), now + lane.limits.retry_s)]

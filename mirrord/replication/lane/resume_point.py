@@ -23,7 +23,7 @@ from mirrord.replication.lane.signals import (
     SaveProgress,
     Wake,
 )
-from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source import source_epochs, truncation
 from mirrord.replication.lane.source.declared_runs import RestOfPlan, decided, jumps, rest
 from mirrord.replication.lane.source.next_declared import declare
 from mirrord.replication.lane.state import NO_VERDICTS, Lane, ResumePosition
@@ -197,7 +197,7 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
 
 def _ends_short(lane: Lane, answer: CheckAnswer, position: int) -> bool:
     """Return whether the lane cannot continue because the source log ends below its position."""
-    is_short = 0 <= answer.source_end < position
+    is_short = 0 <= answer.source_end < position and not truncation.accepts(lane, answer.source_end)
     return source_epochs.ends_short(lane, answer, position) or (lane.on_loss == "halt" and is_short)
 
 
@@ -292,6 +292,7 @@ def copy(lane: Lane) -> Effects:
     lane.plan.clear()
     left = rest(record, ordinal)
     lane.plan.extend(jumps(record, ordinal, left))
+    lane.log.plans_end = max((hole.until for hole in record.holes if hole.first > hole.last), default=-1)
     lane.history.source_confirmed, lane.history.divergence_question, lane.history.suspected_position = False, -1, -1
     declare(lane, lane.plan[-1].ordinal if lane.plan else ordinal)
     lane.decided = decided(record, ordinal) if lane.has_policies else NOT_YET

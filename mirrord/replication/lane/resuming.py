@@ -39,7 +39,15 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.source import offset_gaps
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import in_doubt, look_back, missing_ordinals, out_of_order, target_scan
-from mirrord.replication.lane.target.evidence import is_another_leader, known_until, next_by_entry, remembers, went_back
+from mirrord.replication.lane.target.evidence import (
+    is_another_leader,
+    known_until,
+    next_by_entry,
+    note_former_holder,
+    note_saved,
+    remembers,
+    went_back,
+)
 from mirrord.replication.lane.transitions import Quiesce, RebuildMap, Resume
 
 
@@ -56,6 +64,7 @@ def enter(lane: Lane, now: float, wanted: Resume) -> Effects:
     """Begin a new round: drop all batches in memory, and ask for the end of the target log. From then on, answers to
     requests from earlier rounds are ignored."""
     new_round(lane)
+    note_saved(lane)
     lane.phase = Phase.RESUMING
     lane.resume_position = resume_position(lane)
     lane.log.must_read_log = lane.log.must_read_log or lane.log.unread_from is not None
@@ -182,6 +191,7 @@ def barrier_until(lane: Lane) -> float:
 
 def decide(lane: Lane) -> Effects:
     """Now that the target has answered all requests, decide where to resume or what to read first."""
+    note_former_holder(lane)
     if lane.comparison.differs is not None:
         return rebuilding.locate(lane)
     lane.protected = lane.mode == "sequence" and remembers(lane)

@@ -19,7 +19,7 @@ from mirrord.replication.lane.lane_report import source_offset
 from mirrord.replication.lane.notes import note
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Append, Effects, LaneRecord, Lost
-from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source import source_epochs, truncation
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt
 from mirrord.replication.lane.transitions import Quiesce, Resume
@@ -75,11 +75,15 @@ def must_wait(lane: Lane) -> bool:
 
 def carry_out(lane: Lane) -> Effects:
     """Skip the ranges of the seek commands that are due. The caller ensures that nothing is in flight and that the lane
-    is about to copy."""
+    is about to copy. If a loss of copied records would halt the lane, or has halted it, ask first whether the source
+    still has these records."""
     if not lane.seeks or not is_due(lane):
         return []
-    start = lane.position
     order = _due(lane)[-1]
+    is_open = lane.on_loss == "halt" or order.lost_from >= 0
+    if is_open and (effects := truncation.confirm_before_seek(lane, order.lost_from)):
+        return effects
+    start = lane.position
     lane.seeks = tuple(each for each in lane.seeks if each.end > order.end)
     end = order.end
     if start >= end:

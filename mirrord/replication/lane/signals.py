@@ -216,6 +216,10 @@ class CheckAnswer(msgspec.Struct, frozen=True):
     deleted_until: int = -1
     """The ordinal after the last one that was not compared because retention on the target has deleted its record, or
     -1."""
+    unwritten: tuple[tuple[int, int], ...] = ()
+    """Ordinals [start, end) whose records are in the target, although the source has never had records at the offsets
+    that the map assigns to them: its log ends below these offsets, and its leader epoch is still that of the records.
+    The target therefore holds other records."""
 
 
 class RebuildAnswer(msgspec.Struct, frozen=True):

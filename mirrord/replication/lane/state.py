@@ -25,6 +25,7 @@ from mirrord.replication.lane.signals import (
     LaneRecord,
     ProducerEntry,
     ProducersAnswer,
+    ScanAnswer,
 )
 from mirrord.replication.lane.source.epoch_cache import EpochCache
 from mirrord.replication.lane.source.loop_detection import Doubt, Origins
@@ -76,12 +77,20 @@ class Handed:
 
 @dataclass(slots=True)
 class TakeOver:
-    """What the lane knows about its former holder, and about the takeover from this holder."""
+    """What the lane knows about its former holder, and about the takeover from this holder. If the ledger shows that
+    another replicator has held the lane since, nothing of this counts any more (see `opening.check_former_holder`)."""
 
+    grant: int = 0
+    """The former holder's grant, or 0 if the lane had no holder."""
+    own_grant: int = 0
+    """The newest grant of this attempt to host the lane, according to the ledger. 0 if there is none. If an append of
+    `LaneTaken` was reported as failed, it may be higher than `Lane.grant`."""
     left_cleanly: bool = False
+    """Whether the former holder left no batch in flight."""
     opened_here: bool = False
     """Whether this is the very first attempt to host the lane, so that no other has used the lane's producer id."""
     barrier_s: float = 0.0
+    """How long the former holder may still write after it has lost the lane."""
     times: tuple[int, int] = (0, 0)
     """The lease time and the request timeout that `LaneTaken` records for the next holder."""
     begun: Progress | None = None
@@ -89,8 +98,8 @@ class TakeOver:
     fast_handoff: Handed | None = None
     """Set while the lane is being taken over from its former holder's handoff checkpoint."""
     knows_sent: bool = False
-    """Whether it is known that nothing was sent above `sent_below`. This is the case if the lane has resumed once in
-    this attempt to host it, or if the former holder reported it on leaving the lane."""
+    """Whether it is known that nothing was sent above `sent_below` and `LateWrites.sent_before`. This is the case if
+    the lane has resumed once in this attempt to host it, or if the former holder reported it on leaving the lane."""
     leaps_recorded: bool = False
     """Whether the former holder recorded every leap in the target offsets of its records before it left."""
 
@@ -120,6 +129,9 @@ class LateWrites:
     end_read_at: float = 0.0
     """When the target was last asked for the end of its log. The answer accounts for every batch that cannot be
     appended after this time (see `target.in_doubt`)."""
+    sent_before: int = 0
+    """Ordinals below this one may have been sent by this attempt to host the lane before they were assigned to other
+    records."""
     in_doubt_below: int = -1
     """Batches with ordinals below this one that were sent in this attempt to host the lane may still be appended,
     although the lane no longer waits for their answers. -1 if there are no such batches."""
@@ -182,6 +194,11 @@ class TargetLog:
     is_shared_proven: bool = False
     """Whether the leader still knows where the epoch ends from which `shared` follows. If not, retention has deleted
     all records of that epoch, and the log may have diverged below `shared`."""
+    held_scan: ScanAnswer | None = None
+    """The result of the latest scan, kept while the lane asks for `unchanged`."""
+    unchanged: tuple[int, int] | None = None
+    """A leader epoch, and the offset up to which the log has not changed since the leader with this epoch. None if the
+    lane has not asked for it in this round (see `displaced_ordinals.must_ask`)."""
     epoch_end: int = -1
     """Target offset at which the leader epoch of the resume position ends. If the log does not have that epoch, the
     offset at which the next lower epoch in the log ends. -1: not known."""
@@ -195,9 +212,8 @@ class TargetLog:
     """The lost ordinals whose records are copied again, or None if all lost records are copied again. For each omitted
     ordinal, the target has a newer record with the same key."""
     copied_again_until: int = 0
-    planned: tuple[int, int] = (0, 0)
-    """The ordinal up to which a position may have been saved before the target log lost the records that the last plan
-    copies again, and the number of `Rewound` notes that were in the ledger when the plan was made."""
+    plans_end: int = -1
+    """The ordinal at which the last plan in the ledger for copying lost records again ends. -1 if there is no plan."""
     looked_up_to: int = -1
     """End of the target log at the time when the records that are still to be copied again were looked up for a plan.
     -1 if this attempt to host the lane has not made any plan."""
@@ -213,6 +229,9 @@ class TargetLog:
     forgotten: Forgotten | None = None
     """Set when `acknowledged` is lowered because ordinals were reassigned; kept until the ledger shows whether the
     reassignment has taken effect."""
+    saved: tuple[int, int] = (0, 0)
+    """The ordinal up to which a resume position may have been saved, and the number of `Rewound` notes that were in the
+    ledger when this was noted (see `evidence.saved_until`)."""
     unproven: tuple[int, int] = (-1, 0)
     """The ordinal up to which a position may have been saved although the log may lack records below it, and the number
     of `Rewound` notes that were in the ledger when this was noted."""
@@ -340,7 +359,8 @@ class Lane:
 
     # takeover
     sent_below: int = 0
-    """Ordinals below this one are known to have been sent by this attempt to host the lane or by an earlier one."""
+    """Ordinals below this one are known to have been sent by this attempt to host the lane or by an earlier one, with
+    the records that the map assigns to them (see also `LateWrites.sent_before`)."""
     resume_position: ResumePosition = NOTHING
     recorded_position: ResumePosition = NOTHING
     """A resume position below which the ledger is known to have a run or a verdict for every source offset."""

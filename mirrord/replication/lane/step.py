@@ -184,7 +184,7 @@ def _answered(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, 
         case CheckAnswer():
             return resume_point.comparison_answered(lane, now, signal)
         case SharedAnswer():
-            return target_reading.shared_answered(lane, signal)
+            return target_reading.shared_answered(lane, now, signal)
         case SupersededAnswer():
             return target_reading.superseded_answered(lane, now, signal)
         case RebuildAnswer():
@@ -276,9 +276,12 @@ def _early(lane: Lane, now: float, effects: Effects) -> Effects:
 
 
 def _proven(lane: Lane, now: float, effects: Effects) -> Effects:
-    """Process the chunk that was kept until the source confirmed that it still has the copied records."""
-    if lane.history.unconfirmed_chunk is None or not lane.history.source_confirmed or not lane.is_copying:
+    """Continue with what was kept until the source confirmed that it still has the copied records: a chunk, or a
+    command to seek ahead."""
+    if not lane.history.source_confirmed or not lane.is_copying:
         return effects
+    if lane.history.unconfirmed_chunk is None:
+        return effects + seek.carry_out(lane) + intake.want_more(lane)
     chunk, lane.history.unconfirmed_chunk = lane.history.unconfirmed_chunk, None
     return effects + _chunk(lane, now, chunk)
 

@@ -49,6 +49,8 @@ def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
     if answer.error != NONE:
         return lane.retry()
     log = missing_ordinals.read(lane, answer)
+    if displaced_ordinals.must_ask(lane):
+        return _ask_unchanged(lane, answer)
     target_scan.begins_at(lane, answer.own)
     if lane.stage is Stage.VERIFY:
         return _verified(lane, now, answer, log)
@@ -72,6 +74,14 @@ def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
         again = target_scan.never_appended(lane, first, min(answer.start, own[0].base_offset))
         expected = again[0][0] if again else max(expected, first)
     return _read(lane, now, target_scan.walk(lane, own, expected, log), log)
+
+
+def _ask_unchanged(lane: Lane, answer: ScanAnswer) -> Effects:
+    """Ask up to which offset the target log has remained unchanged since ordinals were last assigned to other records.
+    The result of the scan is kept until then."""
+    record = lane.record
+    lane.log.held_scan = answer
+    return [AskShared(ask(lane), record.rewinds[-1][1].leader_epoch)] if record is not None else []
 
 
 def _read(lane: Lane, now: float, found: Reading, log: Log) -> Effects:
@@ -214,13 +224,17 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
     return _keep(lane, found, (verdict,)) + resume_point.resume_at(lane, ordinal, found.begins)
 
 
-def shared_answered(lane: Lane, answer: SharedAnswer) -> Effects:
+def shared_answered(lane: Lane, now: float, answer: SharedAnswer) -> Effects:
     """Handle the answer to `AskShared`. The answer shows up to which offset the target log has remained unchanged since
-    the resume position was recorded."""
-    if lane.stage is not Stage.SHARED:
+    the resume position was recorded, or since ordinals were assigned to other records."""
+    held, lane.log.held_scan = lane.log.held_scan, None
+    if lane.stage is not Stage.SHARED and held is None:
         return []
     if answer.error != NONE:
         return lane.retry()
+    if held is not None:
+        lane.log.unchanged = (answer.epoch, answer.end)
+        return scan_answered(lane, now, held)
     lane.log.epoch_end = max(lane.log.epoch_end, answer.end)
     known = epoch_ends.known(lane)
     if answer.epoch not in known or answer.end < 0:

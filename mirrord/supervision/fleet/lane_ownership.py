@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from mirrord.ledger.state import FlowState
 from mirrord.model.names import LaneId
 from mirrord.replication.lane.assignment import FlowSetup, Former, LaneAssignment, Parting
-from mirrord.supervision.fleet.member import Held, former_of, grant_of
+from mirrord.supervision.fleet.member import Held, former_of, grant_of, replicator_of
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 _WEIGHT: dict[Former, int] = {"none": 0, "left": 1, "dead": 2, "unknown": 3}
@@ -95,7 +95,11 @@ class Custody:
 
     def _former(self, lane: LaneId, now: float) -> Former:
         """Return what is known about the lane's previous holder: the last holder under this lease or, if there was
-        none, the last holder in the ledger."""
+        none, the last holder in the ledger.
+
+        If the last holder under this lease has not taken the lane in the ledger, the replicator that has the lane there
+        does not know yet that it has lost it. However much time has passed, it may still be writing.
+        """
         held = self._held.get(lane)
         if held is None:
             former = former_of(self._ledger(), lane)
@@ -105,5 +109,9 @@ class Custody:
             former: Former = "left"
         else:
             former = "dead" if held.name in self._dead else "unknown"
+        known = self._ledger().lanes.get(lane)
+        is_taken = held.left or (known is not None and replicator_of(known) == held.name)
+        if not is_taken and grant_of(self._ledger(), lane) != held.grant:
+            return "unknown"  # a replicator other than the last holder has taken the lane since
         # The holder before the last one may also still be writing.
-        return max(former, held.former, key=_WEIGHT.__getitem__) if now < held.until else former
+        return max(former, held.former, key=_WEIGHT.__getitem__) if now < held.until or not is_taken else former

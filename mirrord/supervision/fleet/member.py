@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from mirrord.ledger.facts.core import Progress
-from mirrord.ledger.state import FlowState
+from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.names import LaneId
 from mirrord.model.status import HostState
 from mirrord.replication.lane.assignment import Former, ReplicatorReport
@@ -110,10 +110,15 @@ def grant_of(state: FlowState, lane: LaneId) -> int:
     return known.grant if known is not None else 0
 
 
+def replicator_of(lane: LaneState) -> str:
+    """Return the name of the replicator that was the last to take the lane, or "" if none has."""
+    return lane.replicator.rpartition("/")[0]
+
+
 def lanes_by_ledger(state: FlowState, replicator: str) -> set[LaneId]:
     """Return the lanes that a replicator hosts according to the ledger: the lanes that it was the last to take and that
     it has not left."""
-    taken = (lane for lane, known in state.lanes.items() if known.replicator.rpartition("/")[0] == replicator)
+    taken = (lane for lane, known in state.lanes.items() if replicator_of(known) == replicator)
     return {lane for lane in taken if not _was_left(state, lane)}
 
 

@@ -227,16 +227,6 @@ def lost_beside_others(story: "Story") -> Script:
         kill(host)
         world.start_host(former_dead=True)
     _looked_up(story)
-    _replaced(story)
-
-
-def _replaced(story: "Story") -> None:
-    """If retention has deleted lost records at the source, let the lane copy others under their ordinals. Before that,
-    a next holder looks up the wrong records (`tests.sim.test_lost_and_expired`)."""
-    if story.world.shape.retention:
-        for _ in range(2):
-            _append(story.world, 4, 6)
-        _all_copied(story)
 
 
 def lost_and_expired(story: "Story") -> Script:

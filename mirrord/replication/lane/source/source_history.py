@@ -21,6 +21,9 @@ class SourceHistory:
     """Pairs (ordinal, epoch) that must be recorded in the ledger with the next runs."""
     epochs_again: tuple[tuple[int, int], ...] = ()
     """Pairs (ordinal, epoch) of records that are copied again, as recorded in the ledger in this round."""
+    saved_epoch: tuple[int, int] = (0, -1)
+    """The ordinal of the saved position with which the lane started, and the source epoch of the last record before
+    that position. The epoch is -1 if it is not known."""
     acknowledged_epochs: tuple[tuple[int, int], ...] = ()
     """Pairs (ordinal, source epoch), ascending, for acknowledged records that the target log has lost."""
     found_epoch: tuple[int, int] = (-1, -1)
@@ -30,6 +33,9 @@ class SourceHistory:
     source_confirmed: bool = False
     """Whether the source has confirmed that it still has the copied records. If a fetch from the lane's position does
     not show this, the source is asked."""
+    asked_before_seek: tuple[int, int] | None = None
+    """Set while the source is asked, before a seek is carried out, whether it still has the copied records: the source
+    offset after the last of them, and the epoch of that record."""
     divergence_question: int = -1
     """Number of the open request that asks whether the source still has the copied records, or of the pause before this
     request is repeated."""

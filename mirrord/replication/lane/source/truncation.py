@@ -15,6 +15,7 @@ from itertools import pairwise
 
 from mirrord.kafka.rules.error_policy import NONE
 from mirrord.ledger.facts.core import SourceRun, Verdict
+from mirrord.ledger.seeks import accepts_loss
 from mirrord.model.runs import Run
 from mirrord.replication.lane import difference, intake
 from mirrord.replication.lane.correlation import append, ask, new_round
@@ -43,12 +44,28 @@ def fetch_diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
         return intake.want_more(lane)
     if lane.plan:
         return _lose_promised(lane, source_epochs.divergence(lane, chunk.diverging_epoch, chunk.diverging_end))
-    if lane.on_loss == "halt":
-        return _halt(lane, start, lane.position)
-    if is_settled(lane):
-        return [*_compare_again(lane, now), *_go_back(lane, start, chunk.diverging_end, lane.position)]
-    lane.go(Quiesce())
-    return []
+    return _lose(lane, now, start, chunk.diverging_end, lane.position)
+
+
+def _lose(lane: Lane, now: float, start: int, end: int, until: int) -> Effects:
+    """Handle the loss of the source offsets [start, until), which the lane has read. `end` is from the broker's
+    answer. If an operator has accepted the loss with a command to seek ahead, the lane carries out this command once it
+    has recorded the loss."""
+    is_accepted = accepts(lane, start)
+    if lane.on_loss == "halt" and not is_accepted:
+        return _halt(lane, start, until)
+    if not is_settled(lane):
+        lane.go(Quiesce())
+        return []
+    effects = [*_compare_again(lane, now), *_go_back(lane, start, end, until)]
+    if is_accepted:
+        lane.go(Quiesce())
+    return effects
+
+
+def accepts(lane: Lane, start: int) -> bool:
+    """Return whether an operator has accepted that the source has lost copied records from the offset `start` on."""
+    return lane.record is not None and accepts_loss(lane.record.seeks, start)
 
 
 def _halt(lane: Lane, start: int, end: int) -> Effects:
@@ -60,6 +77,8 @@ def divergence_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Eff
     """Handle the answer to `AskDivergence`, which shows whether the source still has the copied records."""
     if lane.phase is not Phase.COPYING:
         return []
+    if lane.history.asked_before_seek is not None:
+        return _seek_answered(lane, now, answer) if answer.question == lane.history.divergence_question else []
     if lane.history.unconfirmed_chunk is not None:
         return _confirmation_answered(lane, now, answer) if answer.question == lane.history.divergence_question else []
     if not lane.plan:
@@ -80,6 +99,8 @@ def ask_again(lane: Lane, now: float) -> Effects:
     reveals the loss."""
     if lane.phase is not Phase.COPYING:
         return []
+    if lane.history.asked_before_seek is not None:
+        return _ask_before_seek(lane, lane.history.asked_before_seek)
     if lane.history.unconfirmed_chunk is not None:
         return confirm_source(lane, lane.history.unconfirmed_chunk)
     if not lane.plan:
@@ -128,12 +149,54 @@ def _confirmation_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> 
         lane.history.source_confirmed = True  # `lane.step` processes the chunk next
         return []
     lane.history.unconfirmed_chunk = None
-    if lane.on_loss == "halt":
-        return _halt(lane, start, known[0])
-    if is_settled(lane):
-        return [*_compare_again(lane, now), *_go_back(lane, start, answer.end, known[0])]
-    lane.go(Quiesce())
+    return _lose(lane, now, start, answer.end, known[0])
+
+
+def confirm_before_seek(lane: Lane, lost_from: int) -> Effects:
+    """Ask whether the source still has the copied records, before the lane seeks ahead. If it did not, the lane would
+    not read the records that the source has at the lost offsets now, and would not notice the loss before the next
+    record arrives. Return no effects once the lane may seek ahead.
+
+    `lost_from` is the lowest offset of the loss that the operator has accepted, or -1. If no epoch is known, the source
+    cannot be asked. The lane has then halted because the source log ended at this offset, and it goes back to it.
+    """
+    record = lane.record
+    if not lane.history.source_confirmed:
+        known = (lane.position, lane.epoch) if lane.epoch >= 0 else source_epochs.read_until(lane)
+        if known is not None:
+            return _ask_before_seek(lane, known)
+    if not 0 <= lost_from < lane.position or lane.epoch >= 0 or record is None:
+        return []
+    last = source_epochs.highest_copied(record, 0, lane.next_ordinal, lane.position)
+    copied_until = 0 if last is None else last[0] + 1
+    if lost_from < copied_until and not lane.history.source_confirmed:
+        lane.go(Quiesce())
+        return _go_back(lane, lost_from, lost_from, copied_until)
+    # The source has lost no copied records, but the lane had skipped offsets that the source uses again.
+    lane.position = min(lane.position, max(lost_from, copied_until))
+    lane.seen.truncate(lane.position)
     return []
+
+
+def _ask_before_seek(lane: Lane, known: tuple[int, int]) -> Effects:
+    lane.history.asked_before_seek, lane.fetching = known, True
+    lane.history.divergence_question = ask(lane)
+    return [AskDivergence(lane.history.divergence_question, *known)]
+
+
+def _seek_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Effects:
+    """Handle the answer to the question of `confirm_before_seek`. If the source still has the copied records, the lane
+    seeks ahead (see `lane.step`)."""
+    known = lane.history.asked_before_seek
+    if known is None or answer.error not in {NONE, OUT_OF_RANGE}:
+        lane.history.divergence_question = ask(lane)
+        return [Wake(lane.history.divergence_question, now + lane.limits.retry_s, refresh=True)]
+    lane.history.asked_before_seek, lane.fetching = None, False
+    start = source_epochs.divergence_of_copied(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
+    if start >= known[0]:
+        lane.history.source_confirmed = True
+        return []
+    return _lose(lane, now, start, answer.end, known[0])
 
 
 def another_record(lane: Lane, now: float) -> Effects:
@@ -156,7 +219,7 @@ def _lose_promised(lane: Lane, start: int) -> Effects:
     those of these records that the source still has. It then copies the records that have replaced the lost ones."""
     record = lane.record
     end = _promised_until(lane)
-    if lane.on_loss == "halt" or record is None:
+    if record is None or (lane.on_loss == "halt" and not accepts(lane, start)):
         return _halt(lane, start, end)
     if not is_settled(lane):
         lane.go(Quiesce())

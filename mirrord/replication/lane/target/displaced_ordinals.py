@@ -22,7 +22,7 @@ from mirrord.model.intervals import joined, uncovered
 from mirrord.model.runs import Run
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.state import Lane
-from mirrord.replication.lane.target.scan_result import Missing, Reading
+from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 from mirrord.replication.lane.target.target_scan import but_not_void, displaced_of
 
 
@@ -146,6 +146,44 @@ def below(lane: Lane, ordinal: int) -> tuple[Missing, ...]:
         if each.above >= lane.log.log_start
         for first, last in but_not_void(holes, each.first, min(each.last, ordinal - 1))
     )
+
+
+def appended_until(lane: Lane, found: Reading, log: Log) -> int:
+    """Return the ordinal up to which the lane's records may have been appended after its last batch in the log, and
+    then removed by the cleaner. There are at most as many of these records as there are empty offsets in that part of
+    the log.
+
+    If ordinals were assigned to other records (`Rewound`), the target log had none of these records yet. They can only
+    be at later offsets, unless the log has since lost its end. If it is not known whether it has, the ledger's target
+    runs may show a lower offset.
+    """
+    start, record = max(found.behind, log.start), lane.record
+    until = reached(lane, found.next_ordinal, log.bare(start, log.end)[0])
+    lowest = NEVER
+    for _, rewound in reversed(record.rewinds if record is not None else ()):
+        lowest = min(lowest, rewound.target_offset)
+        if record is None or lowest <= start:
+            break
+        first, limit = max(rewound.first, found.next_ordinal), None
+        if lane.log.unchanged is not None and rewound.leader_epoch == lane.log.unchanged[0]:
+            limit = lane.log.unchanged[1]
+        elif rewound.leader_epoch != lane.log.end_epoch:
+            limit = record.target_runs.offset_of(first)
+        begin = lowest if limit is None else max(min(lowest, limit), start)
+        until = min(until, reached(lane, first, log.bare(begin, log.end)[0]))
+    return until
+
+
+def must_ask(lane: Lane) -> bool:
+    """Return whether the lane must ask up to which offset the target log has remained unchanged since ordinals were
+    last assigned to other records. The answer shows at which offsets the records of these ordinals cannot be (see
+    `appended_until`). This matters only if the resume position is an earlier one."""
+    rewinds = lane.record.rewinds if lane.record is not None else ()
+    if not rewinds or lane.log.unchanged is not None or not lane.log.cleaned or lane.log.entry is not None:
+        return False
+    last = rewinds[-1][1]
+    is_later = last.target_offset > lane.resume_position.target_offset
+    return is_later and 0 <= last.leader_epoch != lane.log.end_epoch and not lane.takeover.knows_sent
 
 
 def reached(lane: Lane, first: int, room: int) -> int:

@@ -4,6 +4,7 @@ records."""
 from collections.abc import Sequence
 
 from mirrord.kafka.protocol.sequence import SEQUENCES, nearest
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import OwnBatch
 from mirrord.replication.lane.state import Lane
 
@@ -93,6 +94,38 @@ def known_until(lane: Lane) -> int:
     """
     reached = lane.acknowledged[-1][0] if lane.acknowledged else 0
     return max(lane.resume_position.ordinal, lane.acked, reached)
+
+
+def saved_until(lane: Lane) -> int:
+    """Return the ordinal up to which a resume position may have been saved that is still valid according to the ledger.
+    The next holder may begin with such a position, and then counts all ordinals below it as acknowledged.
+
+    This ordinal may be higher than `known_until`. If lost records are planned to be copied again, this holder no longer
+    counts them as acknowledged, but the saved positions stay valid until a `Rewound` revokes them.
+    """
+    until, rewinds = lane.log.saved
+    known = lane.record.rewinds[rewinds:] if lane.record is not None else ()
+    return max(lane.resume_position.ordinal, lane.acked, min([until, *(rewound.first for _, rewound in known)]))
+
+
+def note_saved(lane: Lane, until: int = 0) -> None:
+    """Note up to which ordinal a resume position may have been saved, before the lane goes back to a lower one. `until`
+    is another ordinal up to which this is possible."""
+    rewinds = len(lane.record.rewinds) if lane.record is not None else 0
+    lane.log.saved = (max(saved_until(lane), until), rewinds)
+
+
+def note_former_holder(lane: Lane) -> None:
+    """Note that a former holder may have saved a higher resume position than this lane knows, or may still save one.
+
+    That holder may have received acknowledgements for any number of records after its last known position. The target
+    log still has these records, unless the leader has changed since. If the former holder left the lane cleanly, its
+    last position is known.
+    """
+    known = lane.takeover
+    is_known = known.knows_sent or known.leaps_recorded or known.opened_here
+    if not is_known and is_another_leader(lane):
+        note_saved(lane, NEVER)
 
 
 def unproven_until(lane: Lane) -> int:

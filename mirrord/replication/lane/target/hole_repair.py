@@ -143,6 +143,22 @@ def kept_plan(lane: Lane, runs: Sequence[Run]) -> list[HoleFound]:
     return [_without_ordinals(lane, begin_at, runs[-1].ordinal)]
 
 
+def with_end_of_plan(lane: Lane, fact: SourceRun) -> tuple[SourceRun, ...]:
+    """Return the facts that record these runs. If the runs belong to other records than those of a plan, the plan has
+    to end before the first of them.
+
+    A fact with several runs ends a plan only where its last run begins (`hole_plans.after_runs`). The records of the
+    runs before that would then count as lost records of the plan, although they were never copied. A fact with only the
+    first of the runs is therefore recorded before it.
+    """
+    runs, record = fact.runs, lane.record
+    if len(runs) == 1 or runs[0].ordinal >= lane.log.plans_end or record is None:
+        return (fact,)
+    first = position_rewind.first_changed(record.source_runs, runs)
+    kept = tuple(run for run in runs if run.ordinal <= first)
+    return (fact,) if len(kept) == len(runs) else (SourceRun(lane.id, lane.grant, kept), fact)
+
+
 def _without_ordinals(lane: Lane, begin_at: int, until: int) -> HoleFound:
     """Return a `HoleFound` with an empty range of ordinals. Its field `until` shows where a plan ends, even if the plan
     omits records on purpose. From this fact, `missing_ordinals.lost_ordinals` also determines which planned records had

@@ -130,6 +130,11 @@ def note_end_question(lane: Lane, now: float) -> None:
         lane.late_writes.in_doubt_below = -1
 
 
+def sent_until(lane: Lane) -> int:
+    """Return the ordinal after the last one that is known to have been sent, whichever record it was assigned to."""
+    return max(lane.sent_below, lane.late_writes.sent_before)
+
+
 def was_given(lane: Lane, ordinal: int) -> bool:
     """Return whether a different record may have been sent under this ordinal and may have been appended.
 
@@ -141,7 +146,7 @@ def was_given(lane: Lane, ordinal: int) -> bool:
     """
     return (
         lane.comparison.later_pending
-        or ordinal < lane.sent_below
+        or ordinal < sent_until(lane)
         or (lane.comparison.first_ack_pending and ordinal >= lane.acked)
     )
 
@@ -166,15 +171,15 @@ def assign(lane: Lane, runs: Sequence[Run]) -> bool:
     first = runs[0].ordinal
     if not was_given(lane, first):
         return False
-    comparison = lane.comparison
+    comparison, sent = lane.comparison, sent_until(lane)
     comparison.compared = min(comparison.compared, first)
     if lane.record is None or lane.record.source_runs.offset_of(first) != runs[0].offset:
         # Otherwise, the runs of a former holder are recorded again, and that holder may have sent their records.
         comparison.assigned_from = min(comparison.assigned_from, first)
+        lane.late_writes.sent_before, lane.sent_below = sent, min(lane.sent_below, first)
     comparison.due_at = min(comparison.due_at, first)
-    # All ordinals up to `sent_below` may have had other records, not only those at which a run begins.
-    sent_below = lane.sent_below if first < lane.sent_below else 0
-    comparison.due_below = max(comparison.due_below, runs[-1].ordinal + 1, sent_below)
+    # All ordinals that were sent may have had other records, not only those at which a run begins.
+    comparison.due_below = max(comparison.due_below, runs[-1].ordinal + 1, sent if first < sent else 0)
     comparison.is_doubt_limited = False
     return True
 

@@ -24,12 +24,26 @@ from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Stage
 from mirrord.replication.lane.signals import Effects, LaneRecord, OwnBatch, ScanAnswer
 from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source.copied_epochs import of_copied
 from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.state import Lane, WentBack
-from mirrord.replication.lane.target import displaced_ordinals, epoch_ends, out_of_order, recorded_places, target_scan
+from mirrord.replication.lane.target import (
+    displaced_ordinals,
+    epoch_ends,
+    in_doubt,
+    out_of_order,
+    recorded_places,
+    target_scan,
+)
 from mirrord.replication.lane.target.acknowledged_records import Forgotten
-from mirrord.replication.lane.target.evidence import is_plan_unrecorded, known_until, next_by_entry, note_earlier
+from mirrord.replication.lane.target.evidence import (
+    is_plan_unrecorded,
+    known_until,
+    next_by_entry,
+    note_earlier,
+    note_saved,
+)
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 from mirrord.replication.lane.target.superseded_records import AskShared, AskSuperseded
 
@@ -90,7 +104,7 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
     behind = found.next_ordinal if lane.log.entry is None or not lane.log.cleaned else next_by_entry(lane)
     room, above = log.bare(max(found.behind, log.start), log.end)
     has_forgotten = lane.log.cleaned and lane.log.entry is None and not out_of_order.is_refused(lane)
-    reached = displaced_ordinals.reached(lane, found.next_ordinal, room)
+    reached = displaced_ordinals.appended_until(lane, found, log)
     if not lane.takeover.knows_sent:
         # The cleaner may have removed all of the lane's last records from the log, and an election may have removed the
         # newer records with the same keys. If so, the lane copies its records again, unaware that they had already been
@@ -101,7 +115,7 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
         missing.append(Missing("between", found.next_ordinal, behind - 1, above, room >= behind - found.next_ordinal))
         found = replace(found, next_ordinal=behind)
     elif not lost and has_forgotten:
-        missing += _last(lane, found, room, above)
+        missing += _last(lane, found, reached, above)
     parts = [part for each in lost for part in _planned_apart(*each, known_until(lane))]
     missing += [Missing("lost", *each, _newer_from(lane, found, each[0]), has_room=False) for each in parts]
     return _ask(lane, found, log, missing, lost)
@@ -130,8 +144,17 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
         went_back = bool(lost) and all(each.first >= lost[0][0] for each in gaps)
     keeps_all = log.compacts is False and went_back
     in_doubt = log.is_policy_unknown or (log.compacts is None and went_back)
-    appended, epochs = _appended(lane, found, missing), epochs_lost_earlier(lane)
+    appended, epochs = _appended(lane, found, missing), _epochs_of(lane)
     return [AskSuperseded(ask(lane), asked, log.end, appended, keeps_all, epochs, in_doubt)]
+
+
+def _epochs_of(lane: Lane) -> source_epochs.Epochs | None:
+    """Return the leader epochs with which the missing records were copied, or None if these are the epochs in the
+    ledger."""
+    if (epochs := epochs_lost_earlier(lane)) is not None or lane.record is None:
+        return epochs
+    copied = of_copied(lane, lane.record)
+    return None if copied == lane.record.epochs else copied
 
 
 def epochs_lost_earlier(lane: Lane) -> source_epochs.Epochs | None:
@@ -239,17 +262,14 @@ def _as_appended(lane: Lane, missing: Missing) -> Iterator[Missing]:
         yield replace(part, leader_epoch=epoch, above=lane.log.end) if is_later else part
 
 
-def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
+def _last(lane: Lane, found: Reading, reached: int, above: int) -> list[Missing]:
     """Return the ordinals of records that may have been appended after all of the lane's own batches and then removed
-    by the cleaner. There are at most as many such ordinals as there are empty offsets in that part of the log, plus
-    displaced ordinals and ordinals in holes, which have no offsets.
+    by the cleaner. They are below the ordinal `reached` (see `displaced_ordinals.appended_until`).
 
     If the broker remembers the producer, these ordinals need not be looked up: the broker knows the producer's last
     ordinal, and the cleaner keeps the producer's last batch.
     """
-    limit = lane.sent_below if lane.takeover.knows_sent else NEVER
-    reached = displaced_ordinals.reached(lane, found.next_ordinal, room)
-    last = min(reached, limit) - 1
+    last = min(reached, in_doubt.sent_until(lane) if lane.takeover.knows_sent else NEVER) - 1
     if last < found.next_ordinal:
         return []
     return [Missing("last", found.next_ordinal, last, above, has_room=True)]
@@ -269,6 +289,7 @@ def note_unproven(lane: Lane, until: int) -> None:
     records below that position. If the lane resumes below `until`, it revokes such positions in the ledger (see
     `position_rewind.unproven`)."""
     lane.log.unproven = (until, len(lane.record.rewinds) if lane.record is not None else 0)
+    note_saved(lane, until)
 
 
 def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> list[Verdict]:
@@ -297,7 +318,6 @@ def go_back(lane: Lane, kept: tuple[tuple[int, int], ...]) -> None:
     """
     remember_position(lane)
     lane.log.copied_again, lane.log.copied_again_until = kept, planned_until(lane)
-    lane.log.planned = (lane.log.copied_again_until, len(lane.record.rewinds) if lane.record is not None else 0)
 
 
 def remember_position(lane: Lane) -> None:
@@ -319,6 +339,7 @@ def forget(lane: Lane) -> None:
     lane.log.forgotten = lane.log.forgotten if lane.intents else None
     lane.log.shared, lane.log.scan, lane.log.lost_ordinals, lane.log.copied_again = NOT_ASKED, None, (), None
     lane.log.epoch_end, lane.log.is_shared_proven = -1, False
+    lane.log.held_scan, lane.log.unchanged = None, None
     lane.log.last_by_look_up, lane.log.earlier = None, ()
     note_acknowledged(lane)
 
@@ -351,7 +372,7 @@ def note_lost(lane: Lane, ordinal: int) -> None:
     # The ledger has revoked the source epochs of records that were lost earlier.
     former = lane.history.acknowledged_epochs if later else ()
     above = ((known.ordinal, source_epochs.recorded_at(former, known.ordinal)),) if former else ()
-    below = [each for each in record.epochs if each[0] < known.ordinal or not former]
+    below = [each for each in of_copied(lane, record) if each[0] < known.ordinal or not former]
     after = [each for each in former if each[0] > known.ordinal]
     lane.history.acknowledged_epochs = (*below, *above, *after)
 

@@ -13,12 +13,12 @@ def pieces(record: LaneRecord, missing: Missing) -> Iterator[tuple[int, int, int
     """Yield the missing ordinals whose records can be looked up, as pieces (ordinal, source offset, length). Records
     that the source has lost are omitted.
 
-    If the missing ordinals are of the kind `last` (`Missing.kind`), those that are in holes are also omitted, because
-    nothing was appended under them. Their records are copied under later ordinals."""
+    If the missing ordinals are of the kind `last` (`Missing.kind`), those that are in holes are also omitted. Either
+    nothing was appended under them, and their records are copied under later ordinals, or it is not known which records
+    they have (`HoleFound.is_open`)."""
     parts = [(missing.first, missing.last)]
     if missing.kind == "last":
-        holes = [hole for hole in record.holes if not hole.is_open]
-        parts = but_not_void(holes, missing.first, missing.last)
+        parts = but_not_void(record.holes, missing.first, missing.last)
     for first, last in parts:
         yield from mapped(record, first, last)
 

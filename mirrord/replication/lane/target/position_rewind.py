@@ -19,12 +19,13 @@ from mirrord.ledger.facts.core import Progress, Rewound
 from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import LaneRecord
+from mirrord.replication.lane.source.copied_epochs import first_other
 from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.source.source_epochs import UNKNOWN, recorded_at
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import epoch_ends, missing_ordinals
 from mirrord.replication.lane.target.acknowledged_records import AcknowledgedPart, assigned_again
-from mirrord.replication.lane.target.evidence import known_until, unproven_until
+from mirrord.replication.lane.target.evidence import known_until, saved_until, unproven_until
 from mirrord.replication.lane.target.superseded_records import MOST_RANGES
 
 RESUMED = frozenset({Phase.COPYING.value, Phase.SETTLING.value, Phase.DRAINING.value, Phase.DRAINED.value})
@@ -43,29 +44,15 @@ def rewound_by(
     at the same source offset. If acknowledged ordinals are reassigned, the lane also notes that their acknowledgements
     no longer apply.
     """
-    record = lane.record
-    if record is None or not runs:
+    record, until = lane.record, max(known_until(lane), saved_until(lane))
+    if record is None or not runs or until <= runs[0].ordinal:
         return None
-    until = max(known_until(lane), _planned_until(lane, runs[0].ordinal))
-    if until <= runs[0].ordinal:
-        return None
-    copied = lane.history.acknowledged_epochs
-    others = (at for at, epoch in epochs if epoch > recorded_at(copied, at) > UNKNOWN)
-    first = min(_first_changed(record.source_runs, runs), min(others, default=sys.maxsize))
+    first = first_other(lane, record, epochs, first_changed(record.source_runs, runs))
     if first >= until:
         return None
-    missing_ordinals.other_records_from(lane, first)
+    if first < known_until(lane):
+        missing_ordinals.other_records_from(lane, first)
     return _rewound(lane, first, position)
-
-
-def _planned_until(lane: Lane, ordinal: int) -> int:
-    """Return the ordinal up to which a position may have been saved before the target log lost records, if the plan to
-    copy these records again did not revoke it. Such a plan need not have changed any ordinal. Return 0 if a note in the
-    ledger revokes all such positions above `ordinal`."""
-    until, rewinds = lane.log.planned
-    if until <= ordinal or lane.record is None:
-        return 0  # the usual case
-    return 0 if any(each.first <= ordinal for _, each in lane.record.rewinds[rewinds:]) else until
 
 
 def rewound_by_next(
@@ -144,7 +131,7 @@ def unproven(lane: Lane, runs: Sequence[Run]) -> Rewound | None:
     until, position = unproven_until(lane), lane.resume_position
     if lane.record is None or until < 0:
         return None
-    first = min(until, _first_changed(lane.record.source_runs, runs))
+    first = min(until, first_changed(lane.record.source_runs, runs))
     return _rewound(lane, first, position)
 
 
@@ -154,7 +141,7 @@ def _rewound(lane: Lane, first: int, position: ResumePosition) -> Rewound:
     return Rewound(first, position.ordinal, position.target_offset, leader_epoch, ends)
 
 
-def _first_changed(known: Runs, runs: Sequence[Run]) -> int:
+def first_changed(known: Runs, runs: Sequence[Run]) -> int:
     """Return the lowest ordinal that `runs` and `known` map to different source offsets."""
     later, lowest = Runs(runs), runs[0].ordinal
     begins = {run.ordinal for run in (*runs, *known.beginning_in(lowest, sys.maxsize))}

@@ -9,10 +9,12 @@ from msgspec.structs import replace
 from mirrord.ledger.facts.core import SourceRun, TargetRun, Verdict
 from mirrord.model.runs import Run
 from mirrord.replication.host.batch_verification import DELETED, LOST, BatchVerification, check
+from mirrord.replication.host.unwritten_records import unwritten
 from mirrord.replication.lane.signals import AskCheck
 from mirrord.replication.lane.target.batch_compare import BatchFinding
 from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.superseded_logs import PARTITION, FakeLog, written
+from tests.sim import toy
 from tests.sim.log_readers import SourceReader, TargetReader, at_once
 from tests.sim.source import FakeSource
 from tests.sim.target import FakeTarget
@@ -179,3 +181,47 @@ async def test_records_of_which_the_target_has_none_are_not_equal(copies: tuple[
     sides = as_any(FakeLog([written(10, "abcde")], 15, 15, begin=10)), as_any(target), PARTITION, PARTITION
     finding = await BatchVerification(*sides, play.record, AskCheck(1, PRODUCER, 3, 4, 0, 5, 15, ((0, 4),))).run()
     assert finding == BatchFinding("unverifiable", "the target has none of these records")
+
+
+@pytest.mark.parametrize(
+    ("elects", "epochs", "unwritten"),
+    [
+        (False, ((0, 0),), ((2, 4),)),
+        (False, ((0, 0), (3, -1)), ((2, 3),)),
+        (False, ((0, -1),), ()),
+        (False, (), ()),
+        (True, ((0, 0),), ()),
+        (True, ((0, 1),), ((2, 4),)),
+    ],
+)
+def test_a_leader_that_still_leads_in_the_epoch_of_the_records_has_lost_none(
+    elects: bool, epochs: tuple[tuple[int, int], ...], unwritten: tuple[tuple[int, int], ...]
+) -> None:
+    """WRONG VERDICT. The source log ends at offset 2. Records at offsets 2 and 3 cannot have been copied in the epoch
+    of its leader, although the target has records with their ordinals."""
+    source, target, play = FakeSource(Random(0)), FakeTarget(1), Play.opened()
+    source.append(4, 0)
+    data = toy.encode(0, 3, source.log[0].records, newest_ms=0, producer=(PRODUCER, 0, 0))
+    target.produce(0, bytes(data), 0)
+    while target.replicate():
+        pass
+    source.log.clear()
+    source.end = 0
+    source.append(2, 0)
+    source.log[0].records = [(offset, 1001 + offset) for offset in range(2)]
+    if elects:
+        source.elect()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), epochs), TargetRun(LANE, 1, 0, 0, 1))
+    sides = as_any(SourceReader(source)), as_any(TargetReader(target))
+    wanted = AskCheck(1, PRODUCER, 0, 3, 0, 4, 4, epochs)
+    answer = at_once(check((sides[0], PARTITION), (sides[1], PARTITION), sides, play.record, wanted))
+    assert (answer.outcome, answer.replaced, answer.unwritten) == ("unverifiable", ((2, 4),), unwritten)
+    assert ("has not had a record for ordinal 2 yet" in answer.note) == bool(unwritten)
+
+
+def test_a_log_that_has_grown_is_not_asked_about() -> None:
+    """The source log has reached the offset of the first record since the records were read."""
+    source = FakeSource(Random(0))
+    source.append(3, 0)
+    reader = as_any(SourceReader(source))
+    assert at_once(unwritten(reader, PARTITION, [(0, 2), (1, 3)], ((0, 0),))) == ((1, 2),)

@@ -71,6 +71,7 @@ class Record:
     policy: str = "p"
     grant: int = 1
     replicator: str = "r"
+    times: tuple[int, int] = (0, 0)
     source_runs: Runs = field(default_factory=Runs)
     target_runs: Runs = field(default_factory=Runs)
     regiven: int = -1

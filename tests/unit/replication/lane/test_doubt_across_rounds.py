@@ -1,6 +1,5 @@
 """Batches in doubt across halts, new rounds, elections and reassigned ordinals."""
 
-import pytest
 from msgspec.structs import replace
 
 from mirrord.kafka.protocol.errors import ErrorCode
@@ -43,7 +42,6 @@ class Plays(Faulty):
         return [*effects, *self.bind_all(effects)]
 
 
-@pytest.mark.xfail(strict=True, reason="docs/explanation/gaps.md, Open cases")
 def test_a_late_batch_of_the_lane_itself_is_not_a_truncation_of_the_source() -> None:
     """The lane has sent offsets 11 and 12 in two batches, and the connection was lost. The source then
     deletes both, and its log has only offset 17. The lane waits, assigns ordinal 11 to offset 17, and sends it. The

@@ -8,7 +8,16 @@ from mirrord.cli import main as cli
 from mirrord.config.schema import Config
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.ledger.facts.base import Origin
-from mirrord.ledger.facts.core import AnyFact, LaneResumed, LaneTaken, LeaseTaken, Progress, SourceRun, Verdict
+from mirrord.ledger.facts.core import (
+    AnyFact,
+    LaneHalted,
+    LaneResumed,
+    LaneTaken,
+    LeaseTaken,
+    Progress,
+    SourceRun,
+    Verdict,
+)
 from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 from mirrord.ledger.fold import fold
 from mirrord.ledger.gaps import Gaps
@@ -233,9 +242,15 @@ def test_how_a_daemon_decides_on_a_seek() -> None:
 
 
 @pytest.fixture
-def known(daemons: Daemons, monkeypatch: pytest.MonkeyPatch) -> Daemons:
+def halt() -> LaneHalted | None:
+    """Why the lane is halted."""
+    return None
+
+
+@pytest.fixture
+def known(daemons: Daemons, monkeypatch: pytest.MonkeyPatch, halt: LaneHalted | None) -> Daemons:
     """orders-0 is at source offset 150 of a source that holds [120, 300)."""
-    state, _ = ledger(SourceRun(LANE, 1, (Run(0, 0),)))
+    state, _ = ledger(SourceRun(LANE, 1, (Run(0, 0),)), *([halt] if halt is not None else []))
     progress = Progress(LANE, 1, 1, 140, 160, 0, 150, 300, 0, 0, protected=True, state="copying")
     state.accept_progress(progress)
 
@@ -284,6 +299,20 @@ def test_the_plan_comes_before_the_order(
     ((_, given, _),) = known.taken
     assert (given.verb, given.name, given.flow, given.offset, given.until) == ("seek", "orders-0", "eu-us", 120, to)
     assert given.reason == "broken"
+
+
+@pytest.mark.parametrize("halt", [LaneHalted(LANE, 1, "truncated", "orders-0: lost", 140, 150)])
+def test_the_plan_of_a_lane_that_is_halted_by_a_loss(
+    known: Daemons, conf: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert seek(conf, "--to", "145", "--dry-run") == 3
+    planned = capsys.readouterr().out
+    assert "is at source offset 150" in planned
+    assert "the source has lost the records [140, 150)" in planned
+    assert "[140, 145) will be skipped: 5 offsets" in planned
+    assert seek(conf, "--to", "140") == 2
+    assert "the source has lost the records from offset 140 on" in capsys.readouterr().err
+    assert known.taken == []
 
 
 def test_the_plan_for_programs(known: Daemons, conf: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,10 +4,13 @@ have their keys."""
 import msgspec
 import pytest
 
-from mirrord.ledger.facts.core import Displaced, LaneFact, TargetRun
+from mirrord.ledger.facts.core import Displaced, HoleFound, LaneFact, Rewound, SourceRun, TargetRun
+from mirrord.model.runs import Run
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import AskCheck, CheckAnswer, Effects, OwnBatch, TargetMoved
 from mirrord.replication.lane.target import displaced_ordinals
+from mirrord.replication.lane.target.missing_records import pieces, without_record
+from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
 from tests.unit.replication.lane.target.test_out_of_order import resumed
 from tests.unit.replication.lane.test_eighth_faults import read
@@ -79,6 +82,41 @@ def test_they_may_have_had_offsets() -> None:
     assert displaced_ordinals.reached(play.lane, 5, 3) == 8
     play.fold(TargetRun(LANE, play.lane.grant, 7, 7, 1, (Displaced(5, 6, 5, 1),)))
     assert displaced_ordinals.reached(play.lane, 5, 3) == 10
+
+
+@pytest.mark.parametrize(
+    ("rewinds", "until"),
+    [
+        ((), 8),
+        ((Rewound(5, 5, 8, 1),), 5),
+        ((Rewound(6, 5, 7, 1),), 7),
+        ((Rewound(6, 5, 7, 1), Rewound(9, 9, 8, 1)), 7),
+        ((Rewound(9, 9, 8, 1),), 8),
+        # The log has lost its end since, and the lane has written there again.
+        ((Rewound(5, 5, 8, 1), Rewound(9, 5, 6, 1)), 7),
+        # Another leader's log may have lost its end, and the ledger has a lower offset. It shows nothing otherwise.
+        ((Rewound(5, 5, 8, 0),), 8),
+    ],
+)
+def test_records_that_got_these_ordinals_later_were_not_at_earlier_offsets(
+    rewinds: tuple[Rewound, ...], until: int
+) -> None:
+    """LOSS. They were never copied."""
+    runs = (SourceRun(LANE, 1, (Run(each.first, 20 + each.first),), rewound=each) for each in rewinds)
+    play = opened(*BEGUN, *runs)
+    play.take(None, cleanly=False)
+    effects = read(play, play.ask_target(12), (1, 12), own=OWN, others=FOREIGN)
+    missing = [(part.first, part.last) for each in effects if isinstance(each, AskSuperseded) for part in each.missing]
+    assert missing == ([(5, until - 1)] if until > 5 else [])
+
+
+def test_ordinals_whose_records_are_not_known_are_not_looked_up() -> None:
+    """ORDER. The ledger maps them to the same source offsets as the ordinals that follow."""
+    unknown = HoleFound(LANE, 1, 5, 6, 7, 7)
+    play = opened(*BEGUN, unknown, SourceRun(LANE, 1, (Run(7, 5),)))
+    missing = Missing("last", 4, 8, 4, has_room=True)
+    assert list(pieces(play.record, missing)) == [(4, 4, 1), (7, 5, 2)]
+    assert list(without_record(play.record, missing)) == [5, 6]
 
 
 def test_they_are_recorded_once() -> None:

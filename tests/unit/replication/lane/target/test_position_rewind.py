@@ -12,6 +12,7 @@ from mirrord.ledger.state_topic_rows import Kept, StateTopicContents
 from mirrord.model.names import TopicId
 from mirrord.model.runs import Run
 from mirrord.replication.lane import intake
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Append,
@@ -24,11 +25,12 @@ from mirrord.replication.lane.signals import (
     Start,
     VisibleAnswer,
 )
+from mirrord.replication.lane.source.copied_epochs import first_other
 from mirrord.replication.lane.source.declared_runs import jumps, rest
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.step import step
 from mirrord.replication.lane.target import missing_ordinals, position_rewind
-from mirrord.replication.lane.target.evidence import known_until
+from mirrord.replication.lane.target.evidence import known_until, note_saved, saved_until
 from mirrord.replication.lane.target.superseded_records import SupersededAnswer
 from mirrord.replication.lane.target.target_scan import ordinal_at, ordinal_before
 from tests.sim import toy
@@ -107,6 +109,59 @@ def test_ordinals_that_keep_their_records_are_still_known(play: Play) -> None:
 def test_a_run_that_is_no_longer_recorded_changes_the_meaning_too(play: Play) -> None:
     play.fold(SourceRun(LANE, 2, (Run(9, 15),)))
     assert position_rewind.rewound_by(play.lane, (Run(6, 6),), ResumePosition(6, 6, 3)) == Rewound(9, 6, 6, 3)
+
+
+def test_a_position_is_revoked_although_the_lane_no_longer_counts_its_records_as_acknowledged(play: Play) -> None:
+    """They are to be copied again under the same ordinals. The next record is another one."""
+    missing_ordinals.other_records_from(play.lane, 6)
+    play.lane.resume_position = ResumePosition(6, 6, 3)
+    assert (known_until(play.lane), saved_until(play.lane)) == (6, 10)
+    rewound = position_rewind.rewound_by(play.lane, (Run(6, 10),), ResumePosition(6, 6, 3))
+    assert rewound == Rewound(6, 6, 6, 3)
+    # The fact with these runs may be lost, although the next fact takes effect.
+    assert position_rewind.rewound_by(play.lane, (Run(6, 12),), ResumePosition(6, 6, 3)) == rewound
+    play.fold(SourceRun(LANE, 2, (Run(6, 10),), rewound=rewound))
+    play.lane.record = play.record
+    assert saved_until(play.lane) == 6
+    assert position_rewind.rewound_by(play.lane, (Run(6, 12),), ResumePosition(6, 6, 3)) is None
+
+
+def test_later_acknowledgements_count_after_a_position_was_revoked(play: Play) -> None:
+    play.fold(SourceRun(LANE, 2, (Run(6, 10),), rewound=ANEW))
+    play.lane.record, play.lane.resume_position = play.record, ResumePosition(6, 6, 3)
+    play.lane.acked = 8
+    note_saved(play.lane)
+    play.lane.acked = 6
+    assert saved_until(play.lane) == 8
+
+
+@pytest.mark.parametrize(
+    ("cleanly", "leader_epoch", "until"), [(True, 2, 10), (False, 1, 10), (False, 2, NEVER)], ids=str
+)
+def test_a_former_holder_may_save_a_higher_position(
+    play: Play, leader_epoch: int, until: int, *, cleanly: bool
+) -> None:
+    """What it has copied after the position that is known may only be lost if the leader has changed since."""
+    progress = replace(progress_of(2, 10, 0), state="drained" if cleanly else "copying")
+    play.lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
+    play.bind(play.tell(Start(play.record, progress, "third", 0.0, cleanly)))
+    play.tell(EndAnswer(play.lane.asked, 0, leader_epoch, 10))
+    play.tell(ProducersAnswer(play.lane.asked, 0, None))
+    play.tell(EndAnswer(play.lane.asked, 0, leader_epoch, 10))
+    play.tell(VisibleAnswer(play.lane.asked, 0, 10, 0))
+    assert saved_until(play.lane) == until
+
+
+def test_a_record_of_a_later_epoch_is_another_one(play: Play) -> None:
+    """The ledger has the epoch of the acknowledged record, or only the saved position has it."""
+    for epochs in ((0, 4),), ((0, 4), (8, -1)):
+        play.fold(SourceRun(LANE, 2, (Run(0, 0),), (), epochs))
+        play.lane.record, play.lane.history.saved_epoch = play.record, (10, 4)
+        runs, position = (Run(8, 8),), ResumePosition(8, 8, 3)
+        assert position_rewind.rewound_by(play.lane, runs, position, ((8, 4),)) is None
+        assert first_other(play.lane, play.record, ((8, 5),), NEVER) == 8
+        assert first_other(play.lane, play.record, ((10, 5),), NEVER) == (10 if len(epochs) == 1 else NEVER)
+    assert position_rewind.rewound_by(play.lane, runs, position, ((8, 5),)) == Rewound(8, 8, 8, 3)
 
 
 def test_the_facts_of_a_first_holder_revoke_no_resume_position() -> None:
