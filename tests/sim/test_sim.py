@@ -213,6 +213,7 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (959888686897, "source truncated + views of old records", "sequence", True),
     (591664302473, "compacted copy, beside others + target retention", "at-least-once", False),
     (919857795187, "late + retention", "sequence", False),
+    (275054503429, "all that a source does", "sequence", True),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""
 TRAPPED: tuple[tuple[int, str, Mode, bool, tuple[str, ...]], ...] = (
