@@ -175,6 +175,7 @@ ONCE_FAILED = (
     (557184988017, "suspended brokers"),
     (761556631681, "handed over, old records + unclean, beside others"),
     (208044318311, "compacted copy, beside others + target retention"),
+    (491623426545, "sought, refused and filtered"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
