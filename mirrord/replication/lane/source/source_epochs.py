@@ -9,9 +9,10 @@ contains the truncations, which show for which ordinals the source has lost the 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from mirrord.model.intervals import joined, uncovered
+from mirrord.model.intervals import joined, uncovered, within
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import CheckAnswer, LaneRecord
+from mirrord.replication.lane.source import copied_pieces
 from mirrord.replication.lane.source.copied_pieces import HeldOffsets, ascending_parts, highest_copied, ordinal_of
 from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.state import Lane
@@ -326,20 +327,22 @@ def _seed(lane: Lane, epochs: Epochs) -> None:
 def _by_offset(record: LaneRecord, epochs: Epochs, end: int) -> list[tuple[int, int]]:
     """Return the source's leader epochs of the records below the ordinal `end`, as pairs (source offset, epoch) in
     ascending order. The records have been copied or will be copied again. After a hole, records that were copied again
-    have higher ordinals than some records with higher source offsets. After a rebuild, the records of some ordinals are
-    unknown (`HoleFound.is_open`). Neither are their epochs known, although the ledger may have epochs for them.
+    have higher ordinals than some records with higher source offsets. The offset of a record that a rebuild could not
+    determine (`HoleFound.is_open`) may also be that of a known record, whose epoch then applies.
 
     The epoch of the ordinal `end` is also returned if there is a gap directly before its source offset.
     """
     begin = record.source_runs.at(0).ordinal
     edges = [begin, *(first for first, _ in epochs if begin < first < end), end]
-    unknown = joined((hole.first, hole.last + 1) for hole in record.holes if hole.is_open)
+    void = joined((hole.first, hole.last + 1) for hole in record.holes if hole.is_open)
+    unknown = [part for each in pairwise(edges) if epoch_at(epochs, each[0]) < 0 for part in within(each, void)]
     lowest = sorted(
         (part.lowest, epoch_at(epochs, start))
         for piece in pairwise(edges)
         for start, behind in uncovered(piece, unknown)
         for part in ascending_parts(record, start, behind)
     )
+    lowest = copied_pieces.with_unknown(record, lowest, unknown, end)
     following = record.source_runs.offset_of(end)
     if following is not None and not is_truncated(record, end, following):
         lowest += [(following, epoch) for first, epoch in epochs if first == end]
