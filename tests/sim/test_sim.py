@@ -175,6 +175,7 @@ ONCE_FAILED = (
     (557184988017, "suspended brokers"),
     (761556631681, "handed over, old records + unclean, beside others"),
     (208044318311, "compacted copy, beside others + target retention"),
+    (491623426545, "sought, refused and filtered"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
@@ -213,6 +214,7 @@ ALSO_FAILED: tuple[tuple[int, str, Mode, bool], ...] = (
     (959888686897, "source truncated + views of old records", "sequence", True),
     (591664302473, "compacted copy, beside others + target retention", "at-least-once", False),
     (919857795187, "late + retention", "sequence", False),
+    (275054503429, "all that a source does", "sequence", True),
 )
 """The same in another mode, or with hardly any memory for runs (True)."""
 TRAPPED: tuple[tuple[int, str, Mode, bool, tuple[str, ...]], ...] = (

@@ -121,6 +121,7 @@ def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
     """Resume at this ordinal. If batches below it were not acknowledged during this attempt to host the lane, first
     compare them with the source. `begins` is the lowest target offset of a batch that has to be compared."""
     lane.resume_ordinal = ordinal
+    lane.comparison.begins_at = min(begins, lane.comparison.begins_at if lane.notes else NEVER)
     if must_check(lane):
         if lane.intents:
             # An intent of an earlier round may assign these ordinals to other records. A comparison with the former

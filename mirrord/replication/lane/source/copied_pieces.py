@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from mirrord.ledger.facts.core import HoleFound
-from mirrord.model.intervals import Interval, uncovered
+from mirrord.model.intervals import Interval, joined, uncovered
 from mirrord.model.runs import Runs
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
@@ -111,6 +111,24 @@ class HeldOffsets:
 
     def _live(self, first: int, last: int) -> list[Interval]:
         return but_not_void([each for each in self._holes if each.first <= last and first <= each.last], first, last)
+
+
+def with_unknown(
+    record: LaneRecord, known: list[tuple[int, int]], ordinals: Sequence[Interval], end: int
+) -> list[tuple[int, int]]:
+    """Add the source offsets of unknown records to the pairs (source offset, epoch) in `known`, with the epoch -1. The
+    unknown records have `ordinals`, which are ranges [start, end). If a record with an ordinal below `end` is known to
+    be in the target, its offset is not added. After unknown records, the epoch of the known ones applies again, if
+    there are further ones."""
+    if not ordinals:
+        return known
+    held, found = HeldOffsets(record, end), list(known)
+    pieces = (piece for first, behind in ordinals for piece in mapped(record, first, behind - 1))
+    wholes = ((offset, offset + length) for _, offset, length in pieces)
+    for start, behind in joined(part for each in wholes for part in uncovered(each, held.within(*each))):
+        found.append((start, -1))
+        found += [(behind, epoch) for offset, epoch in known if offset <= behind <= held.highest()][-1:]
+    return sorted(found)
 
 
 def _without(holes: Sequence[HoleFound], looked_up: Sequence[tuple[int, int]]) -> list[HoleFound]:

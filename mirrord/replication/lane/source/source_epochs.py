@@ -9,10 +9,10 @@ from collections.abc import Container, Iterable
 from mirrord.model.runs import Run
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import CheckAnswer, LaneRecord
-from mirrord.replication.lane.source.copied_pieces import highest_copied, ordinal_of
+from mirrord.replication.lane.source.copied_pieces import highest_copied, ordinal_of, with_unknown
 from mirrord.replication.lane.source.declared_runs import continues_at, mended_until, rest
 from mirrord.replication.lane.source.last_copied import last_copied
-from mirrord.replication.lane.source.offsets_of_epochs import offsets_of_epochs
+from mirrord.replication.lane.source.offsets_of_epochs import offsets_of_epochs, unknown_ordinals
 from mirrord.replication.lane.source.recorded_epochs import (
     UNKNOWN,
     UNRECORDED,
@@ -179,12 +179,15 @@ def _seed(lane: Lane, epochs: Epochs, ordinal: int) -> None:
 def _by_offset(record: LaneRecord, epochs: Epochs, end: int) -> list[tuple[int, int]]:
     """Return the source's leader epochs of the records below the ordinal `end`, as pairs (source offset, epoch) in
     ascending order. The records have been copied or will be copied again. After a hole, records that were copied again
-    have higher ordinals than some records with higher source offsets.
+    have higher ordinals than some records with higher source offsets. The offset of a record that a rebuild could not
+    determine (`HoleFound.is_open`) may also be that of a known record, whose epoch then applies.
 
     The epoch of the ordinal `end` is also returned if there is a gap directly before its source offset.
     """
     begin = record.source_runs.at(0).ordinal
-    lowest = sorted(offsets_of_epochs(record, epochs, begin, end))
+    lowest = with_unknown(
+        record, sorted(offsets_of_epochs(record, epochs, begin, end)), unknown_ordinals(record, epochs, begin, end), end
+    )
     following = record.source_runs.offset_of(end)
     if following is not None and not is_truncated(record, end, following):
         lowest += [(following, epoch) for first, epoch in epochs if first == end]

@@ -45,6 +45,9 @@ class ComparisonState:
     later_from: ResumePosition | None = None
     """Where the later comparison (`later_pending`) starts. Until the comparison is complete, no higher resume position
     is saved, because acknowledgements above this one may be for another holder's batches."""
+    begins_at: int = NEVER
+    """The lowest target offset at which a scan has found a batch that had to be compared: a scan in this round, or an
+    earlier one whose facts have not taken effect yet."""
     later_begins_at: int = NEVER
     """The lowest target offset of a record whose ordinal is not below that of `later_from`. It may be below the offset
     in `later_from` if the log lost its last records and they were appended again."""

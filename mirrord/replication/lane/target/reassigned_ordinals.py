@@ -102,7 +102,8 @@ def compare_again(lane: Lane, ordinal: int) -> Effects:
         return compare(lane, marked, _first_offset(lane, marked))
     if known is None:
         return []
-    lane.comparison.first_ack_check = replace(known, question=ask(lane))
+    start = min(known.start, _first_offset(lane, known.first))
+    lane.comparison.first_ack_check = replace(known, question=ask(lane), start=start)
     return [lane.comparison.first_ack_check]
 
 
@@ -148,4 +149,6 @@ def _first_offset(lane: Lane, ordinal: int) -> int:
     resumed = lane.resumed_at
     if ordinal >= resumed.ordinal:
         return resumed.target_offset
-    return target_scan.first_offset_of(lane, ResumePosition(ordinal, resumed.target_offset))
+    # The fact that shows where a scan has found the record may not have taken effect yet.
+    known = target_scan.first_offset_of(lane, ResumePosition(ordinal, resumed.target_offset))
+    return min(known, lane.comparison.begins_at)

@@ -15,6 +15,7 @@ from mirrord.replication.lane.signals import (
     OwnBatch,
     RebuildAnswer,
 )
+from mirrord.replication.lane.source.copied_pieces import with_unknown
 from mirrord.replication.lane.source.last_copied import copied_from
 from mirrord.replication.lane.target.relocation_result import Located
 from tests.unit.replication.lane.source.test_source_epochs import chunk
@@ -44,12 +45,12 @@ def test_the_epochs_of_deleted_records_are_not_known(located: Located, epochs: t
     assert play.record.epochs == ((0, 3), *epochs)
 
 
-def resumed(offset: int) -> tuple[Faulty, FetchFrom]:
+def resumed(*runs: Run) -> tuple[Faulty, FetchFrom]:
     """Ordinals 0 to 5 belong to the offsets 0 to 5, and ordinals from 10 on to the offsets from 12 on. The source had
     deleted offsets 10 and 11 before they were copied. The records of ordinals 6 to 9 are unknown; the rebuilt map has
-    the offsets from `offset` on for them. The next holder finds ordinals 10 to 12 in the target, and copies."""
+    these runs for them. The next holder finds ordinals 10 to 12 in the target, and copies."""
     play = opened(
-        SourceRun(LANE, 1, (Run(0, 0), Run(6, offset)), (), ((0, 0), (6, -1), (8, 2), (9, -1), (10, 2))),
+        SourceRun(LANE, 1, (Run(0, 0), *runs), (), ((0, 0), (6, -1))),
         TargetRun(LANE, 1, 0, 0, 1),
         HoleFound(LANE, 1, 6, 9, 10, 10),
         MapRebuilt(LANE, 1, 6, 9, 10),
@@ -66,16 +67,28 @@ def resumed(offset: int) -> tuple[Faulty, FetchFrom]:
 
 
 def test_the_epochs_of_unknown_records_do_not_count() -> None:
-    """NEEDLESS HALT. Offset 13 belongs to ordinal 11 and, according to the ledger, to the unknown ordinal 9, too. The
+    """NEEDLESS HALT. Offset 13 belongs to ordinal 11 and, according to the ledger, to the unknown ordinal 6, too. The
     fetch had no epoch, so the lane halted if the source log ended below its position."""
-    _, fetch = resumed(10)
+    play, fetch = resumed(Run(6, 13), Run(7, 10))
     assert (fetch.position, fetch.last_epoch) == (15, 2)
+    assert [play.lane.seen.before(at) for at in (6, 11, 12, 13, 14, 15)] == [0, -1, -1, 2, 2, 2]
+
+
+def test_after_unknown_records_no_epoch_is_known() -> None:
+    """FALSE LOSS. The epoch of an unknown record at the highest offsets is not that of the known record before it."""
+    play, _ = resumed(Run(6, 15))
+    known = [(0, 0), (12, 2)]
+    assert with_unknown(play.record, known, [(6, 10)], 13) == [*known, (15, -1)]
+    assert with_unknown(play.record, known, [(6, 10)], 15) == [*known, (17, -1)]
+    assert with_unknown(play.record, known, [(6, 10)], 17) == known
+    play, _ = resumed(Run(6, 8))
+    assert with_unknown(play.record, known, [(6, 10)], 13) == [(0, 0), (8, -1), (12, 2), (12, 2)]
 
 
 def test_only_copied_records_are_lost() -> None:
     """FALSE LOSS. The source has lost everything from offset 12 on, or from 10 on. Nothing was copied from offsets 10
     and 11."""
-    play, fetch = resumed(6)
+    play, fetch = resumed()
     effects: Effects = play.tell(chunk(fetch, bytearray(), diverging_epoch=1, diverging_end=14))
     (append,) = [each for each in effects if isinstance(each, Append)]
     (fact,) = append.facts

@@ -4,6 +4,8 @@ after them is not in doubt."""
 import pytest
 from msgspec.structs import replace
 
+from mirrord.ledger.facts.core import SourceRun
+from mirrord.model.runs import Run
 from mirrord.replication.lane.lane_report import progress_record
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
@@ -23,10 +25,12 @@ from mirrord.replication.lane.signals import (
     Wake,
     Woken,
 )
+from mirrord.replication.lane.transitions import Resume
 from tests.sim import toy
 from tests.unit.replication.lane.target.test_target_retention import sandwich
 from tests.unit.replication.lane.test_fourth_faults import retake
 from tests.unit.replication.lane.test_interrupted_comparison import acknowledged
+from tests.unit.replication.lane.test_rebuilding import LANE
 from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened
 
 
@@ -207,3 +211,22 @@ def test_a_lane_that_is_drained_limits_the_doubt_before_it_leaves() -> None:
     assert not [each for each in effects if isinstance(each, Drained)]
     assert one(play.bind_all(effects), Drained).clean
     assert (play.record.regiven, play.record.regiven_until) == (10, 11)
+
+
+def test_a_comparison_begins_where_the_scan_has_found_the_records() -> None:
+    """FALSE EVIDENCE. The comparison began above the record, because the ledger did not have its target offset yet, and
+    found nothing to compare."""
+    play = opened(SourceRun(LANE, 1, (Run(0, 6),), (), ((0, 0),), regiven=True))
+    play.take(None)
+    play.lane.has_policies = True  # the first comparison does not show which record the target holds
+    scan = one(play.ask_target(1, last=0), AskScan)
+    own = (OwnBatch(0, 1, 0, 0, 1),)
+    check = one(play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, own)), AskCheck)
+    effects = play.tell(CheckAnswer(check.question, 0, 0, 0, "unverifiable"))
+    assert (play.lane.phase, play.record.target_runs.offset_of(0)) == (Phase.COPYING, None)
+    assert one(effects, AskCheck).start == 0
+    play.lane.comparison.first_ack_check = replace(one(effects, AskCheck), start=1)
+    play.lane.go(Resume())
+    play.bind_all(effects)
+    check = one(play.ask_target(1, last=0), AskCheck)
+    assert (check.first, check.last, check.start) == (0, 0, 0)
