@@ -59,6 +59,9 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 _ray: Any = ray
 
+_classes: dict[type, Any] = {}
+"""Each kind of actor as a Ray class. Ray's GCS keeps the code of every class that it is given, so with a new class for
+each actor, its memory would grow."""
 _assignments = msgspec.msgpack.Encoder()
 _word = msgspec.msgpack.Decoder(Progress)
 _greeting = msgspec.msgpack.Decoder(Greeting)
@@ -103,13 +106,16 @@ def in_health_group(method: Method) -> Method:
 async def create(kind: type, options: Mapping[str, Any], name: str, *arguments: object, node: str = "") -> Any:
     """Create an actor with this name and return it. The actor may still be starting.
 
-    `node` is the id of the preferred node, or empty if any node will do. Raises EnvironmentFault if Ray refuses, for
-    example because the name is taken.
+    `node` is the id of the preferred node, or empty if any node will do. All actors of one kind must have the same
+    options. Raises EnvironmentFault if Ray refuses, for example because the name is taken.
     """
     where: dict[str, Any] = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)} if node else {}
+    made = _classes.get(kind)
+    if made is None:
+        made = _classes[kind] = _ray.remote(**options)(kind)
 
     def register() -> Any:
-        return _ray.remote(**options)(kind).options(name=name, **where).remote(*arguments)
+        return made.options(name=name, **where).remote(*arguments)
 
     try:
         return await asyncio.to_thread(register)

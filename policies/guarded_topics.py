@@ -5,11 +5,12 @@ If the user's code raises an exception or returns an invalid result, the wrapper
 question. The wrapper for configs does not raise PolicyFault, but leaves the config in question unchanged.
 
 Most valid results are cached and used from then on. Without the cache, a topic could move to a different target topic,
-because the policy might return a different result later.
+because the policy might return a different result later. Results for topics that mirrord no longer asks about, such as
+deleted topics, are dropped from the cache if there are too many of them.
 """
 
 from collections.abc import Sequence
-from typing import cast
+from typing import TypeVar, cast
 
 from mirrord.config.fault_text import shown
 from mirrord.config.flow_features import topic_name
@@ -20,6 +21,28 @@ from policies.contracts import NamingPolicy, PropertyPolicy, SelectionPolicy
 from policies.naming import IdentityNaming, is_heartbeats
 from policies.properties import Properties
 from policies.selecting import is_internal
+
+NAMES_KEPT = 100_000
+"""Maximum number of topics for which a result is cached. mirrord asks about all topics of a cluster at each refresh, so
+the results for existing topics are always the most recently used ones."""
+
+T = TypeVar("T")
+
+
+class _Answers(dict[str, T]):
+    """The cached results for topics, by the topic's name. The most recently used ones are at the end."""
+
+    def use(self, topic: str) -> T:
+        """Return the result for a topic. Raises KeyError if it is not cached."""
+        self[topic] = answer = self.pop(topic)
+        return answer
+
+    def keep(self, topic: str, answer: T) -> T:
+        """Cache the result for a topic, and return it."""
+        self[topic] = answer
+        if len(self) > NAMES_KEPT:
+            del self[next(iter(self))]
+        return answer
 
 
 class _Asked:
@@ -56,17 +79,16 @@ class GuardedNaming:
         self._heartbeats = IdentityNaming(source, separator)
         self._separator = separator
         self._internal_separator = internal_separator
-        self._targets: dict[str, str] = {}
-        self._hops: dict[str, tuple[Alias, ...]] = {}
+        self._targets = _Answers[str]()
+        self._hops = _Answers[tuple[Alias, ...]]()
 
     def target_topic(self, source_topic: str) -> str:
         """Return the topic's name on the target. Raises PolicyFault if the policy fails."""
         if is_heartbeats(source_topic, self._separator):
             return self._heartbeats.target_topic(source_topic)
-        known = self._targets.get(source_topic)
-        if known is None:
-            known = self._targets[source_topic] = self._ask_target(source_topic)
-        return known
+        if source_topic in self._targets:
+            return self._targets.use(source_topic)
+        return self._targets.keep(source_topic, self._ask_target(source_topic))
 
     def source_topic(self, target_topic: str) -> str | None:
         """Return the topic's name on the source, or None if the topic does not belong to this flow. Raises PolicyFault
@@ -105,16 +127,15 @@ class GuardedNaming:
             return self._heartbeats.hops(topic)
         if not self._asked.has("hops"):
             return ()
-        known = self._hops.get(topic)
-        if known is None:
-            answer = self._asked.ask("hops", topic)
-            # Only lists and tuples are valid, because a str would also be a sequence of strings.
-            items = cast("Sequence[object]", answer) if isinstance(answer, list | tuple) else [None]
-            if not all(isinstance(item, str) for item in items):
-                rule = "a tuple or list of aliases, empty for none"
-                raise self._asked.wrong("hops", topic, cast(object, answer), rule)
-            known = self._hops[topic] = tuple(str(item) for item in items)
-        return known
+        if topic in self._hops:
+            return self._hops.use(topic)
+        answer = self._asked.ask("hops", topic)
+        # Only lists and tuples are valid, because a str would also be a sequence of strings.
+        items = cast("Sequence[object]", answer) if isinstance(answer, list | tuple) else [None]
+        if not all(isinstance(item, str) for item in items):
+            rule = "a tuple or list of aliases, empty for none"
+            raise self._asked.wrong("hops", topic, cast(object, answer), rule)
+        return self._hops.keep(topic, tuple(str(item) for item in items))
 
     def _ask_target(self, source_topic: str) -> str:
         answer = self._asked.ask("target_topic", source_topic)
@@ -140,16 +161,16 @@ class GuardedSelection:
     def __init__(self, label: str, policy: SelectionPolicy) -> None:
         self._label = label
         self._asked = _Asked(label, policy)
-        self._answers: dict[str, str | None] = {}
+        self._answers = _Answers[str | None]()
 
     def refusal(self, topic: str) -> str | None:
         """Return why the topic is not copied, or None if it is copied. Raises PolicyFault if the policy fails."""
-        if topic not in self._answers:
-            answer = self._asked.ask("refusal", topic)
-            if answer is not None and (not isinstance(answer, str) or not answer.strip()):
-                raise self._asked.wrong("refusal", topic, answer, "a reason as a string, or None")
-            self._answers[topic] = None if answer is None else f"{self._label}: {' '.join(answer.split())}"
-        return self._answers[topic]
+        if topic in self._answers:
+            return self._answers.use(topic)
+        answer = self._asked.ask("refusal", topic)
+        if answer is not None and (not isinstance(answer, str) or not answer.strip()):
+            raise self._asked.wrong("refusal", topic, answer, "a reason as a string, or None")
+        return self._answers.keep(topic, None if answer is None else f"{self._label}: {' '.join(answer.split())}")
 
 
 class GuardedProperties:

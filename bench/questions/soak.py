@@ -2,8 +2,9 @@
 
 Records of all kinds flow steadily (`bench.faults.storm.load`). Every minute, the first replicator is killed with -9
 (the other one lives on and shows what grows), new topics are created and written, groups with new names commit, and
-older topics and groups are deleted on the source. Memory, open files, threads and CPU of every process, and the size
-of the log files, are sampled all the time.
+older topics and groups are deleted on the source. The daemon propagates the deletions of topics after a short grace
+period, so that there are never more than a few dozen topics on either cluster. Memory, open files, threads and CPU of
+every process, and the size of the log files, are sampled all the time.
 
 The first quarter is the warm-up. From the samples after it follows how fast each value grows, and where it would be
 after 30 days. A kind of process passes if none of its values would then be above its limit (`LIMITS`).
@@ -26,7 +27,7 @@ from confluent_kafka.admin import AdminClient
 from bench.faults.storm.load import TOPICS as STREAM_TOPICS
 from bench.faults.storm.load import Streams
 from bench.harness.clusters import Admin
-from bench.harness.daemon import Daemon, Settings
+from bench.harness.daemon import Daemon, Settings, target_name
 from bench.harness.load import Topic
 from bench.harness.vitals import Vitals, VitalsSampler
 from bench.report.slopes import Sample, slope, thinned
@@ -39,6 +40,10 @@ SAMPLE_S = 15.0
 RECORDS_PER_S = 500.0
 NEW_TOPICS = 5
 TOPICS_LIVE = 10
+DELETE_GRACE_S = 10
+TOPICS_LEFT = TOPICS_LIVE + 3 * NEW_TOPICS
+"""Maximum number of the short-lived topics on the target at the end of a round: those that exist, and those that will
+soon be deleted."""
 NEW_GROUPS = 10
 GROUPS_LIVE = 100
 RECORDS = 2_000
@@ -91,27 +96,30 @@ def measure(
     source: Cluster, target: Cluster, engine: Engine, minutes: float, seed: int, print_line: PrintLine
 ) -> list[msgspec.Struct]:
     """Measure one engine. Raises EnvironmentFault."""
+    prefix = f"soak-{engine}-"
     with tempfile.TemporaryDirectory(prefix="mirrord-soak-") as name:
         folder = Path(name)
         settings = Settings(
             source=source.bootstrap,
             target=target.bootstrap,
-            topics=rf"soak-.*|{STREAM_TOPICS}",
+            topics=rf"{prefix}.*|{STREAM_TOPICS}",
             engine=engine,
             flow=f"soak-{engine}",
             refresh_s=2.0,
             replicators=2,
             dashboard=engine == "ray",
+            flow_more=f'propagate_deletes = true\ndelete_grace = "{DELETE_GRACE_S}s"',
         )
         daemon = Daemon(folder, settings)
-        life = _Life(source.bootstrap, random.Random(seed))
+        life = _Life(source.bootstrap, random.Random(seed), prefix)
         with Streams(source.bootstrap, seed, RECORDS_PER_S) as streams:
             streams.begin()
             life.round(0)
             try:
                 daemon.start()
                 daemon.wait_for("lane", lambda flow: flow.totals.lanes.get("copying", 0) > 0, START_S)
-                run = _Run(daemon, life, streams, folder / "logs", print_line)
+                copies = (Admin(target.bootstrap), target_name(prefix))
+                run = _Run(daemon, life, streams, folder / "logs", copies, print_line)
                 run.play(minutes)
             finally:
                 daemon.stop()
@@ -156,8 +164,18 @@ def grown(name: str, samples: Sequence[Sample]) -> Value:
 class _Run:
     """The minutes of a soak."""
 
-    def __init__(self, daemon: Daemon, life: "_Life", streams: Streams, logs: Path, print_line: PrintLine) -> None:
+    def __init__(
+        self,
+        daemon: Daemon,
+        life: "_Life",
+        streams: Streams,
+        logs: Path,
+        copies: tuple[Admin, str],
+        print_line: PrintLine,
+    ) -> None:
+        """`copies` contains the target cluster, and how the names of the short-lived topics on it begin."""
         self._daemon = daemon
+        self._target, self._prefix = copies
         self._life = life
         self._streams = streams
         self._logs = logs
@@ -181,18 +199,27 @@ class _Run:
             next_round += ROUND_S
             self.rounds += 1
             self._streams.check()
+            copies = self._copies()
             self._life.round(self.rounds)
             self.kills += self._daemon.settings.engine == "ray" and kill_first_replicator(self._daemon)
             last = {kind: samples[-1] for kind, samples in self.sampler.series.items()}
             sizes = ", ".join(f"{kind} {each.resident_bytes / 2**20:.0f}" for kind, each in last.items())
-            self._print_line(f"soak, round {self.rounds}, MiB: {sizes}")
+            self._print_line(f"soak, round {self.rounds}, {copies} short-lived topics on the target, MiB: {sizes}")
+
+    def _copies(self) -> int:
+        """Return the number of short-lived topics on the target. Raises EnvironmentFault if there are too many."""
+        copies = sum(name.startswith(self._prefix) for name in self._target.names())
+        if copies > TOPICS_LEFT:
+            raise EnvironmentFault(f"{copies} short-lived topics are on the target: deletions are not propagated")
+        return copies
 
 
 class _Life:
     """The events on the source."""
 
-    def __init__(self, bootstrap: str, chance: random.Random) -> None:
+    def __init__(self, bootstrap: str, chance: random.Random, prefix: str) -> None:
         self._chance = chance
+        self._prefix = prefix
         self._admin = Admin(bootstrap)
         self._groups_admin: Any = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
         self._topics: list[str] = []
@@ -204,7 +231,7 @@ class _Life:
     def round(self, number: int) -> None:
         """Create topics with records and groups that commit there, and delete the oldest of both. Raises
         EnvironmentFault."""
-        new = [f"soak-{number:04}-{each}" for each in range(NEW_TOPICS)]
+        new = [f"{self._prefix}{number:04}-{each}" for each in range(NEW_TOPICS)]
         self._admin.create([Topic(name, 2, "none") for name in new])
         self._topics += new
         for _ in range(RECORDS):

@@ -6,7 +6,8 @@ from mirrord.config.schema import Config, FlowConfig
 from mirrord.ledger.facts.audit import RangeRepaired
 from mirrord.ledger.proven_ranges import with_repair
 from mirrord.ledger.store.cluster_access import ClusterAccess
-from mirrord.ledger.store.store import LedgerStore, append_under_current_lease
+from mirrord.ledger.store.job_lease import append_under_current_lease
+from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import EnvironmentFault
 
 PATIENCE_S = 10.0

@@ -1,7 +1,7 @@
 """Formats a status document as tables for a terminal."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -145,7 +145,7 @@ def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
     for reason, offsets in flow.totals.verdict_offsets.items():
         line = f"{count(offsets)} source offsets not copied: {reason}"
         yield f"[bold red]{line}[/]" if reason in LOSSES else line
-    yield from _former_losses(flow.losses)
+    yield from _former_losses(flow.losses, flow.forgotten_losses)
     yield from _foreign_lines(flow.totals.foreign_offsets)
     unprotected = sum(lane.protected is False for lane in flow.lanes)
     if unprotected and flow.guarantee != "at-least-once":
@@ -161,14 +161,18 @@ def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
     yield from _lane_lines(flow.lanes)
 
 
-def _former_losses(losses: Sequence[LossStatus]) -> Iterator[str]:
+def _former_losses(losses: Sequence[LossStatus], forgotten: Mapping[str, int]) -> Iterator[str]:
     """Yield the losses of deleted lanes, with one line for each topic and reason. A lane is deleted when its source
-    topic or its target topic no longer exists."""
+    topic or its target topic no longer exists. Then yield one line for each reason with the losses in topics whose
+    names are no longer known."""
     topics: Counter[tuple[str, str]] = Counter()
     for loss in losses:
         topics[loss.topic, loss.reason] += loss.offsets
     for (topic, reason), offsets in sorted(topics.items()):
         line = f"{count(offsets)} source offsets of {escape(topic)} not copied by lanes that have ended: {reason}"
+        yield f"[bold red]{line}[/]"
+    for reason, offsets in sorted(forgotten.items()):
+        line = f"{count(offsets)} source offsets not copied from topics that were deleted long ago: {reason}"
         yield f"[bold red]{line}[/]"
 
 

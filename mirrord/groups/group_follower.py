@@ -221,8 +221,8 @@ class GroupSync(LeasedWorker):
         lanes = 0
         while True:
             await self._try("members", rounds.read_members)
-            if self._clock.monotonic() - self._checked >= CHECK_S or len(self._store.state.lanes) != lanes:
-                lanes = len(self._store.state.lanes)
+            if self._clock.monotonic() - self._checked >= CHECK_S or self._store.state.lanes_changed != lanes:
+                lanes = self._store.state.lanes_changed
                 rounds.forget_expired()
                 self._check_all(rounds)
             if rounds.due:

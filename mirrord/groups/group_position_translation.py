@@ -20,18 +20,19 @@ NOT_YET = frozenset({NOTHING, NOT_BACK})
 
 
 class Lanes:
-    """Finds the newest lane of each source partition. The result is cached until a lane is added to the ledger."""
+    """Finds the newest lane of each source partition. The result is cached until a lane is added to the state or
+    removed from it."""
 
     def __init__(self) -> None:
         self._of: object = None
-        self._count = -1
+        self._changed = -1
         self._lanes: dict[TopicAndPartition, LaneState] = {}
 
     def of(self, state: FlowState) -> Mapping[TopicAndPartition, LaneState]:
         """Return the newest lane of each source topic and partition. If a topic was deleted and re-created, the
         ledger also contains the lanes of the deleted topic."""
-        if state is not self._of or len(state.lanes) != self._count:
-            self._of, self._count = state, len(state.lanes)
+        if state is not self._of or state.lanes_changed != self._changed:
+            self._of, self._changed = state, state.lanes_changed
             self._lanes = {
                 (lane.source_topic, lane.partition): lane
                 for lane in sorted(state.lanes.values(), key=lambda lane: lane.age)

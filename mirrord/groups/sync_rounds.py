@@ -104,12 +104,16 @@ class GroupRounds:
             self._due.update(self._back.statuses)
 
     def forget_expired(self) -> None:
-        """Forget groups that no longer have any committed offsets on the source. The newest `EXPIRED_KEPT` of these
-        groups are kept (see `mirrord.groups.rules.commit_plan`)."""
-        for group in self._book.forget_expired():
+        """Forget groups that no longer have any committed offsets on the source, and partitions in which a group no
+        longer has one. The newest `EXPIRED_KEPT` of them are kept (see `mirrord.groups.rules.commit_plan`)."""
+        groups, places = frozenset(self._book.forget_expired()), self._book.forget_expired_places()
+        for group in groups:
             self.statuses.pop(group, None)
             self._due.discard(group)
             self._waiting.discard(group)
+        for group, place in places:
+            self.statuses.get(group, {}).pop(place, None)
+        self._pairs.forget_all(groups, places)
 
     def want_waiting(self) -> None:
         """Register the groups that are waiting for records to be copied, to be examined by the next call to `round`.

@@ -168,6 +168,12 @@ class RecentLogEnds:
         _note(self._forth.setdefault(lane, deque(maxlen=SIGHTS)), self._clock.monotonic(), Sight(target, source))
         _note(self._back.setdefault(lane, deque(maxlen=SIGHTS)), self._clock.monotonic(), Sight(source, target_again))
 
+    def forget_old(self) -> None:
+        """Forget the lanes whose log ends have not been requested recently, such as lanes of deleted topics."""
+        for known in (self._forth, self._back):
+            for lane in [lane for lane, sights in known.items() if not self._fresh(sights)]:
+                del known[lane]
+
     def forth(self, lane: LaneId) -> tuple[Sight, ...]:
         """Return the recent log ends of this lane's partitions. `written` is the end of the target partition, and
         `read` is the end of the source partition."""
@@ -217,6 +223,7 @@ class Crossings:
             key = lane.key.id
             if key in first and key in source and key in again:
                 self._ends.note(key, first[key], source[key], again[key])
+        self._ends.forget_old()
 
     async def ways(
         self, lanes: Mapping[TopicAndPartition, LaneState], progress_by_lane: Mapping[LaneId, Progress]

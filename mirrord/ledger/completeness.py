@@ -9,7 +9,7 @@ from collections.abc import Container
 import msgspec
 
 from mirrord.ledger.facts.core import LOSSES, Progress, Reason
-from mirrord.ledger.source_ends import unopened_losses
+from mirrord.ledger.source_ends import FORMER, unopened_losses
 from mirrord.ledger.state import FlowState, LaneState
 
 
@@ -71,7 +71,11 @@ def _begin(lane: LaneState) -> int | None:
 
 def uncopied(state: FlowState, topics: Container[str]) -> dict[Reason, int]:
     """Count the source offsets of these topics that have a verdict instead of a copy, by reason. A partition has older
-    lanes if its topic was deleted and re-created. For these older lanes, only losses are counted."""
+    lanes if its topic was deleted and re-created. For these older lanes, only losses are counted.
+
+    The oldest losses in deleted topics may be known only as a total (`FlowState.forgotten_losses` and
+    `source_ends.FORMER`). All of them are counted, because they may have occurred in these topics.
+    """
     present: dict[tuple[str, int], LaneState] = {}
     for lane in sorted(state.lanes.values(), key=lambda each: each.age):
         present[lane.source_topic, lane.partition] = lane
@@ -82,5 +86,7 @@ def uncopied(state: FlowState, topics: Container[str]) -> dict[Reason, int]:
             found.update({
                 reason: count for reason, count in lane.verdicts.counts.items() if is_present or reason in LOSSES
             })  # fmt: skip
-    found.update({"recreated": sum(each.end - each.start for each in unopened_losses(state) if each.topic in topics)})
+    found.update(state.forgotten_losses)
+    unopened = (each for each in unopened_losses(state) if each.topic in topics or each.topic == FORMER)
+    found.update({"recreated": sum(each.end - each.start for each in unopened)})
     return {reason: count for reason, count in sorted(found.items()) if count}

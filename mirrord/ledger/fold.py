@@ -71,10 +71,11 @@ from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 from mirrord.ledger.hole_plans import after_rebuild, after_runs
 from mirrord.ledger.job_state import after
 from mirrord.ledger.proven_ranges import clip_proof, doubt, take_audit_fact
+from mirrord.ledger.prune import forget_copy
 from mirrord.ledger.quarantine import decide, go_on, park
 from mirrord.ledger.seeks import cut, done, sought
 from mirrord.ledger.start_offsets import note_begun, take_starts
-from mirrord.ledger.state import FlowState, LaneState
+from mirrord.ledger.state import FlowState, LaneState, shared
 from mirrord.ledger.state_topic_records import LastEntry, TargetTopic
 from mirrord.model.archived_runs import ArchivedPart
 from mirrord.model.names import LaneKey, TopicId
@@ -83,9 +84,6 @@ from mirrord.model.runs import Runs
 WRITERS_KEPT = 1000
 """Maximum number of writers whose latest entries are remembered. Each replicator writes under its own name, and one
 lease may outlive many replicators."""
-FORGOTTEN_KEPT = 1000
-"""Maximum number of source topics whose names are remembered after `CopyForgotten`. All names must fit in one
-record."""
 _OF_ANYBODY = AuditFact | CompactionBegan | MapCompacted | JobFact
 """Facts of jobs and repairs. They also take effect after the last holder has released the lease."""
 
@@ -215,7 +213,7 @@ def _apply_to_topic(state: FlowState, fact: TopicFact, offset: int) -> bool:
         case TopicDeleted():
             return state.topics.pop(fact.target_topic_id, None) is not None
         case CopyForgotten():
-            return _forget_copy(state, fact, offset)
+            return forget_copy(state, fact, offset)
         case CopyNamed():
             return _name_copy(state, fact)
 
@@ -229,24 +227,6 @@ def _name_copy(state: FlowState, fact: CopyNamed) -> bool:
         return False
     state.named[fact.source_topic_id] = fact
     return True
-
-
-def _forget_copy(state: FlowState, fact: CopyForgotten, offset: int) -> bool:
-    ids = (fact.source_topic_id, fact.target_topic_id)
-    lanes = [lane_id for lane_id, lane in state.lanes.items() if lane.key.topics == ids]
-    for lane_id in lanes:
-        del state.lanes[lane_id]
-        state.progress.pop(lane_id, None)
-    state.forgotten_lanes.update(dict.fromkeys(lanes, offset))
-    if lanes:
-        state.forgotten_topics.pop(fact.source_topic, None)
-        state.forgotten_topics[fact.source_topic] = None
-        if len(state.forgotten_topics) > FORGOTTEN_KEPT:
-            del state.forgotten_topics[next(iter(state.forgotten_topics))]
-    is_named = False
-    if not any(lane.key.source_topic_id == fact.source_topic_id for lane in state.lanes.values()):
-        is_named = state.named.pop(fact.source_topic_id, None) is not None
-    return state.topics.pop(fact.target_topic_id, None) is not None or bool(lanes) or is_named
 
 
 def _plan_deletion(state: FlowState, topic_id: TopicId, due_ms: int | None) -> bool:
@@ -318,7 +298,9 @@ def _note_recorded_again(state: FlowState, lane: LaneState, ordinal: int) -> Non
     """Remember that a run was recorded at this ordinal. If the current compaction has already read runs at or above
     this ordinal, these runs are no longer valid, and the compaction's `MapCompacted` has no effect."""
     began, lowest = lane.retold
-    lane.retold = (state.compaction, min(lowest, ordinal) if began == state.compaction else ordinal)
+    retold = (state.compaction, min(lowest, ordinal) if began == state.compaction else ordinal)
+    if retold != lane.retold:
+        lane.retold = retold
 
 
 def _apply_to_lane(state: FlowState, fact: LaneFact, offset: int) -> bool:
@@ -331,7 +313,7 @@ def _apply_to_lane(state: FlowState, fact: LaneFact, offset: int) -> bool:
         if fact.grant != lane.grant + 1:
             return False
         lane.grant, lane.replicator = fact.grant, fact.replicator
-        lane.times = fact.times
+        lane.times = shared(fact.times)
     elif fact.grant != lane.grant:
         return False
     else:
@@ -372,13 +354,13 @@ def _open_lane(state: FlowState, fact: LaneOpened, offset: int) -> bool:
         for lane in [lane for lane in state.forgotten_lanes if LaneKey.parse(lane).topics == key.topics]:
             del state.forgotten_lanes[lane]
     before = state.memory.piece_runs
+    state.lanes_changed += 1
+    names = state.shared_names(key, fact.source_topic, fact.target_topic)
     state.lanes[fact.lane] = LaneState(
-        key=key,
-        source_topic=fact.source_topic,
-        target_topic=fact.target_topic,
+        *names,
         producer_id=fact.producer_id,
         producer_epoch=fact.producer_epoch,
-        policy=fact.policy,
+        policy=shared(fact.policy),
         mode=fact.mode,
         source_runs=Runs(memory=state.memory),
         target_runs=Runs(memory=state.memory),

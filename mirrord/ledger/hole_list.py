@@ -13,6 +13,12 @@ import msgspec
 from mirrord.ledger.facts.core import HoleFound
 from mirrord.ledger.hole_plans import carried_on
 
+REST_HOLES = 2
+"""When no further holes are expected soon, they are stored in encoded form if there are more than this number. Fewer
+holes take less memory as they are."""
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(tuple[HoleFound, ...])
+
 
 class HoleList:
     """The holes of a lane. Adding a hole takes constant time."""
@@ -20,11 +26,12 @@ class HoleList:
     __slots__ = ("_added", "_furthest", "_has_empty", "_known", "_until")
 
     def __init__(self, holes: Iterable[HoleFound] = ()) -> None:
-        self._known = tuple(holes)
-        self._added: list[HoleFound] = []
-        self._furthest = max((max(hole.first, hole.last) for hole in self._known), default=-1)
-        self._until = max((hole.until for hole in self._known), default=-1)
-        self._has_empty = any(hole.first > hole.last for hole in self._known)
+        known = tuple(holes)
+        self._known: tuple[HoleFound, ...] | bytes = known
+        self._added: list[HoleFound] | tuple[()] = ()
+        self._furthest = max((max(hole.first, hole.last) for hole in known), default=-1)
+        self._until = max((hole.until for hole in known), default=-1)
+        self._has_empty = any(hole.first > hole.last for hole in known)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, HoleList) and self.read() == other.read()
@@ -37,12 +44,23 @@ class HoleList:
 
     def read(self) -> tuple[HoleFound, ...]:
         """Return all holes. The plans of older holes are first changed as the newly added holes require."""
+        known = _decoder.decode(self._known) if isinstance(self._known, bytes) else self._known
         if self._added:
-            self._known, self._added = all_carried_on(self._known, self._added), []
-        return self._known
+            known = self._known = all_carried_on(known, self._added)
+            self._added = ()
+        return known
+
+    def rest(self) -> None:
+        """Reduce the memory of holes that are not expected to change soon: keep them in encoded form, if this saves
+        memory. They are decoded each time they are read."""
+        if not isinstance(self._known, bytes) or self._added:
+            known = self.read()
+            self._known = _encoder.encode(known) if len(known) > REST_HOLES else known
 
     def add(self, hole: HoleFound) -> None:
         """Add a hole that was found after all others."""
+        if isinstance(self._added, tuple):
+            self._added = []
         self._added.append(hole)
         self._furthest = max(self._furthest, hole.first, hole.last)
         self._until = max(self._until, hole.until)

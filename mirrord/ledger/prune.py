@@ -3,10 +3,40 @@
 from itertools import pairwise
 
 from mirrord.ledger import displaced
+from mirrord.ledger.facts.core import LOSSES, CopyForgotten
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.ledger.state_topic_records import FlowSnapshot, LaneSnapshot, written_under
+from mirrord.ledger.state_topic_records import FlowSnapshot, LaneSnapshot, first_ordinal, written_under
 from mirrord.model.names import LaneId, LaneKey
 from mirrord.model.runs import Runs
+
+FORGOTTEN_KEPT = 1000
+"""Maximum number of source topics whose names are remembered after `CopyForgotten`. All names must fit in one
+record."""
+REST_ENTRIES = 1000
+"""A lane is not expected to change soon if it is not mentioned in this many entries of the ledger."""
+
+
+def forget_copy(state: FlowState, fact: CopyForgotten, offset: int) -> bool:
+    """Remove the lanes between a source topic and a target topic that no longer exist. Return whether the state
+    contained anything about these topics. `offset` is the ledger offset of the fact."""
+    ids = (fact.source_topic_id, fact.target_topic_id)
+    lanes = [lane_id for lane_id, lane in state.lanes.items() if lane.key.topics == ids]
+    for lane_id in lanes:
+        for reason, count in state.lanes.pop(lane_id).verdicts.counts.items():
+            if count and reason in LOSSES:
+                state.forgotten_losses[reason] = state.forgotten_losses.get(reason, 0) + count
+        state.progress.pop(lane_id, None)
+    state.lanes_changed += bool(lanes)
+    state.forgotten_lanes.update(dict.fromkeys(lanes, offset))
+    if lanes:
+        state.forgotten_topics.pop(fact.source_topic, None)
+        state.forgotten_topics[fact.source_topic] = None
+        if len(state.forgotten_topics) > FORGOTTEN_KEPT:
+            del state.forgotten_topics[next(iter(state.forgotten_topics))]
+    is_named = False
+    if not any(lane.key.source_topic_id == fact.source_topic_id for lane in state.lanes.values()):
+        is_named = state.named.pop(fact.source_topic_id, None) is not None
+    return state.topics.pop(fact.target_topic_id, None) is not None or bool(lanes) or is_named
 
 
 def prune(state: FlowState, lane_id: LaneId, source_log_start: int, target_log_start: int) -> int:
@@ -30,17 +60,17 @@ def prune(state: FlowState, lane_id: LaneId, source_log_start: int, target_log_s
     return dropped
 
 
-def prune_like(state: FlowState, snapshot: LaneSnapshot, first_ordinals: tuple[int, int]) -> None:
+def prune_like(state: FlowState, snapshot: LaneSnapshot) -> None:
     """Drop those runs of a lane that the lease holder has dropped with `prune`. Its latest snapshot of the lane shows
     which runs it still has.
 
-    `first_ordinals` contains the ordinals of the first source run and of the first target run in this snapshot. All
-    runs below these ordinals are dropped. A snapshot that an earlier holder wrote is ignored.
+    All runs below the first run in this snapshot are dropped. A snapshot that an earlier holder wrote is ignored.
+    Raises LedgerCorrupt if the runs in the snapshot cannot be read.
     """
     lane = state.lanes.get(snapshot.lane)
     if lane is None or written_under(snapshot) < state.tenure:
         return
-    source, target = first_ordinals
+    source, target = first_ordinal(snapshot.source_runs), first_ordinal(snapshot.target_runs)
     lane.source_runs.forget_below(source)
     lane.target_runs.forget_below(target)
     _forget_below_floor(lane, min(source, target))
@@ -58,6 +88,26 @@ def drop_removed(state: FlowState, snapshot: FlowSnapshot) -> None:
     for lane, offset in list(state.forgotten_lanes.items()):
         if offset < snapshot.cut and LaneKey.parse(lane).topics not in listed:
             del state.forgotten_lanes[lane]
+
+
+class Resting:
+    """Reduces the memory for lanes that have not changed for a while, such as the lanes of deleted topics.
+
+    A lane can change again at any time. It then takes more memory until it has not changed for a while again.
+    """
+
+    def __init__(self) -> None:
+        self._looked = -1
+
+    def look(self, state: FlowState) -> None:
+        """Look for such lanes, if `REST_ENTRIES` entries have been folded since the last time. Must be called
+        regularly."""
+        if self._looked >= 0 and state.next_offset - self._looked < REST_ENTRIES:
+            return
+        self._looked = state.next_offset
+        for lane in state.lanes.values():
+            if state.next_offset - lane.changed_at > REST_ENTRIES:
+                lane.rest()
 
 
 def floor(lane: LaneState) -> int:

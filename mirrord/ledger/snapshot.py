@@ -135,6 +135,7 @@ def snapshots(state: FlowState, kept: Kept, ledger: LedgerEnd) -> SnapshotCut:
         keeps_starts=state.keeps_starts,
         selected=state.selected,
         starts=tuple(state.starts.values()),
+        forgotten_losses=dict(state.forgotten_losses),
     )
     keys.add(flow_key(state.tenure))
     return SnapshotCut(state.tenure, state.next_offset, tuple(pieces), tuple(lanes), flow, frozenset(keys))

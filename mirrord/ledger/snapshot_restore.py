@@ -1,14 +1,12 @@
 """Restores the folded state of a flow from the snapshots in the state topic."""
 
-from collections import deque
-
 from mirrord.kafka.protocol.crc32c import checksum
 from mirrord.ledger.errors import LedgerCorrupt
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.hole_list import HoleList
 from mirrord.ledger.standing_orders import Orders
 from mirrord.ledger.start_offsets import note_all_begun
-from mirrord.ledger.state import FlowState, LaneState, VerdictTally
+from mirrord.ledger.state import FlowState, LaneState, shared
 from mirrord.ledger.state_topic_records import (
     COLUMNS,
     PACKED,
@@ -19,6 +17,7 @@ from mirrord.ledger.state_topic_records import (
     written_under,
 )
 from mirrord.ledger.state_topic_rows import StateTopicContents
+from mirrord.ledger.verdict_tally import VerdictTally
 from mirrord.model.archived_runs import ArchivedPart, ArchivedRuns
 from mirrord.model.names import LaneId, LaneKey, Side, TopicId
 from mirrord.model.run_memory import ALL_OF_IT, PackedPiece, RunMemory
@@ -45,7 +44,7 @@ def restore(read: StateTopicContents, memory: RunMemory = ALL_OF_IT) -> FlowStat
         elif isinstance(record, Progress):
             state.accept_progress(record)
         elif flow and isinstance(record, LaneSnapshot) and written_under(record) == written_under(flow):
-            state.lanes[record.lane] = _restore_lane(record, read, memory)
+            state.lanes[record.lane] = _restore_lane(state, record, read)
     if flow and len(state.lanes) < flow.lanes:
         raise LedgerCorrupt(
             f"the snapshot at ledger offset {flow.cut} has {flow.lanes} lanes, found {len(state.lanes)}"
@@ -84,30 +83,34 @@ def _restore_flow(flow: FlowSnapshot) -> FlowState:
         keeps_starts=flow.keeps_starts,
         selected=flow.selected,
         starts={each.topic_id: each for each in flow.starts},
+        forgotten_losses=dict(flow.forgotten_losses),
         next_offset=flow.cut,
     )
 
 
-def _restore_lane(lane: LaneSnapshot, read: StateTopicContents, memory: RunMemory) -> LaneState:
+def _restore_lane(state: FlowState, lane: LaneSnapshot, read: StateTopicContents) -> LaneState:
+    memory = state.memory
     try:
-        key = LaneKey.parse(lane.lane)
+        key, source_topic, target_topic = state.shared_names(
+            LaneKey.parse(lane.lane), lane.source_topic, lane.target_topic
+        )
         source_runs = _restore_runs(lane, "source", read, memory)
         target_runs = _restore_runs(lane, "target", read, memory)
     except ValueError as error:
         raise LedgerCorrupt(f"the snapshot of lane {lane.lane} cannot be read: {error}") from None
     return LaneState(
         key=key,
-        source_topic=lane.source_topic,
-        target_topic=lane.target_topic,
+        source_topic=source_topic,
+        target_topic=target_topic,
         producer_id=lane.producer_id,
         producer_epoch=lane.producer_epoch,
-        policy=lane.policy,
-        mode=lane.mode,
+        policy=shared(lane.policy),
+        mode=shared(lane.mode),
         grant=lane.grant,
         replicator=lane.replicator,
         source_runs=source_runs,
         target_runs=target_runs,
-        verdicts=VerdictTally(dict(lane.verdict_counts), deque(lane.recent_verdicts)),
+        verdicts=VerdictTally(dict(lane.verdict_counts), lane.recent_verdicts),
         hole_list=HoleList(lane.holes),
         halted=lane.halted,
         last_check=lane.last_check,
@@ -117,13 +120,13 @@ def _restore_lane(lane: LaneSnapshot, read: StateTopicContents, memory: RunMemor
         quarantine=lane.quarantine,
         seeks=lane.seeks,
         audited=lane.audited,
-        retold=lane.retold,
+        retold=lane.retold if lane.retold[1] else shared(lane.retold),
         regiven=lane.regiven,
         regiven_until=lane.regiven_until,
         rewinds=lane.rewinds,
         displaced=lane.displaced,
         repaired=lane.repaired,
-        times=lane.times,
+        times=shared(lane.times),
         opened_at=lane.opened_at,
         changed_at=lane.changed_at,
         folded_to=lane.folded_to,

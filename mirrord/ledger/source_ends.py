@@ -25,6 +25,11 @@ from mirrord.model.status import LossStatus
 
 BLOCK = 256
 """Number of partitions that one record covers."""
+LOST_KEPT = 1_000
+"""Maximum number of records that are kept about lost records of deleted topics without lanes. Older ones are merged
+into one record."""
+FORMER = "deleted-long-ago"
+"""The topic name in that record, which readers show instead of the names of the deleted topics."""
 
 StartOffset = Callable[[str, TopicId, int], int | None]
 """A function that takes a topic name, a topic id and a partition number. It returns the source offset at which a new
@@ -147,6 +152,8 @@ def settled_records(
     records are removed. `unrecorded` contains the lanes whose losses are not in the ledger yet. Records about the
     topics of these lanes are neither saved nor removed.
     """
+    # Later than all others, so that `merged_losses` never mistakes this loss for one that it has already counted.
+    at_ms = max([at_ms, *(record.at_ms + 1 for _, record in _lost(state))])
     kept: list[Progress] = []
     removed: list[LaneId] = []
     opened = {(lane.key.source_topic_id, lane.partition) for lane in state.lanes.values() if lane.grant}
@@ -169,6 +176,39 @@ def settled_records(
         else:
             removed.append(key)
     return kept, removed
+
+
+def merged_losses(state: FlowState, lease_epoch: int) -> tuple[list[Progress], list[LaneId]]:
+    """Return how to change the state topic if it holds too many records about lost records of deleted topics: the
+    records to save, and the keys of the records to remove.
+
+    The merged record contains the time and the key of the last record that was merged into it. If the removal of the
+    merged records is interrupted, they are therefore not counted twice.
+    """
+    former = state.source_ends.get(_FORMER_KEY)
+    counted = (-1, "") if former is None else (former.at_ms, former.replicator)
+    lost = sorted((record.at_ms, str(key), record) for key, record in _lost(state) if key != _FORMER_KEY)
+    left = [each for each in lost if each[:2] > counted]
+    oldest = left[: max(0, len(left) - LOST_KEPT)]
+    removed = [record.lane for _, _, record in (*lost[: len(lost) - len(left)], *oldest)]
+    if not oldest:
+        return [], removed
+    total = sum(_lost_offsets(record) for _, _, record in oldest) + (_lost_offsets(former) if former else 0)
+    at_ms, key, _ = oldest[-1]
+    merged = _block(_FORMER_KEY, lease_epoch, at_ms, SourceEnds(FORMER, (total,), lost=True))
+    return [msgspec.structs.replace(merged, replicator=key)], removed
+
+
+def _lost(state: FlowState) -> Iterator[tuple[LaneId, Progress]]:
+    return ((key, each) for key, each in state.source_ends.items() if each.source is not None and each.source.lost)
+
+
+def _lost_offsets(record: Progress) -> int:
+    """Return how many source offsets were lost according to a record."""
+    source = record.source
+    if source is None:
+        return 0
+    return sum(end - start for start, end in zip_longest(source.starts, source.ends, fillvalue=0) if end > 0)
 
 
 def unopened_losses(state: FlowState) -> Iterator[Unopened]:
@@ -233,9 +273,11 @@ def _record(
     before = () if known is None or known.source is None else known.source.ends
     count = max(len(before), max(changes) + 1)
     ends = tuple(changes.get(number, _at(before, number)) for number in range(count))
-    return Progress(
-        key, lease_epoch, 0, 0, 0, -1, 0, -1, -1, at_ms, protected=False, state="", source=SourceEnds(topic, ends)
-    )  # fmt: skip
+    return _block(key, lease_epoch, at_ms, SourceEnds(topic, ends))
+
+
+def _block(key: LaneId, lease_epoch: int, at_ms: int, source: SourceEnds) -> Progress:
+    return Progress(key, lease_epoch, 0, 0, 0, -1, 0, -1, -1, at_ms, protected=False, state="", source=source)
 
 
 def _at(ends: tuple[int, ...], number: int) -> int:
@@ -244,3 +286,6 @@ def _at(ends: tuple[int, ...], number: int) -> int:
 
 def _block_key(topic_id: TopicId, partition: int) -> LaneId:
     return LaneKey(topic_id, partition - partition % BLOCK, TopicId("")).id
+
+
+_FORMER_KEY = _block_key(TopicId(FORMER), 0)

@@ -2,13 +2,12 @@
 `snapshot_restore` restores it.
 """
 
-from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import get_args
+from typing import Any, TypeVar
 
-from mirrord.ledger.decided_verdicts import DECIDED, NOT_COPIED
+from msgspec.structs import force_setattr
+
 from mirrord.ledger.facts.audit import RangeAudited, RangeRepaired
 from mirrord.ledger.facts.core import (
     CopyInherited,
@@ -31,96 +30,12 @@ from mirrord.ledger.quarantine import Quarantine
 from mirrord.ledger.seeks import Seeks, Standing
 from mirrord.ledger.standing_orders import Orders
 from mirrord.ledger.state_topic_records import LastEntry, TargetTopic, Tenure
+from mirrord.ledger.verdict_tally import VerdictTally
 from mirrord.model.acls import AclRule
-from mirrord.model.intervals import Interval, joined, uncovered, within
 from mirrord.model.jobs import Job
 from mirrord.model.names import ClusterId, LaneId, LaneKey, TopicId, TopicPartition
 from mirrord.model.run_memory import ALL_OF_IT, RunMemory
 from mirrord.model.runs import Runs
-
-RECENT_VERDICTS = 128
-_OVERRULED: frozenset[Reason] = frozenset(get_args(Reason)) - {"truncated"}
-
-
-@dataclass(slots=True)
-class VerdictTally:
-    """Counts the source offsets with each verdict and keeps the exact ranges of the newest verdicts. The ledger holds
-    all verdicts.
-
-    A newer verdict replaces older ones: where it overlaps one of the kept ranges, the older verdict no longer counts.
-    This happens, for example, when a replicator takes over a lane and records some verdicts again. If a record was not
-    copied because of a decision, such as that of a filter, and is copied later, the verdict on it no longer counts
-    either. A `truncated` verdict always counts, because the source uses its offsets again for different records.
-    """
-
-    counts: dict[Reason, int] = field(default_factory=dict[Reason, int])
-    recent: deque[Verdict] = field(default_factory=deque[Verdict])
-    beyond: int = field(default=0, compare=False, repr=False)
-    """No range in `recent` extends beyond this offset. A verdict on higher offsets overlaps no range, so no search is
-    needed. This saves time when a filter produces thousands of consecutive verdicts."""
-    decided: int = field(default=0, compare=False, repr=False)
-    """No range in `recent` whose verdict records a decision, for example that of a filter, extends beyond this offset.
-    These are the verdicts with a reason in `DECIDED`."""
-
-    def __post_init__(self) -> None:
-        self.beyond = max((verdict.end for verdict in self.recent), default=0)
-        self.decided = max((verdict.end for verdict in self.recent if verdict.reason in DECIDED), default=0)
-
-    def add(self, verdicts: Iterable[Verdict]) -> None:
-        """Add verdicts to the tally."""
-        given = [verdict for verdict in verdicts if verdict.start < verdict.end]
-        if any(after.start < before.end for before, after in pairwise(given)):
-            for verdict in given:  # a later verdict replaces an earlier one
-                self._add((verdict,))
-        else:
-            self._add(given)
-        self._forget_oldest()
-
-    def _add(self, verdicts: Sequence[Verdict]) -> None:
-        """Add verdicts that are in ascending order and do not overlap. The older verdicts are searched only once,
-        because an entry may contain hundreds of thousands of verdicts."""
-        if verdicts and verdicts[0].start < self.beyond:
-            self._take_back([(verdict.start, verdict.end) for verdict in verdicts], _OVERRULED)
-        for verdict in verdicts:
-            self.counts[verdict.reason] = self.counts.get(verdict.reason, 0) + verdict.end - verdict.start
-            if verdict.reason in DECIDED:
-                self.decided = max(self.decided, verdict.end)
-            self.beyond = max(self.beyond, verdict.end)
-        self.recent.extend(verdicts)
-
-    def _forget_oldest(self) -> None:
-        while len(self.recent) > RECENT_VERDICTS:
-            self.recent.popleft()
-
-    def invalidate_decided(self, ranges: Sequence[Interval]) -> None:
-        """Withdraw those verdicts on these source offsets that record a decision not to copy a record: `filtered`,
-        `rejected` and `skipped`. Keep all other verdicts."""
-        self._take_back(ranges, DECIDED)
-        self.decided = max((verdict.end for verdict in self.recent if verdict.reason in DECIDED), default=0)
-
-    def explained(self, ranges: Sequence[Interval]) -> None:
-        """Withdraw the verdict "unexplained" on these source offsets, because other facts now give the reason."""
-        self._take_back(ranges, ("unexplained",))
-
-    def copied(self, ranges: Sequence[Interval]) -> None:
-        """Withdraw the verdicts that give a reason why these source offsets are not copied, because a rebuilt map has
-        shown that they are copied."""
-        self._take_back(ranges, NOT_COPIED)
-
-    def _take_back(self, ranges: Iterable[Interval], reasons: Collection[Reason]) -> None:
-        taken = joined(ranges)
-        if not any(old.reason in reasons and any(within((old.start, old.end), taken)) for old in self.recent):
-            return
-        kept: deque[Verdict] = deque()
-        for old in self.recent:
-            if old.reason not in reasons:
-                kept.append(old)
-                continue
-            whole = (old.start, old.end)
-            pieces = [Verdict(*piece, old.reason) for piece in uncovered(whole, within(whole, taken))]
-            self.counts[old.reason] -= old.end - old.start - sum(piece.end - piece.start for piece in pieces)
-            kept.extend(pieces)
-        self.recent = kept
 
 
 @dataclass(slots=True)
@@ -211,6 +126,14 @@ class LaneState:
         """Exact ranges of verdicts, the newest last. Only the newest ones are kept."""
         return self.verdicts.recent
 
+    def rest(self) -> None:
+        """Reduce the memory of a lane that is not expected to change soon. The state itself does not change, and later
+        facts can still change it."""
+        self.source_runs.rest()
+        self.target_runs.rest()
+        self.verdicts.rest()
+        self.hole_list.rest()
+
 
 @dataclass(slots=True)
 class FlowState:
@@ -249,6 +172,9 @@ class FlowState:
     forgotten_topics: dict[str, None] = field(default_factory=dict[str, None])
     """Source topics whose copies were forgotten (`CopyForgotten`), the newest last. Nothing else is known about them,
     and only the newest ones are kept."""
+    forgotten_losses: dict[Reason, int] = field(default_factory=dict[Reason, int])
+    """Number of source offsets that were lost in forgotten lanes, by reason. The offsets themselves are not known any
+    more."""
     compaction: int = 0
     """The number of compactions that have begun, which is also the number of the latest one."""
     jobs: dict[Job, JobState] = field(default_factory=dict[Job, JobState])
@@ -266,6 +192,9 @@ class FlowState:
     """Forgotten lanes that may still have records in the state topic, each with the ledger offset of its
     `CopyForgotten`. The next trim by the lease holder removes these records, and later snapshots no longer list the
     lanes. When another process reads such a snapshot, it also removes the lanes from here (`prune.drop_removed`)."""
+    lanes_changed: int = field(default=0, compare=False, repr=False)
+    """How often this process has added lanes to `lanes` or removed lanes from it. If the number is unchanged, `lanes`
+    contains the same lanes as before."""
     memory: RunMemory = field(default=ALL_OF_IT, compare=False, repr=False)
     """Manages the memory for the runs of all lanes. It affects how fast a lookup is, but not its result."""
     progress: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])
@@ -278,6 +207,17 @@ class FlowState:
     def tenure(self) -> Tenure:
         """The current lease epoch, and the number (`turn`) of the holder's process under this lease."""
         return Tenure(self.lease_epoch, max(self.turn, 1))
+
+    def shared_names(self, key: LaneKey, source_topic: str, target_topic: str) -> tuple[LaneKey, str, str]:
+        """Return the arguments, with the text objects of the target topic where they are equal. All lanes of a copy
+        then share the names and ids of their topics."""
+        known = self.topics.get(key.target_topic_id)
+        if known is None or known.source_topic_id is None or known.source_topic_id != key.source_topic_id:
+            return key, source_topic, target_topic
+        names = known.source_topic, known.topic
+        same = names == (source_topic, target_topic)
+        key = LaneKey(known.source_topic_id, key.partition, known.topic_id)
+        return key, *(names if same else (source_topic, target_topic))
 
     def quarantines(self) -> dict[TopicPartition, dict[LaneId, Quarantine]]:
         """Return all quarantines, by partition and lane."""
@@ -310,5 +250,30 @@ class FlowState:
         known = records.get(progress.lane)
         if known and (progress.lease_epoch, progress.grant) < (known.lease_epoch, known.grant):
             return False
+        _share_texts(progress, known, self.lanes.get(progress.lane))
         records[progress.lane] = progress
         return True
+
+
+_shared: dict[Hashable, Any] = {}
+_SHARED_KEPT = 256
+
+T = TypeVar("T", bound=Hashable)
+
+
+def shared(value: T) -> T:
+    """Return a value that is equal to `value`. The result is the same object each time, so that thousands of lanes do
+    not each have a copy of a word such as "drained". This works only for values of which there are few different
+    ones."""
+    if len(_shared) < _SHARED_KEPT:
+        return _shared.setdefault(value, value)
+    return _shared.get(value, value)
+
+
+def _share_texts(progress: Progress, former: Progress | None, lane: LaneState | None) -> None:
+    """Replace texts of a progress record with equal texts that are already in memory."""
+    force_setattr(progress, "state", shared(progress.state))
+    if former is not None:
+        force_setattr(progress, "lane", former.lane)
+    if lane is not None and lane.replicator == progress.replicator:
+        force_setattr(progress, "replicator", lane.replicator)

@@ -57,7 +57,7 @@ class LastEntry(msgspec.Struct, frozen=True, array_like=True):
     number: int
 
 
-class TargetTopic(msgspec.Struct, frozen=True, array_like=True):
+class TargetTopic(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A target topic that mirrord created or added partitions to."""
 
     topic: str
@@ -175,6 +175,7 @@ class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
     keeps_starts: bool = False
     selected: Selected | None = None
     starts: tuple[TopicStarts, ...] = ()
+    forgotten_losses: dict[Reason, int] = {}
 
 
 Snapshot = FlowSnapshot | LaneSnapshot | RunsPiece

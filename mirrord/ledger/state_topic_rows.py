@@ -54,6 +54,13 @@ class Kept:
             )
 
 
+class NothingKept(Kept):
+    """The `Kept` object of a process that never writes snapshots. It stays empty, which saves memory."""
+
+    def note(self, key: str, record: StateRecord | None) -> None:
+        """Ignore a record."""
+
+
 class StateTopicRows:
     """Collects the newest record of each key while the state topic is read. When a record contains packed runs, the
     runs are passed to `RunMemory`, which keeps them in memory or in a file."""
@@ -96,9 +103,12 @@ class StateTopicContents(NamedTuple):
     pieces: Mapping[str, PackedPiece] = {}
     """The pieces of packed runs. Pieces in an older form are among `records`."""
 
-    def kept(self) -> Kept:
-        """Return which of these records belong to a snapshot: their keys, and the properties of each lane's record."""
-        kept = Kept()
+    def kept(self, former: Kept) -> Kept:
+        """Return which of these records belong to a snapshot: their keys, and the properties of each lane's record. If
+        `former` is a `NothingKept`, the result is one, too."""
+        kept = type(former)()
+        if isinstance(kept, NothingKept):
+            return kept
         kept.keys.update(self.pieces)
         for key, record in self.records.items():
             kept.note(key, record)

@@ -40,6 +40,12 @@ class Checkpoints:
         for position in positions:
             self._book.record(position)
 
+    def forget_unseen(self) -> set[str]:
+        """Forget the checkpoints of groups and partitions whose positions have not been added since the last call.
+        Return the target topics to which the others belong."""
+        self._book.forget_unseen()
+        return self._book.topics()
+
     def forget(self, target_topic: str) -> None:
         """Forget the checkpoints of a target topic that was deleted and re-created under the same name."""
         self._book.forget(target_topic)

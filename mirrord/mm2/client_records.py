@@ -30,6 +30,8 @@ from policies.flow_policies import naming_of
 from policies.mm2_names import HEARTBEATS
 
 LONGEST_TRY_S = 10.0
+FORGET_S = 3600.0
+"""Interval, in seconds, at which checkpoints of deleted topics and of groups that no longer exist are forgotten."""
 AGAIN_S = 30.0
 """Pause, in seconds, before a loop is started again after an internal error."""
 
@@ -49,6 +51,9 @@ class Mm2Upkeep:
         self._checkpoints = Checkpoints(flow, clusters[flow.target], patience_s) if records.checkpoints else None
         self._syncs = OffsetSyncs(flow, clusters, patience_s) if records.offset_syncs != "off" else None
         self._topics: dict[str, TopicId] = {}
+        """The id of each target topic to which checkpoints may belong."""
+        self._clock = clock
+        self._forget_at = clock.monotonic() + FORGET_S
         self._naming = naming_of(flow)
         self._apart: tuple[str, ...] = ()
         """Target topics whose names do not follow the flow's naming rule."""
@@ -67,7 +72,10 @@ class Mm2Upkeep:
             for topic in topics.keys() & self._topics.keys():
                 if topics[topic] != self._topics[topic]:
                     self._checkpoints.forget(topic)
-        self._topics |= topics
+            if (now := self._clock.monotonic()) >= self._forget_at:
+                self._forget_at, known = now + FORGET_S, self._checkpoints.forget_unseen()
+                self._topics = {topic: each for topic, each in self._topics.items() if topic in known}
+            self._topics |= topics
 
     def record(self, positions: Iterable[TranslatedPosition]) -> None:
         """Add the current positions of groups, so that checkpoints are written for them. The caller ensures that the

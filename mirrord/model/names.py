@@ -36,7 +36,7 @@ class TopicPartition(msgspec.Struct, frozen=True, order=True):
         return f"{self.topic}-{self.partition}"
 
 
-class LaneKey(msgspec.Struct, frozen=True, order=True):
+class LaneKey(msgspec.Struct, frozen=True, order=True, gc=False):
     """The identity of a lane. The lane copies one source partition into the target partition with the same number."""
 
     source_topic_id: TopicId

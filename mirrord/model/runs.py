@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from operator import gt, sub
 from sys import byteorder
+from typing import TypeAlias
 
 import msgspec
 
@@ -18,6 +19,17 @@ from mirrord.model.archived_runs import ArchivedPart
 from mirrord.model.packed_runs import PackedRuns
 from mirrord.model.run_codec import Packed, RunColumns, pack
 from mirrord.model.run_memory import ALL_OF_IT, RUN_BYTES, PackedPiece, RunMemory
+
+REST_RUNS = 64
+"""When a list of runs is no longer expected to change, its older runs are packed if there are more than this number of
+unpacked runs. Fewer runs take less memory unpacked than a piece does."""
+_NO_PIECES = PackedRuns(ALL_OF_IT)
+"""Shared by all lists of runs without packed pieces, because a flow has many of them. It is never changed."""
+_ZERO = (0,)
+
+
+_Column: TypeAlias = "array[int] | tuple[int, ...]"
+"""The ordinals or the offsets of the unpacked runs."""
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -33,8 +45,9 @@ class Runs:
     """The runs on one side of a lane (source or target), in ascending order of ordinals.
 
     The last run has no end yet. It grows while the records are consecutive. The newest runs are stored in two arrays of
-    int64, with 16 bytes per run. Older runs are packed (`PackedRuns`), and stay in memory while `RunMemory` has room
-    for them.
+    int64, with 16 bytes per run. A single run, which is all that most lanes have, is stored in two tuples, because an
+    array takes more memory. Older runs are packed (`PackedRuns`), and stay in memory while `RunMemory` has room for
+    them.
     """
 
     __slots__ = (
@@ -48,10 +61,10 @@ class Runs:
     def __init__(self, runs: Iterable[Run] = (), memory: RunMemory = ALL_OF_IT) -> None:
         self._memory = memory
         memory.join()
-        self._ordinals = array("q")
-        self._offsets = array("q")
-        self._turns: list[int] = []
-        self._packed = PackedRuns(memory)
+        self._ordinals: _Column = ()
+        self._offsets: _Column = ()
+        self._turns: list[int] | tuple[()] = ()
+        self._packed = _NO_PIECES
         for run in runs:
             self.add(run.ordinal, run.offset)
 
@@ -69,7 +82,7 @@ class Runs:
             return False
         if self.pieces or other.pieces:
             return all(map(Run.__eq__, self, other))
-        return self._ordinals == other._ordinals and self._offsets == other._offsets
+        return list(self._ordinals) == list(other._ordinals) and list(self._offsets) == list(other._offsets)
 
     def __hash__(self) -> int:
         raise TypeError("runs grow, so they are no key")
@@ -114,10 +127,18 @@ class Runs:
             if ahead == 0:
                 return
             if ahead < 0:
-                self._turns.append(ordinal)
-        self._ordinals.append(ordinal)
-        self._offsets.append(offset)
-        if len(self._ordinals) >= 2 * self._memory.piece_runs:
+                if isinstance(self._turns, tuple):
+                    self._turns = [ordinal]
+                else:
+                    self._turns.append(ordinal)
+        elif not self._packed.pieces:
+            first = array("q", (ordinal, offset))  # raises OverflowError, as for every later run
+            self._ordinals, self._offsets = map(_single, first)
+            return
+        ordinals, offsets = self._arrays()
+        ordinals.append(ordinal)
+        offsets.append(offset)
+        if len(ordinals) >= 2 * self._memory.piece_runs:
             self.settle()
 
     def add_ascending(self, ordinal: int, offset: int) -> None:
@@ -133,7 +154,19 @@ class Runs:
     def settle(self) -> None:
         """Pack the oldest unpacked runs, if there are more unpacked runs than `RunMemory` allows."""
         while len(self._ordinals) >= 2 * (count := self._memory.piece_runs):
-            self._packed.append_merged(*self._take_oldest(count), self._turns)
+            self._own_pieces().append_merged(*self._take_oldest(count), self._turns)
+
+    def rest(self) -> None:
+        """Reduce the memory of runs that are not expected to change soon: pack all unpacked runs except the newest, if
+        packing them saves memory."""
+        count = len(self._ordinals) - 1
+        if count > REST_RUNS:
+            self._own_pieces().append_merged(*self._take_oldest(count), self._turns)
+        self._shrink()
+
+    def _shrink(self) -> None:
+        if len(self._ordinals) == 1:
+            self._ordinals, self._offsets = _single(self._ordinals[0]), _single(self._offsets[0])
 
     def offset_of(self, ordinal: int) -> int | None:
         """Return the offset of an ordinal, or None if the ordinal is below the first run."""
@@ -185,11 +218,13 @@ class Runs:
         whole = bisect_right(packed.starts, drop) - 1
         if whole < len(packed.pieces):
             drop = packed.starts[whole]
-        else:
-            del self._ordinals[: drop - packed.starts[whole]]
-            del self._offsets[: drop - packed.starts[whole]]
+        elif drop:
+            ordinals, offsets = self._arrays()
+            del ordinals[: drop - packed.starts[whole]]
+            del offsets[: drop - packed.starts[whole]]
         if drop:
-            packed.replace(packed.pieces[whole:])
+            if packed.pieces:
+                packed.replace(packed.pieces[whole:])
             first = packed.first_ordinals[0] if packed.pieces else self._ordinals[0]
             self._turns = [turn for turn in self._turns if turn > first]
         return drop
@@ -208,9 +243,10 @@ class Runs:
             return
         # All runs up to the end of the last part must be packed, except for the newest run.
         count = min(bisect_right(self._ordinals, parts[-1].runs.last_ordinal), len(self._ordinals) - 1)
+        packed = self._own_pieces()
         if count > 0:
-            self._packed.append(*self._take_oldest(count), self._turns)
-        self._packed.archive(parts, self._turns)
+            packed.append(*self._take_oldest(count), self._turns)
+        packed.archive(parts, self._turns)
 
     def at(self, position: int) -> Run:
         """Return the run at a position. The first run has position 0. Raises IndexError if there are fewer runs."""
@@ -267,7 +303,8 @@ class Runs:
         `pieces`."""
         if not self._ordinals:
             return b""
-        return pack(self._ordinals, self._offsets, [turn for turn in self._turns if turn >= self._ordinals[0]])
+        columns = array("q", self._ordinals), array("q", self._offsets)
+        return pack(*columns, [turn for turn in self._turns if turn >= self._ordinals[0]])
 
     @staticmethod
     def restored(pieces: Sequence[PackedPiece], tail: bytes, memory: RunMemory = ALL_OF_IT) -> "Runs":
@@ -280,17 +317,20 @@ class Runs:
         ends += [(last.ordinals[0], last.last_ordinal)] if last else []
         if any(after[0] <= before[1] for before, after in pairwise(ends)):
             raise ValueError("runs out of order")
-        runs._packed.replace(packed)
-        if last is not None:
-            runs._ordinals, runs._offsets = last.unpack()
-        if any(after <= before for before, after in pairwise(runs._ordinals)):
+        if packed:
+            runs._own_pieces().replace(packed)
+        columns = (array("q"), array("q")) if last is None else last.unpack()
+        if any(after <= before for before, after in pairwise(columns[0])):
             raise ValueError("runs out of order")
         first = packed[0].first_ordinal if packed else 0
-        runs._turns = [turn for piece in packed for turn in piece.turns if turn > first]
+        turns = [turn for piece in packed for turn in piece.turns if turn > first]
         before = [(piece.last_ordinal, piece.last_offset) for piece in packed[-1:]]
-        ordinals = array("q", [ordinal for ordinal, _ in before]) + runs._ordinals
-        runs._turns += _turns(ordinals, array("q", [offset for _, offset in before]) + runs._offsets)
+        ordinals = array("q", [ordinal for ordinal, _ in before]) + columns[0]
+        turns += _turns(ordinals, array("q", [offset for _, offset in before]) + columns[1])
+        runs._turns = turns or ()
+        runs._ordinals, runs._offsets = columns
         runs.settle()
+        runs._shrink()
         return runs
 
     def extend_columns(self, columns: bytes) -> None:
@@ -304,12 +344,13 @@ class Runs:
         if byteorder == "big":
             numbers.byteswap()
         count = len(columns) // RUN_BYTES
-        ordinals = self._ordinals[-1:] + numbers[:count]
+        known = self._arrays()
+        ordinals = known[0][-1:] + numbers[:count]
         if any(after <= before for before, after in pairwise(ordinals)):
             raise ValueError("runs out of order")
-        self._turns += _turns(ordinals, self._offsets[-1:] + numbers[count:])
-        self._ordinals.extend(numbers[:count])
-        self._offsets.extend(numbers[count:])
+        self._turns = [*self._turns, *_turns(ordinals, known[1][-1:] + numbers[count:])]
+        known[0].extend(numbers[:count])
+        known[1].extend(numbers[count:])
         self.settle()
 
     def copy(self) -> "Runs":
@@ -318,37 +359,61 @@ class Runs:
         twin._ordinals = self._ordinals[:]
         twin._offsets = self._offsets[:]
         twin._turns = self._turns[:]
-        twin._packed.replace(self._packed.pieces[:])
+        if self._packed.pieces:
+            twin._own_pieces().replace(self._packed.pieces[:])
         return twin
+
+    def _own_pieces(self) -> PackedRuns:
+        """Return the packed pieces, which the caller may change."""
+        if self._packed is _NO_PIECES:
+            self._packed = PackedRuns(self._memory)
+        return self._packed
+
+    def _arrays(self) -> RunColumns:
+        """Return the unpacked runs as arrays, which the caller may change."""
+        ordinals, offsets = self._ordinals, self._offsets
+        if isinstance(ordinals, tuple) or isinstance(offsets, tuple):
+            ordinals, offsets = array("q", ordinals), array("q", offsets)
+            self._ordinals, self._offsets = ordinals, offsets
+        return ordinals, offsets
 
     def _take_oldest(self, count: int) -> RunColumns:
         """Remove the oldest `count` unpacked runs, and return them."""
-        ordinals, offsets = self._ordinals[:count], self._offsets[:count]
-        del self._ordinals[:count]
-        del self._offsets[:count]
-        return ordinals, offsets
+        ordinals, offsets = self._arrays()
+        oldest = ordinals[:count], offsets[:count]
+        del ordinals[:count]
+        del offsets[:count]
+        return oldest
 
     def _supersede(self, ordinal: int) -> None:
         if self._packed.pieces and self._ordinals[0] >= ordinal:
             self._ordinals, self._offsets = self._packed.unpack_from(ordinal)
-        while self._ordinals and self._ordinals[-1] >= ordinal:
-            self._ordinals.pop()
-            self._offsets.pop()
+        if self._ordinals and self._ordinals[-1] >= ordinal:
+            ordinals, offsets = self._arrays()
+            while ordinals and ordinals[-1] >= ordinal:
+                ordinals.pop()
+                offsets.pop()
         while self._turns and self._turns[-1] >= ordinal:
             self._turns.pop()
 
-    def _around(self, ordinal: int) -> tuple["array[int]", "array[int]", int]:
+    def _around(self, ordinal: int) -> tuple[_Column, _Column, int]:
         """Return the ordinals and offsets of consecutive runs that include the run with this ordinal. Also return the
         position of the first of these runs."""
         if not self._packed.pieces or self._ordinals[0] <= ordinal:
             return self._ordinals, self._offsets, self._packed.count
         return self._packed.around(ordinal)
 
-    def _columns(self, position: int) -> Iterator[RunColumns]:
+    def _columns(self, position: int) -> Iterator[tuple[_Column, _Column]]:
         """Yield the ordinals and offsets of the runs from `position` to the last one, in several parts."""
         yield from self._packed.columns(position)
         position = max(position - self._packed.count, 0)
         yield self._ordinals[position:], self._offsets[position:]
+
+
+def _single(number: int) -> tuple[int, ...]:
+    """Return a tuple of one number. Most lanes have a single run that begins at ordinal 0, and often at offset 0, so
+    these lanes share one tuple."""
+    return (number,) if number else _ZERO
 
 
 def _turns(ordinals: "array[int]", offsets: "array[int]") -> list[int]:

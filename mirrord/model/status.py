@@ -434,10 +434,14 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     losses: tuple[LossStatus, ...] = ()
     """Lost source offsets whose lanes are no longer in the status, because the source topic or the target topic was
     deleted. Topics that were re-created afterwards are included."""
+    forgotten_losses: dict[str, int] = {}
+    """Number of lost source offsets, by reason, in topics that were deleted on both clusters long ago. If there are
+    many, `losses` contains only the newest ones, and all others are counted here."""
 
     def verdict_offsets(self) -> Counter[str]:
         """Return the number of source offsets with each verdict, including those whose topics were deleted."""
         offsets: Counter[str] = Counter(self.totals.verdict_offsets)
+        offsets.update(self.forgotten_losses)
         for loss in self.losses:
             offsets[loss.reason] += loss.offsets
         return offsets

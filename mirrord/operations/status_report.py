@@ -158,6 +158,7 @@ async def _from_ledger(
         remarks=tuple(order_remarks(view.state, ())),
         jobs=job_statuses(config, view.state.jobs, {}, {}),
         losses=former_losses(view.state, {lane.key.id for lane in present_lanes(view.state, view.state.lanes)}),
+        forgotten_losses={**view.state.forgotten_losses},
     )
 
 

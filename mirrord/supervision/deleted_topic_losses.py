@@ -9,7 +9,7 @@ from mirrord.config.schema import FlowConfig
 from mirrord.kafka.client.topic_admin import TopicAdmin
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.rules.topic import Topic
-from mirrord.ledger.source_ends import left_behind, settled_records
+from mirrord.ledger.source_ends import left_behind, merged_losses, settled_records
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.fact_recorder import Recorder
 from mirrord.model.errors import EnvironmentFault
@@ -64,9 +64,10 @@ class DeletedTopicLosses:
         await _record(flow, recorder, hosted, is_gone, self._clock.wall_ms())
 
     async def _ask(self, flow: FlowConfig, state: FlowState, source: TopicAdmin, shown: Mapping[str, Topic]) -> None:
-        self._absent -= shown.keys()
         known = {lane.source_topic for lane in state.lanes.values()}
-        known |= {each.source.topic for each in state.source_ends.values() if each.source is not None}
+        ends = (each.source for each in state.source_ends.values())
+        known |= {source.topic for source in ends if source is not None and not source.lost}
+        self._absent = (self._absent & known) - shown.keys()
         missing = known - shown.keys() - self._absent
         seen = await source.describe(missing) if missing else None
         refused = {} if seen is None else {name: why for name, why in seen.refused.items() if name not in seen.topics}
@@ -100,5 +101,6 @@ async def _record(
             log.error(
                 "records_lost", flow=flow.name, topic=source.topic, ends=source.ends, starts=source.starts, line=line
             )
-    await recorder.save(kept)
-    await recorder.remove(removed)
+    merged, counted = merged_losses(state, state.lease_epoch)
+    if await recorder.save([*kept, *merged]):
+        await recorder.remove([*removed, *counted])

@@ -98,9 +98,7 @@ class FlowSupervisor:
         self._fleet: Fleet | None = None
         self._discovered: Discovered | None = None
         self._hazards: tuple[str, ...] = ()
-        self._figures = FlowFigures()
-        self._mode = TargetMode(services.probe)
-        self._lease = SeenLease(services.clock)
+        self._figures, self._mode, self._lease = FlowFigures(), TargetMode(services.probe), SeenLease(services.clock)
         self._waits, self._lost_topics = LaneWaits(flow.name), DeletedTopicLosses(services.clock)
         self._held_before = False
         """Whether this process has already held the lease."""
@@ -187,8 +185,8 @@ class FlowSupervisor:
 
     def status(self) -> FlowStatus:
         """Return the current status of the flow without sending a request to a cluster or replicator."""
-        lanes = self._lanes()
-        promise, promise_note = self._mode.promise(self._store.state if self._store else None)
+        lanes, state = self._lanes(), self._store.state if self._store else None
+        promise, promise_note = self._mode.promise(state)
         return FlowStatus(
             name=self.flow.name,
             source=self._source.status(),
@@ -206,11 +204,12 @@ class FlowSupervisor:
             latency=self._upkeep.latency if self._fleet is not None else None,
             rpo=self._rpo(lanes),
             counts=self._figures.counts if self._fleet is not None else None,
-            ledger_end=self._store.state.next_offset if self._store else None,
+            ledger_end=state.next_offset if state else None,
             groups=self.groups.states,
             groups_followed=self.groups.followed,
-            jobs=self.schedule.status(self._store.state.jobs if self._store else None),
-            losses=lost_topics(self._store.state, self._discovered) if self._store else (),
+            jobs=self.schedule.status(state.jobs if state else None),
+            losses=lost_topics(state, self._discovered) if state else (),
+            forgotten_losses={**state.forgotten_losses} if state else {},
         )
 
     # The steps of one attempt to run the flow.
@@ -424,10 +423,11 @@ class FlowSupervisor:
                 self._figures.keep([lane.lane for lane in self._discovered.lanes])
                 self._hazards = hazards_of(self.flow, self._discovered, self._store.state if self._store else None)
                 await self._lost_topics.record_lost(self.flow, recorder, self._source_admin, looked, fleet.last_reports)
-                self._discovered = looked.with_faults(self._lost_topics.hidden)
-                forgotten = await self._forgetting.due(recorder.state, self._discovered, fleet.last_reports)
-                await recorder.write((*self._discovered.facts, *forgotten))
-                self._upkeep.see(self._discovered)
+                self._discovered = found = looked.with_faults(self._lost_topics.hidden)
+                seen = (found, fleet.last_reports, self._upkeep.deleted)
+                forgotten = await self._forgetting.due(recorder.state, *seen)
+                await recorder.write((*found.facts, *forgotten))
+                self._upkeep.see(found)
             await wait_for(self._changed, next_refresh_s(self.flow, looked, is_unrecorded=recorder.waiting))
 
     async def _reconcile(self, fleet: Fleet) -> None:

@@ -6,7 +6,7 @@ neither the other operations nor the copying.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable
 
 import structlog
 
@@ -18,6 +18,7 @@ from mirrord.ledger.store.fact_recorder import Recorder
 from mirrord.mm2.client_records import Mm2Upkeep
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.group_status import TranslatedPosition
+from mirrord.model.names import TopicId
 from mirrord.model.status import LatencyStatus, TopicStatus
 from mirrord.runtime.clock import Clock
 from mirrord.supervision.internal_topic_sync import OwnSettings
@@ -98,6 +99,11 @@ class Upkeep:
         for MirrorMaker 2's clients, and missing permissions to read configs."""
         mm2 = () if self._mm2 is None else self._mm2.remarks
         return (*self._own.remarks, *self._policies.remarks, *self._acls.remarks, *self._deletions.remarks, *mm2)
+
+    @property
+    def deleted(self) -> Container[TopicId]:
+        """Target topics that were deleted because their source topics no longer exist."""
+        return self._deletions.deleted
 
     @property
     def latency(self) -> LatencyStatus | None:

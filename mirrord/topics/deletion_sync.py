@@ -55,6 +55,8 @@ class DeletionSync:
         self._clock = clock
         self._foreign = foreign
         self._flow_back = flow_back
+        self.deleted: set[TopicId] = set()
+        """Target topics that this object has deleted and whose lanes are still in the ledger."""
         self._kept: dict[TopicId, str] = {}
         """For each target topic that contains records from other writers: one line that tells operators why the topic
         is not deleted."""
@@ -66,6 +68,9 @@ class DeletionSync:
         """Plan and carry out the deletions that follow from `discovered`, the latest discovery result. Raises
         EnvironmentFault if a cluster does not answer, or if the target refuses a deletion."""
         copies, back = copies_of(ledger), self._flow_back()
+        present = {copy.topic_id for copy in copies}
+        self._kept = {topic_id: line for topic_id, line in self._kept.items() if topic_id in present}
+        self.deleted &= {lane.key.target_topic_id for lane in ledger.lanes.values()} if self.deleted else set()
         wanted = self._flow.propagate_deletes and not back
         gone: list[TopicCopy] = []
         if self._flow.propagate_deletes:
@@ -83,6 +88,7 @@ class DeletionSync:
             done = [copy for copy in due if copy.topic not in refused]
             for copy in done:
                 log.warning("topic_deleted", flow=self._flow.name, topic=copy.topic)
+                self.deleted.add(copy.topic_id)
             await recorder.write(TopicDeleted(copy.topic, copy.topic_id) for copy in done)
         self.remarks = self._lines(plan, [copy.topic for copy in gone] if back else [], back)
         if refused:

@@ -18,7 +18,7 @@ from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.core import SourceRun, Verdict
 from mirrord.ledger.facts.seeks import LaneSought
 from mirrord.ledger.offset_map import CopiedPosition, LaneMap
-from mirrord.ledger.store.store import append_under_current_lease
+from mirrord.ledger.store.job_lease import append_under_current_lease
 from mirrord.model.names import TopicId
 from mirrord.model.runs import Run
 from tests.fixtures.lab import LabPair

@@ -22,6 +22,7 @@ from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
 from tests.sim import toy
 from tests.sim.after_retention import expects_a_copied_ordinal, is_repeat_of_deleted
+from tests.sim.compacted_copy import is_older_than_copied
 from tests.sim.comparing import asked_about, presumed
 from tests.sim.host import LANE, Host
 from tests.sim.known import Lookup
@@ -187,6 +188,17 @@ def test_a_foreign_record_is_newer_than_a_record_that_was_in_the_target_before_i
     assert not has_newer(world, number), "appended after the foreign record"
     world.known.first_appended[number] = 1
     assert has_newer(world, number)
+
+
+def test_a_lost_record_need_not_arrive_after_a_later_copied_one_of_its_key() -> None:
+    """Also if the cleaner has removed the later one, because of a foreign record that is lost as well (decision 95)."""
+    world = overwritten(2)
+    first = min(world.source.offset_of)
+    assert is_older_than_copied(world, first)
+    assert not is_older_than_copied(world, first + 1)
+    assert not is_older_than_copied(world, first + 2)
+    world.target.keys = 2
+    assert not is_older_than_copied(world, first), "of another key"
 
 
 def test_a_record_that_a_lookup_took_for_cleaned_need_not_arrive() -> None:

@@ -39,7 +39,8 @@ _EPILOG = """Without --all, only verdicts that need attention are listed: losses
 rejected, skipped, unexplained) and duplicates (doubled). No daemon needs to be running. If the ledger has been trimmed,
 it still has the newest ranges of each partition, but no longer the times at which they were recorded. Such ranges are
 listed regardless of --since. If rejected records have been brought back (`mirrord quarantine replay`), the output shows
-where they are. Exit code 3: a loss is listed.
+where they are. If thousands of topics with losses were deleted on both clusters, only the total is known for the oldest
+of them; it is listed without --since. Exit code 3: a loss is listed.
 
 With --foreign, the command lists target offsets instead: those that other clients wrote between the copied records,
 including transaction markers. Records before the first copied record are not listed, because they were there before the
@@ -64,6 +65,15 @@ class GapLine(msgspec.Struct, frozen=True):
     brought_back: tuple[Returned, ...] = ()
     """The records in the range that `mirrord quarantine replay` has appended to the target, with their target
     positions."""
+
+
+class ForgottenLine(msgspec.Struct, frozen=True):
+    """The number of source offsets that were lost for one reason in topics that were deleted on both clusters long ago.
+    The ledger no longer contains their names and ranges."""
+
+    flow: str
+    reason: Reason
+    offsets: int
 
 
 class ForeignLine(msgspec.Struct, frozen=True):
@@ -102,26 +112,28 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.foreign:
         _print_foreign([line for flow in flows for line in _foreign(config, flow)], as_json=arguments.json)
         return 0
-    found = [line for flow in flows for line in asyncio.run(_read(config, flow))]
+    found = [asyncio.run(_read(config, flow)) for flow in flows]
     shown = [
         line
-        for line in found
+        for lines, _ in found
+        for line in lines
         if (arguments.all or line.reason in _TELLING)
         and (begin_ms is None or line.at_ms is None or line.at_ms >= begin_ms)
     ]
+    totals = [line for _, lines in found for line in lines] if begin_ms is None else []
     if arguments.json:
-        print(msgspec.json.encode({"gaps": shown}).decode())
+        print(msgspec.json.encode({"gaps": shown, "forgotten": totals}).decode())
     else:
-        console().print(_table(shown))
-    return 3 if any(line.reason in LOSSES for line in shown) else 0
+        console().print(_table(shown, totals))
+    return 3 if totals or any(line.reason in LOSSES for line in shown) else 0
 
 
-async def _read(config: Config, flow: FlowConfig) -> list[GapLine]:
+async def _read(config: Config, flow: FlowConfig) -> tuple[list[GapLine], list[ForgottenLine]]:
     reading = LedgerReading(KafkaLog(flow.name, config.clusters[flow.target]), run_memory(flow))
     try:
         gaps = await read_gaps(reading)
     except LedgerMissing:
-        return []
+        return [], []
     returned, trouble = await brought_back(config, flow, reading.state)
     if trouble:
         print(f"mirrord: {trouble}", file=sys.stderr)
@@ -130,7 +142,9 @@ async def _read(config: Config, flow: FlowConfig) -> list[GapLine]:
         GapLine(flow.name, lost.topic, lost.partition, lost.start, lost.end, "recreated", lost.at_ms)
         for lost in unopened_losses(reading.state)
     ]
-    return [*(_line(flow.name, gap, reading.state, returned) for gap in gaps if gap.lane in lanes), *unopened]
+    lines = [*(_line(flow.name, gap, reading.state, returned) for gap in gaps if gap.lane in lanes), *unopened]
+    totals = [ForgottenLine(flow.name, reason, lost) for reason, lost in sorted(reading.state.forgotten_losses.items())]
+    return lines, totals
 
 
 def _foreign(config: Config, flow: FlowConfig) -> Iterator[ForeignLine]:
@@ -171,9 +185,14 @@ def _print_foreign(lines: Sequence[ForeignLine], *, as_json: bool) -> None:
     console().print(table)
 
 
-def _table(lines: Sequence[GapLine]) -> Group:
+def _table(lines: Sequence[GapLine], totals: Sequence[ForgottenLine]) -> Group:
+    former = [
+        f"{escape(each.flow)}: {count(each.offsets)} source offsets of topics that were deleted long ago: "
+        f"[bold red]{each.reason}[/]"
+        for each in totals
+    ]
     if not lines:
-        return Group("nothing is known to be missing")
+        return Group(*(former or ["nothing is known to be missing"]))
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for heading in ("flow", "partition", "from", "to", "offsets", "why", "recorded"):
         table.add_column(heading, justify="right" if heading in {"from", "to", "offsets"} else "left")
@@ -188,4 +207,4 @@ def _table(lines: Sequence[GapLine]) -> Group:
         for line in lines
         for each in line.brought_back
     ]
-    return Group(table, *(["", *back] if back else []))
+    return Group(table, *(["", *back] if back else []), *(["", *former] if former else []))

@@ -45,7 +45,9 @@ NAMES_KEPT = 100_000
 """Maximum number of group names for which the result of `passes` is cached. Some clients create a new group name each
 time they start."""
 EXPIRED_KEPT = 1_000
-"""Maximum number of groups that are still reported after all their committed offsets on the source have expired."""
+"""Maximum number of groups that are still reported after all their committed offsets on the source have expired. Also
+the maximum number of partitions of one group that are still reported after its committed offset has expired, or was
+deleted with the topic."""
 
 
 class GroupFilter:
@@ -140,6 +142,19 @@ class GroupBook:
         gone = expired[: max(0, len(expired) - EXPIRED_KEPT)]
         for group in gone:
             del self._groups[group]
+        return gone
+
+    def forget_expired_places(self) -> list[tuple[str, TopicAndPartition]]:
+        """Forget partitions in which a group no longer has a committed offset on the source, and return them with the
+        group's name. A group that reads many short-lived topics has many of them. The `EXPIRED_KEPT` newest ones of
+        each group are not forgotten."""
+        gone: list[tuple[str, TopicAndPartition]] = []
+        for group, courses in self._groups.items():
+            if len(courses) > EXPIRED_KEPT:
+                expired = [place for place, course in courses.items() if course.newest is None]
+                for place in expired[: max(0, len(expired) - EXPIRED_KEPT)]:
+                    del courses[place]
+                    gone.append((group, place))
         return gone
 
     def groups(self) -> Iterable[str]:

@@ -18,7 +18,7 @@ Without a `seen` pair, mirrord may have committed a group's current position its
 a consumer in two cases: it has a leader epoch (mirrord commits none), or it changed while this process was running.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from mirrord.groups.rules.commit_plan import NO_EPOCH, Hold, Mapped, PositionPair, Write
@@ -71,6 +71,13 @@ class PositionPairs:
     def forget(self, group: str, place: TopicAndPartition) -> None:
         """Forget the pair of matching positions of this group and partition."""
         self._known.pop((group, place), None)
+
+    def forget_all(self, groups: Collection[str], places: Iterable[tuple[str, TopicAndPartition]]) -> None:
+        """Forget everything about these groups, and about these partitions of other groups."""
+        gone = {*places, *(key for known in (self._known, self._unsure) for key in known if key[0] in groups)}
+        for known in (self._known, self._unsure):
+            for key in gone & known.keys():
+                del known[key]
 
 
 class Asked(NamedTuple):

@@ -59,7 +59,7 @@ target ends with different records, and the lane does not begin.
 """
 
 
-class Verdict(msgspec.Struct, frozen=True, array_like=True):
+class Verdict(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A range [start, end) of source offsets that were not copied, with the reason."""
 
     start: int
@@ -645,7 +645,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     """
 
 
-class Progress(msgspec.Struct, frozen=True, array_like=True):
+class Progress(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The progress of a lane. It is written to the state topic at most once a second, and again when the lane
     becomes idle.
 

@@ -111,7 +111,7 @@ EFFECTS: dict[type, str] = {
         "The fact takes effect if there is anything to remove. It removes the target topic, and the lanes between the "
         "two topics with their resume positions. If the source topic has no other lanes, it also removes the name "
         "that `CopyNamed` has given to the copy. The state keeps the names of the last 1,000 source topics whose "
-        "lanes were removed in this way."
+        "lanes were removed in this way, and counts the source offsets that these lanes had lost, by reason."
     ),
     core.CopyNamed: (
         "The fact takes effect if the copy of this source topic has no name yet, and if no copy of another source "

@@ -21,11 +21,12 @@ import structlog
 
 from mirrord.config.schema import Config
 from mirrord.ledger.errors import LedgerMissing
+from mirrord.ledger.facts.core import AnyFact
 from mirrord.ledger.facts.jobs import JobBegan, JobEnded, JobRenewed
 from mirrord.ledger.job_state import JobState
 from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.ledger.store.process_identity import is_dead_worker, this_worker
-from mirrord.ledger.store.store import LedgerStore, append_under_current_lease
+from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.jobs import Job, JobOutcome
 from mirrord.runtime.clock import SystemClock
@@ -35,6 +36,7 @@ RENEW_S = 15.0
 LOOK_S = 1.0
 END_S = 5.0
 PATIENCE_S = 10.0
+APPEND_TRIES = 5
 
 log = structlog.get_logger()
 
@@ -223,3 +225,16 @@ def _busy(flow: str, other: JobState) -> str:
     where = f"pid {other.worker.pid} on {other.worker.host}"
     what = "an audit" if other.job == "audit" else "a compaction"
     return f"{what} of {flow} is already running ({where}): each flow has one at a time"
+
+
+async def append_under_current_lease(store: LedgerStore, fact: AnyFact) -> bool:
+    """Append a fact under the current lease, whichever daemon holds it. Return whether the fact took effect.
+
+    If another lease is taken in the meantime, the append is retried a few times. Raises LedgerUnavailable.
+    """
+    for _ in range(APPEND_TRIES):
+        epoch = store.state.lease_epoch
+        (bound,) = await store.append(epoch, [fact])
+        if bound or store.state.lease_epoch == epoch:
+            return bound
+    return False

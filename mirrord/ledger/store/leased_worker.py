@@ -43,7 +43,7 @@ class LeasedWorker:
         and defines the event that is logged if one of them fails."""
         self.name = name
         self._clock = clock or SystemClock()
-        self._store = LedgerStore(topics, self._clock, memory=run_memory(flow))
+        self._store = LedgerStore(topics, self._clock, memory=run_memory(flow), trims=False)
         holder = Holder(socket.gethostname(), os.getpid(), name, "")
         self._lease = LeaseKeeper(self._store, holder, lease_ttl_ms, self._clock)
         self._tasks = tasks

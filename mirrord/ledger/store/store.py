@@ -18,7 +18,7 @@ from mirrord.ledger.errors import LOST, ForeignFlow, LedgerCorrupt, LedgerUnavai
 from mirrord.ledger.facts.archive import MapCompacted
 from mirrord.ledger.facts.core import AnyFact, Entry, FlowOpened, LeaseRenewed, Progress
 from mirrord.ledger.fold import fold
-from mirrord.ledger.prune import drop_removed, prune, prune_like
+from mirrord.ledger.prune import Resting, drop_removed, prune, prune_like
 from mirrord.ledger.snapshot import snapshots
 from mirrord.ledger.snapshot_restore import restore
 from mirrord.ledger.state import FlowState
@@ -32,7 +32,7 @@ from mirrord.ledger.state_topic_records import (
     progress_key,
     state_key,
 )
-from mirrord.ledger.state_topic_rows import Kept, StateTopicRows
+from mirrord.ledger.state_topic_rows import Kept, NothingKept, StateTopicRows
 from mirrord.ledger.store.append_queue import FactBindings, Outbox
 from mirrord.ledger.store.health_log import LedgerHealth
 from mirrord.ledger.store.log_interface import LedgerLog, LedgerRow, LogEnds, LogTrimmed, StateRow
@@ -49,7 +49,6 @@ TRIM_ENTRIES = 20_000
 KEPT_ENTRIES = 1_000
 """Number of entries before the snapshot that a trim does not delete, for readers that lag slightly."""
 LOAD_TRIES = 5
-APPEND_TRIES = 5
 RETRY_SECONDS = 0.5
 SAVED_TOGETHER = 100
 
@@ -76,14 +75,17 @@ class LedgerStore:
         *,
         deadline_seconds: float = DEADLINE_SECONDS,
         memory: RunMemory = ALL_OF_IT,
+        trims: bool = True,
     ) -> None:
-        """Create an unopened store. `memory` holds the runs; `spill_file.run_memory` returns it for a flow."""
+        """Create an unopened store. `memory` holds the runs; `spill_file.run_memory` returns it for a flow. Without
+        `trims`, the store cannot trim the ledger, and does not remember which snapshots the state topic holds."""
         self._log = topics
         self._clock = clock
         self._deadline = deadline_seconds
         self._memory = memory
         self._state = FlowState(memory=memory)
-        self._kept = Kept()
+        self._kept = Kept() if trims else NothingKept()
+        self._resting = Resting()
         self._cut = 0
         self._holds_moved_runs = False
         self._ends: LogEnds | None = None
@@ -319,8 +321,9 @@ class LedgerStore:
                 continue
             renewal = records.get(LEASE_KEY)
             self._renewal = renewal if isinstance(renewal, LeaseRenewed) else None
-            self._kept = read.kept()
+            self._kept = read.kept(self._kept)
             self._state, self._cut = state, state.next_offset
+            self._resting = Resting()
             self._watch.begin(state, self._renewal, ends)
             return ends
         raise AssertionError
@@ -361,6 +364,7 @@ class LedgerStore:
                 self._take_entry(row)
             else:
                 self._take_record(row)
+        self._resting.look(self._state)
         self._wake()
 
     def _take_entry(self, row: LedgerRow) -> None:
@@ -394,7 +398,7 @@ class LedgerStore:
         if isinstance(record, FlowSnapshot):
             drop_removed(self._state, record)
         elif isinstance(record, LaneSnapshot):
-            prune_like(self._state, record, self._kept.lanes[row.key].first_ordinals)
+            prune_like(self._state, record)
         for callback in tuple(self._on_record):
             callback(record)
 
@@ -459,19 +463,6 @@ class LedgerStore:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._deadline):
                     await self._proof
-
-
-async def append_under_current_lease(store: LedgerStore, fact: AnyFact) -> bool:
-    """Append a fact under the current lease, whichever daemon holds it. Return whether the fact took effect.
-
-    If another lease is taken in the meantime, the append is retried a few times. Raises LedgerUnavailable.
-    """
-    for _ in range(APPEND_TRIES):
-        epoch = store.state.lease_epoch
-        (bound,) = await store.append(epoch, [fact])
-        if bound or store.state.lease_epoch == epoch:
-            return bound
-    return False
 
 
 async def open_flow(store: LedgerStore, opened: FlowOpened) -> None:

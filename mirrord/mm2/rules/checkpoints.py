@@ -27,6 +27,8 @@ class CheckpointBook:
     def __init__(self) -> None:
         self._stand: dict[CheckpointKey, Checkpoint] = {}
         self._written: dict[CheckpointKey, Checkpoint] = {}
+        self._seen: set[CheckpointKey] = set()
+        """Groups and partitions whose positions were added since the last call to `forget_unseen`."""
         self._changed: set[CheckpointKey] = set()
         """Groups and partitions whose positions may differ from their checkpoints in the topic. `due` compares each
         position with its checkpoint."""
@@ -55,6 +57,7 @@ class CheckpointBook:
         )
         place = _place(checkpoint)
         self._stand[place] = checkpoint
+        self._seen.add(place)
         self._changed.add(place)
 
     def forget(self, target_topic: str) -> None:
@@ -64,6 +67,26 @@ class CheckpointBook:
             for place in [place for place in known if place[1] == target_topic]:
                 del known[place]
         self._changed = {place for place in self._changed if place[1] != target_topic}
+
+    def forget_unseen(self) -> None:
+        """Forget the groups and partitions whose positions have not been added since the last call. Their topics were
+        deleted, or the groups no longer have committed offsets there. Do nothing if no positions were added at all,
+        because then nothing is known about any group.
+
+        The group follower passes all positions at least once a minute, so calls must be much further apart. If a
+        forgotten group commits again, its next checkpoint is its first one.
+        """
+        if not self._seen:
+            return
+        for known in (self._stand, self._written):
+            for place in known.keys() - self._seen:
+                del known[place]
+        self._changed &= self._seen
+        self._seen.clear()
+
+    def topics(self) -> set[str]:
+        """Return the target topics to which the checkpoints belong."""
+        return {place[1] for known in (self._stand, self._written) for place in known}
 
     def due(self) -> list[Checkpoint]:
         """Return the checkpoints that must be written now."""

@@ -19,6 +19,9 @@ one topic are often taken over together."""
 UNKNOWN_S = 1.0
 """How long, in seconds, the result is cached if the policy cannot be read. The time is short, so that a lane that is
 halted for this reason resumes soon after the permission has been granted."""
+KNOWN_TOPICS = 10_000
+"""Maximum number of topics whose cleanup policies are cached. Without this limit, deleted topics would stay in the
+cache."""
 Begin = Callable[[Coroutine[None, None, None]], asyncio.Task[None]]
 
 
@@ -53,7 +56,8 @@ class CleanupPolicies:
         self._timeout_s = timeout_s
         self._lock = asyncio.Lock()
         self._known: dict[str, tuple[float, bool | None]] = {}
-        """By topic: until when the answer is cached, and the answer."""
+        """By topic: until when the answer is cached, and the answer. The topics that were asked about last are at the
+        end."""
 
     async def compacts(self, topic: str) -> bool | None:
         """Return whether the topic is compacted, or None if mirrord has no permission to read the topic's configs. If
@@ -72,5 +76,8 @@ class CleanupPolicies:
                 raise ReadFailed(int(ErrorCode.NETWORK_EXCEPTION)) from fault
             policy = settings[topic].values.get(_POLICY) if topic in settings else None
             found = is_compacted(policy) if policy is not None else known[1] if known is not None else None
+            self._known.pop(topic, None)
             self._known[topic] = (now() + (UNKNOWN_S if policy is None else KNOWN_S), found)
+            if len(self._known) > KNOWN_TOPICS:
+                del self._known[next(iter(self._known))]
             return found

@@ -38,6 +38,8 @@ LOOK_BYTES = 2 << 20
 PLACES = 4
 """Number of samples from each log. The samples are evenly spaced: the first one is at the beginning of the log, and the
 last one is at its end."""
+FOUND_KEPT = 1_000
+"""Maximum number of lanes for which the result is kept. If it is no longer kept, the logs are read again."""
 _AT_ONCE = 4
 
 CopyFinder = Callable[[PartitionId, Sequence[HeaderTuple]], Awaitable[Collection[int]]]
@@ -119,8 +121,10 @@ class ExistingCopies:
                 found = await look.look("times" if is_transformed else "records")
             if found is None:
                 return ""
-            self._found[lane] = _line(*found)
-            log.warning("copies_unknown_to_the_ledger", lane=lane, reason=self._found[lane])
+            self._found[lane] = line = _line(*found)
+            if len(self._found) > FOUND_KEPT:
+                del self._found[next(iter(self._found))]
+            log.warning("copies_unknown_to_the_ledger", lane=lane, reason=line)
         return self._found[lane]
 
 

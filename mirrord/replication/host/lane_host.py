@@ -92,6 +92,8 @@ from mirrord.topics.rules.ledger_start_evidence import Lately
 
 BEAT_S = 1.0
 TIMER_GRAIN_S = 0.002
+GONE_KEPT_S = 60.0
+"""A lane that another replicator has taken is still reported for this long, so that the supervisor learns of it."""
 
 log = structlog.get_logger()
 
@@ -426,6 +428,7 @@ class LaneHost:
         for the log ends of source partitions that are not being fetched."""
         self._beat = self._loop.call_later(BEAT_S, self._look_round)
         self._open.look(self._lanes.values())
+        self._former.forget()
         moved = [hosted for hosted in self._lanes.values() if hosted.touched and self._has_moved(hosted)]
         if moved:
             self._begin(self._save(moved))
@@ -482,6 +485,7 @@ class LaneHost:
         self._forget(hosted)
         if not hosted.left.done():
             hosted.left.set_result(NOT_LEFT)
+        self._loop.call_later(GONE_KEPT_S, self.remove, hosted)
 
     def _forget(self, hosted: HostedLane) -> None:
         if hosted.forgotten:

@@ -94,7 +94,7 @@ def _take_position(lane: Lane, progress: Progress) -> None:
     )
     lane.acknowledged = ((reached, progress.leader_epoch),) if reached > 0 else ()
     note_saved(lane, reached)
-    lane.history.saved_epoch = (progress.ordinal, progress.source_epoch)
+    lane.history.saved_epoch = (reached, progress.source_epoch)
     epoch_ends.learn(lane, progress)
 
 

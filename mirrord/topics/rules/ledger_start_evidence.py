@@ -106,6 +106,11 @@ class Lately:
             self._read = (state, state.next_offset)
         return found
 
+    def forget(self) -> None:
+        """Release the kept object. It takes memory for every lane in the ledger, and is only needed while lanes
+        begin."""
+        self._read = self._found = None
+
 
 def start_offsets(state: FlowState, start_at: Callable[[str], StartPoint]) -> Callable[[str, TopicId, int], int | None]:
     """Return a function that determines the offset at which the lane of a source partition will begin. The function is

@@ -1,14 +1,18 @@
 """What is handed to Ray's metrics, with a fake Ray that only records it."""
 
+# pyright: reportPrivateUsage=false
+
 import asyncio
 import math
 
 import msgspec
 import pytest
+import structlog.testing
 
 from actors import ray_metrics
 from actors.ray_metrics import RayMetrics
 from mirrord.model.status import Status
+from tests.fixtures.clock import FakeClock
 from tests.fixtures.full_status import FULL
 
 Noted = dict[tuple[str, ...], float]
@@ -86,3 +90,41 @@ async def test_a_ray_that_fails_harms_nothing(monkeypatch: pytest.MonkeyPatch) -
         await enough.wait()
     assert not running.done()
     running.cancel()
+
+
+def lanes_of(*topics: str) -> Status:
+    (lane, *_) = FULL.flows[0].lanes
+    return changed(lanes=tuple(msgspec.structs.replace(lane, topic=topic) for topic in topics))
+
+
+def topics_in(noted: Noted) -> set[str]:
+    return {key[2] for key in noted if key[0] == "mirrord_lag_records"}
+
+
+def test_short_lived_topics_get_no_series(noted: Noted) -> None:
+    """Ray never forgets a series."""
+    clock = FakeClock()
+    metrics = RayMetrics(clock.monotonic)
+    metrics.publish(lanes_of("early"))
+    clock.now += ray_metrics.SETTLED_S
+    for number in range(100):
+        metrics.publish(lanes_of("early", "late", f"short-{number}"))
+        clock.now += ray_metrics.EVERY_S
+    assert topics_in(noted) == {"early", "late"}, "it has been there for long enough"
+    metrics.publish(lanes_of("early"))
+    assert math.isnan(noted["mirrord_lag_records", "eu-us", "late", "0"])
+    metrics.publish(lanes_of("late"))
+    assert noted["mirrord_lag_records", "eu-us", "late", "0"] == 10, "its series exists already"
+    assert noted["mirrord_lanes_halted", "eu-us"] == 0, "a flow needs no patience"
+
+
+def test_the_number_of_series_is_limited(noted: Noted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_metrics, "SERIES_KEPT", 50)
+    metrics = RayMetrics()
+    with structlog.testing.capture_logs() as logged:
+        for number in range(100):
+            metrics.publish(lanes_of(f"short-{number}"))
+    assert len(topics_in(noted)) == 50
+    assert max(map(len, metrics._series.values())) == 50
+    assert [each["event"] for each in logged] == ["ray_metrics_full"]
+    assert noted["mirrord_copied_records", "eu-us"] == 100

@@ -34,7 +34,8 @@ from mirrord.ledger.facts.core import (
 )
 from mirrord.ledger.fold import fold, writer_text
 from mirrord.ledger.gaps import Gaps
-from mirrord.ledger.state import RECENT_VERDICTS, FlowState, LaneState, VerdictTally
+from mirrord.ledger.state import FlowState, LaneState
+from mirrord.ledger.verdict_tally import RECENT_VERDICTS, VerdictTally
 from mirrord.model.names import ClusterId, LaneId, LaneKey, TopicId
 from mirrord.model.runs import Run, Runs
 from tests.fixtures.ledger import FLOW, HOLDER, RESTARTED, entry, lane_id, opened, plain

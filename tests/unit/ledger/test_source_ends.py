@@ -3,7 +3,9 @@
 from collections.abc import Container, Mapping
 
 import msgspec
+import pytest
 
+from mirrord.ledger import source_ends
 from mirrord.ledger.codec import decode_state, encode_state
 from mirrord.ledger.completeness import uncopied
 from mirrord.ledger.facts.base import Origin
@@ -14,6 +16,7 @@ from mirrord.ledger.fold import fold
 from mirrord.ledger.snapshot_restore import restore
 from mirrord.ledger.source_ends import (
     BLOCK,
+    FORMER,
     SourcePartition,
     Unopened,
     changed_records,
@@ -21,6 +24,7 @@ from mirrord.ledger.source_ends import (
     known_end,
     lane_end,
     left_behind,
+    merged_losses,
     settled_records,
     truncated,
     unopened_losses,
@@ -190,6 +194,38 @@ def test_a_partition_without_a_lane_loses_nothing_below_where_it_would_have_begu
     losses = [LossStatus("orders", 0, "recreated", 20), LossStatus("orders", 2, "recreated", 70)]
     assert list(former_losses(again, ())) == losses
     assert uncopied(again, {"orders"}) == {"recreated": 90}
+
+
+def test_of_very_many_losses_without_lanes_the_oldest_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_ends, "LOST_KEPT", 10)
+    ledger = FlowState()
+
+    def lose(number: int, at_ms: int) -> None:
+        """Lose a topic of which no record was copied, as supervision does."""
+        note(ledger, {where(partition, TopicId(f"gone-{number}"), f"gone-{number}"): 10 for partition in range(2)})
+        kept, removed = settled_records(ledger, lambda *_: True, (), lambda *_: 3, at_ms)
+        assert removed == []
+        for record in kept:
+            ledger.accept_progress(record)
+
+    def merge(*, removes: bool = True) -> None:
+        merged, removed = merged_losses(ledger, 1)
+        for record in merged:
+            ledger.accept_progress(record)
+        for key in removed if removes else ():
+            del ledger.source_ends[key]
+
+    losses: list[Unopened] = []
+    for number in range(100):
+        lose(number, at_ms=1_000 - number % 7)  # the clock is set back again and again
+        merge(removes=number % 3 == 0)  # or the removal is interrupted
+        merge()
+        losses = list(unopened_losses(ledger))
+        assert sum(each.end - each.start for each in losses) == (number + 1) * 2 * 7, "each is counted once"
+        assert len(ledger.source_ends) <= 10 + 1
+    assert {each.topic for each in losses} == {*(f"gone-{at}" for at in range(90, 100)), FORMER}
+    assert uncopied(ledger, {"gone-99"}) == {"recreated": 14 + 90 * 14}
+    assert merged_losses(ledger, 1) == ([], [])
 
 
 def test_a_record_of_an_earlier_version_begins_at_the_first_offset() -> None:

@@ -22,8 +22,8 @@ class SourceHistory:
     epochs_again: tuple[tuple[int, int], ...] = ()
     """Pairs (ordinal, epoch) of records that are copied again, as recorded in the ledger in this round."""
     saved_epoch: tuple[int, int] = (0, -1)
-    """The ordinal of the saved position with which the lane started, and the source epoch of the last record before
-    that position. The epoch is -1 if it is not known."""
+    """The ordinal up to which the acknowledgements in the saved position with which the lane started still apply, and
+    the source epoch of the last record before that position. The epoch is -1 if it is not known."""
     acknowledged_epochs: tuple[tuple[int, int], ...] = ()
     """Pairs (ordinal, source epoch), ascending, for acknowledged records that the target log has lost."""
     found_epoch: tuple[int, int] = (-1, -1)

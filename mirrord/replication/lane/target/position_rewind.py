@@ -62,13 +62,14 @@ def rewound_by_next(
 
     The target log may have lost acknowledged records, and the source may have deleted some of them since. The records
     that follow the deleted ones then get lower ordinals. The lane notes that these records were acknowledged. Positions
-    that were saved before the loss need to be revoked only once, so the result is None if they have already been
-    revoked in this round.
+    that were saved before the loss need to be revoked only once, so the result is None if the ledger has revoked them
+    in this round. Until then, each fact revokes them, because the first one may be lost.
     """
     known, acknowledged = lane.log.forgotten, lane.acknowledged
     if known is not None and known.records and known.round == lane.round and known.first <= runs[0].ordinal:
         _assign_again(lane, runs, epochs)
-        return None
+        first = runs[0].ordinal
+        return _rewound(lane, first, position) if first < saved_until(lane) else None
     rewound = rewound_by(lane, runs, position, epochs)
     if rewound is not None and known is None and lane.log.forgotten is not None:
         records = _acknowledged_from(lane, acknowledged, rewound.first)

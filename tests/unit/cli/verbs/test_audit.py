@@ -25,8 +25,9 @@ from mirrord.jobs import audit_run
 from mirrord.ledger.facts.audit import RangeAudited
 from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.ledger.gaps import Gaps
-from mirrord.ledger.state import RECENT_VERDICTS, FlowState, LaneState
+from mirrord.ledger.state import FlowState, LaneState
 from mirrord.ledger.store.job_lease import JobLease, JobNotRecorded
+from mirrord.ledger.verdict_tally import RECENT_VERDICTS
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import Alias, LaneId, LaneKey, TopicId, TopicPartition
 from mirrord.replication.dead_letters.records import Returned, TargetPosition

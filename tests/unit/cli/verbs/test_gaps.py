@@ -120,8 +120,8 @@ def test_an_entry_that_cannot_be_read_is_no_gap_less(
 def test_what_was_recorded_at_an_unknown_time_is_listed_whatever_the_time(
     conf: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def read(*_: object) -> list[verb.GapLine]:
-        return [verb.GapLine("eu-us", "orders", 0, 3, 5, "expired", None)]
+    async def read(*_: object) -> tuple[list[verb.GapLine], list[verb.ForgottenLine]]:
+        return [verb.GapLine("eu-us", "orders", 0, 3, 5, "expired", None)], []
 
     monkeypatch.setattr(verb, "_read", read)
     assert main(["gaps", str(conf), "--json", "--since", "1h"]) == 3
@@ -180,3 +180,19 @@ def test_a_flow_that_never_ran_has_none(
     monkeypatch.setattr(verb, "KafkaLog", lambda *_: Missing(MemoryLedger()))
     assert main(["gaps", str(conf)]) == 0
     assert capsys.readouterr().out == "nothing is known to be missing\n"
+
+
+def test_losses_whose_topics_are_forgotten_are_listed_as_a_number(
+    conf: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def read(*_: object) -> tuple[list[verb.GapLine], list[verb.ForgottenLine]]:
+        return [], [verb.ForgottenLine("eu-us", "recreated", 1_234)]
+
+    monkeypatch.setattr(verb, "_read", read)
+    assert main(["gaps", str(conf)]) == 3
+    assert "1,234 source offsets of topics that were deleted long ago: recreated" in capsys.readouterr().out
+    assert main(["gaps", str(conf), "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["forgotten"] == [
+        {"flow": "eu-us", "reason": "recreated", "offsets": 1_234}
+    ]
+    assert main(["gaps", str(conf), "--since", "1h"]) == 0, "it is not known when they were lost"
