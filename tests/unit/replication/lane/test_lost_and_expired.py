@@ -117,8 +117,8 @@ def test_a_plan_keeps_the_verdicts_on_records_that_are_unknown() -> None:
 def test_saved_positions_are_revoked_again_while_the_first_fact_is_in_doubt() -> None:
     """LOSS. The ledger may lose the first fact and take the second one."""
     play, effects = lost_five_to_nine(((0, 0),))
-    effects = [each for each in expired(play, effects, 7) if not isinstance(each, Append)]
-    asked = one(play.tell(chunk(one(effects, FetchFrom).question, (7, 7, 0), (9, 11, 0))), AskDivergence)
+    fetch = one(expired(play, effects, 7), FetchFrom)
+    asked = one(play.tell(chunk(fetch.question, (7, 7, 0), (9, 11, 0))), AskDivergence)
     append = one(play.tell(DivergenceAnswer(asked.question, 0, asked.epoch, 20)), Append)
     (run,) = [fact for fact in append.facts if isinstance(fact, SourceRun)]
     assert run.runs == (Run(5, 7), Run(6, 9))
