@@ -30,6 +30,7 @@ from mirrord.replication.lane.target.batch_relocation import (
     last_below,
     locate,
     open_ordinals,
+    replaced,
     search_range,
 )
 
@@ -99,7 +100,7 @@ class BatchRelocation:
             if standing and self._read_committed:
                 unstable = Range(max(searched.end, begin), readable_end)
                 _refuse_uncommitted(standing, originals, await self._uncommitted(unstable, timed=timed))
-            opens = await self._opens(record, wanted.first, last, high_watermark)
+            opens = await self._opens(record, wanted.first, last, originals, high_watermark)
             located = locate(standing, originals, covered, before, searched, opens, record.source_runs.offset_of)
         except (Unplaced, ValueError) as why:
             return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))
@@ -109,18 +110,21 @@ class BatchRelocation:
         may_be_cleaned = await compacts() is not False
         return RebuildAnswer(wanted.question, 0, tuple(own), located, compacts=may_be_cleaned)
 
-    async def _opens(self, record: LaneRecord, first: int, last: int, end: int) -> Callable[[int], bool]:
+    async def _opens(
+        self, record: LaneRecord, first: int, last: int, originals: Sequence[SourceBatch], end: int
+    ) -> Callable[[int], bool]:
         """Return a function that checks one of the ordinals [first, last] (see `open_ordinals`). If the source has not
         written the record of an ordinal yet, the target holds another record, so more than one may have been sent. The
-        source log ends at the offset `end`."""
-        pieces = record.source_runs.between(first, last) if first <= last else ()
+        source log ends at the offset `end`, and contains the batches `originals`."""
+        pieces = list(record.source_runs.between(first, last)) if first <= last else []
         beyond = [
             (ordinal + at, offset + at)
             for ordinal, offset, length in pieces
             for at in range(max(end - offset, 0), length)
         ]
         never, opens = await unwritten(self._asks, self._source_partition, beyond, record.epochs), open_ordinals(record)
-        return lambda ordinal: opens(ordinal) or any(start <= ordinal < behind for start, behind in never)
+        absent = (*never, *replaced(record.epochs, pieces, originals))
+        return lambda ordinal: opens(ordinal) or any(start <= ordinal < behind for start, behind in absent)
 
     async def _standing(self, wanted: AskRebuild, own: list[OwnBatch]) -> tuple[bool, list[TargetBatch]]:
         """Read the lane's batches from the target, and append an `OwnBatch` for each of them to `own`.
