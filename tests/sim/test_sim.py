@@ -274,6 +274,12 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
         "at-least-once",
         ("removed_from_its_batch", "lost_and_expired", "cleaned_before_a_takeover"),
     ),
+    (
+        354255650844,
+        "plain, old records",
+        "sequence",
+        ("truncated_after_an_epoch", "deleted_under_late_bytes", "unreadable_gap", "bytes_after_the_next_holder"),
+    ),
 )
 """The same, with as many steps as `bench.stories` plays."""
 LONG_STEPS = 300

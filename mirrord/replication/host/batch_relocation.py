@@ -31,6 +31,7 @@ from mirrord.replication.lane.target.batch_relocation import (
     last_below,
     locate,
     open_ordinals,
+    replaced,
     search_range,
 )
 from mirrord.replication.lane.target.relocation_result import Located
@@ -102,7 +103,7 @@ class BatchRelocation:
             if standing and self._read_committed:
                 unstable = Range(max(searched.end, begin), readable_end)
                 _refuse_uncommitted(standing, originals, await self._uncommitted(unstable, timed=timed))
-            opens = await self._opens(record, wanted, last, high_watermark)
+            opens = await self._opens(record, wanted, last, originals, high_watermark)
             located = locate(standing, originals, covered, before, searched, opens, record.source_runs.offset_of)
         except (Unplaced, ValueError) as why:
             return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))
@@ -135,11 +136,13 @@ class BatchRelocation:
         located = Located((), (), (), begin_at, open=ranges(ordinals), source_start=start)
         return RebuildAnswer(wanted.question, 0, tuple(own), located, compacts=await compacts() is not False)
 
-    async def _opens(self, record: LaneRecord, wanted: AskRebuild, last: int, end: int) -> Callable[[int], bool]:
+    async def _opens(
+        self, record: LaneRecord, wanted: AskRebuild, last: int, originals: Sequence[SourceBatch], end: int
+    ) -> Callable[[int], bool]:
         """Return a function that checks one of the ordinals from `wanted.first` up to `last` (see `open_ordinals`). If
         the source has not written the record of an ordinal yet, the target holds another record, so more than one may
-        have been sent. The source log ends at the offset `end`."""
-        pieces = record.source_runs.between(wanted.first, last) if wanted.first <= last else ()
+        have been sent. The source log ends at the offset `end`, and contains the batches `originals`."""
+        pieces = list(record.source_runs.between(wanted.first, last)) if wanted.first <= last else []
         beyond = [
             (ordinal + at, offset + at)
             for ordinal, offset, length in pieces
@@ -147,7 +150,8 @@ class BatchRelocation:
         ]
         never = await unwritten(self._asks, self._source_partition, beyond, record.epochs)
         opens = open_ordinals(record, wanted.unread_from)
-        return lambda ordinal: opens(ordinal) or any(start <= ordinal < behind for start, behind in never)
+        absent = (*never, *replaced(record.epochs, pieces, originals))
+        return lambda ordinal: opens(ordinal) or any(start <= ordinal < behind for start, behind in absent)
 
     async def _standing(self, wanted: AskRebuild, own: list[OwnBatch]) -> tuple[bool, list[TargetBatch]]:
         """Read the lane's batches from the target, and append an `OwnBatch` for each of them to `own`.

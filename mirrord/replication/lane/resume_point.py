@@ -20,6 +20,7 @@ from mirrord.replication.lane.signals import (
     AskCheck,
     CheckAnswer,
     Effects,
+    LaneRecord,
     SaveProgress,
     Wake,
 )
@@ -312,13 +313,18 @@ def copy(lane: Lane) -> Effects:
         or (left is not None and left.differs)
     ):
         effects += _record_again(lane, ordinal, left)
+    return effects + _begin_to_read(lane, record)
+
+
+def _begin_to_read(lane: Lane, record: LaneRecord) -> Effects:
+    """Leave out what the ledger says is not to be copied, and read from the position onward. If the source log ended
+    below the position, ask the source first whether it has lost records."""
     lowest = min([lane.position, *(run.offset for run in lane.plan)])
     lane.left_out = seek.left_out(record, lowest)
-    effects += intake.leave_out(lane)
-    effects += seek.carry_out(lane)
+    effects = [*intake.leave_out(lane), *seek.carry_out(lane)]
     is_short = lane.history.short_end >= 0
     effects += [] if is_short else intake.want_more(lane)
-    effects += reassigned_ordinals.compare_again(lane, ordinal)
+    effects += reassigned_ordinals.compare_again(lane, lane.resume_ordinal)
     if lane.comparison.later_pending:
         effects.append(Wake(ask(lane), lane.late_writes.former_holder_until))
     return effects + truncation.ask_short(lane) if is_short else effects

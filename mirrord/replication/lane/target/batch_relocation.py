@@ -13,7 +13,7 @@ A record that the source no longer has, or that the target's log cleaner has rem
 import sys
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from mirrord.model.intervals import Interval, joined, ranges, uncovered, within
 from mirrord.model.runs import Runs
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.copied_pieces import mapped as standing_pieces
-from mirrord.replication.lane.source.recorded_epochs import is_truncated
+from mirrord.replication.lane.source.recorded_epochs import Epochs, is_of_later_epoch, is_truncated
 from mirrord.replication.lane.target.relocation_result import Located
 from mirrord.replication.lane.target.target_scan import but_not_void
 
@@ -125,6 +125,30 @@ def open_ordinals(record: LaneRecord, unread_from: int = -1) -> Callable[[int], 
     return lambda ordinal: (
         regiven <= ordinal < until or ordinal >= unread or _within(holes, ordinal) or is_lost(ordinal)
     )
+
+
+def replaced(
+    epochs: Epochs, pieces: Sequence[tuple[int, int, int]], originals: Sequence[SourceBatch]
+) -> Iterator[Interval]:
+    """Yield the ordinals [start, end) whose records the source has lost in an election: at the offsets of these records
+    it has batches of a later leader epoch. The ledger need not say so yet.
+
+    `pieces` are (ordinal, source offset, length), and `epochs` are the leader epochs of their records, according to the
+    ledger.
+    """
+    for ordinal, offset, length in pieces:
+        for each in originals[bisect_right(originals, offset, key=_end) :]:
+            if each.start >= offset + length:
+                break
+            start, end = max(each.start, offset), min(each.end, offset + length)
+            parts = {start, end, *(offset + at - ordinal for at, _ in epochs if start < offset + at - ordinal < end)}
+            for begin, behind in pairwise(sorted(parts)):
+                if is_of_later_epoch(epochs, ordinal + begin - offset, each.epoch):
+                    yield ordinal + begin - offset, ordinal + behind - offset
+
+
+def _end(batch: SourceBatch) -> int:
+    return batch.end
 
 
 class _Source:

@@ -13,6 +13,7 @@ from mirrord.replication.lane.target.batch_relocation import (
     covered_below,
     locate,
     open_ordinals,
+    replaced,
     search_range,
 )
 from mirrord.replication.lane.target.relocation_result import Located
@@ -174,6 +175,15 @@ def test_which_ordinals_may_be_open() -> None:
     # The source has lost offsets 4 to 6, and ordinal 7 follows from offset 4 on.
     lost = Record(source_runs=Runs([Run(0, 0), Run(7, 4)]), truncations=((7, 4),))
     assert [at for at in range(10) if open_ordinals(lost)(at)] == [4, 5, 6]
+
+
+def test_records_of_later_epochs_have_replaced_the_lost_ones() -> None:
+    """NEEDLESS HALT. The source has records of epoch 2 at offsets 6 to 8, and of epoch 3 at offset 9."""
+    originals = [SourceBatch(2, 6, {}, epoch=1), SourceBatch(6, 9, {}, epoch=2), SourceBatch(9, 10, {}, epoch=3)]
+    pieces = [(0, 0, 4), (4, 5, 3), (7, 8, 2)]
+    assert [*replaced(((0, 0), (3, 1)), pieces, originals)] == [(2, 3), (5, 7), (7, 8), (8, 9)]
+    assert [*replaced(((0, 0), (2, 1), (6, 2), (8, -1)), pieces, originals)] == [(5, 6)]
+    assert [*replaced((), pieces, originals)] == []
 
 
 def test_where_to_search() -> None:
