@@ -26,6 +26,8 @@ class Parked(msgspec.Struct, frozen=True, array_like=True):
     letters: int = -1
     """The number of parked records. `letters` and `letters_at` have the same meaning as in `QuarantineSkipped`."""
     letters_at: int = -1
+    epoch: int = -1
+    """Leader epoch of the records in the source, or -1 if it is not known."""
 
 
 Quarantine = tuple[Parked, ...]
@@ -36,16 +38,17 @@ def park(quarantine: Quarantine, fact: Quarantined) -> Quarantine:
     """Add the range of a fact to the quarantine and return the new quarantine. A later fact about the same offsets
     replaces an earlier one.
 
-    Consecutive ranges that are skipped because of the configuration (`on_reject`) are merged into one.
+    Consecutive ranges of one source epoch that are skipped because of the configuration (`on_reject`) are merged into
+    one.
     """
     origin = BY_POLICY if fact.skip else None
-    parked = Parked(fact.start, fact.end, fact.error, fact.line, origin, fact.letters, fact.letters_at)
+    parked = Parked(fact.start, fact.end, fact.error, fact.line, origin, fact.letters, fact.letters_at, fact.epoch)
     if origin is not None and any(_holds(each, parked) for each in quarantine):
         return quarantine  # the fact was recorded twice, and its range is already part of a longer one
     kept = [each for each in quarantine if each.end <= parked.start or parked.end <= each.start]
     if kept and origin is not None and kept[-1].end == parked.start:
         last = kept[-1]
-        alike = last.skipped == origin and last.error == parked.error
+        alike = last.skipped == origin and last.error == parked.error and last.epoch == parked.epoch
         if alike and (last.letters < 0) == (parked.letters < 0):
             letters = last.letters + max(parked.letters, 0)
             kept[-1] = msgspec.structs.replace(last, end=parked.end, letters=letters)
@@ -69,8 +72,8 @@ def decide(quarantine: Quarantine, order: QuarantineOrder) -> Quarantine | None:
     rest = tuple(each for each in quarantine if each is not waits)
     if isinstance(order, QuarantineReplayed):
         return rest
-    letters = (order.letters, order.letters_at)
-    skipped = Parked(order.start, order.end, waits.error, waits.line, order.origin, *letters)
+    parking = (order.letters, order.letters_at, waits.epoch if order.end <= waits.end else -1)
+    skipped = Parked(order.start, order.end, waits.error, waits.line, order.origin, *parking)
     return (*(each for each in rest if each.end <= order.start or order.end <= each.start), skipped)[-KEPT:]
 
 

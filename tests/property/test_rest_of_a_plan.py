@@ -11,8 +11,8 @@ from mirrord.model.intervals import ranges
 from mirrord.model.runs import Run
 from mirrord.replication.lane.source import source_epochs, truncation
 from mirrord.replication.lane.source.copied_pieces import mapped
-from mirrord.replication.lane.source.declared_runs import jumps, rest
-from mirrord.replication.lane.source.source_epochs import carried, continues_at
+from mirrord.replication.lane.source.declared_runs import continues_at, jumps, rest
+from mirrord.replication.lane.source.recorded_epochs import carried
 from mirrord.replication.lane.state import ResumePosition
 from mirrord.replication.lane.target import hole_repair, missing_ordinals
 from tests.unit.replication.lane.test_rebuilding import LANE
@@ -205,7 +205,7 @@ class Copying:
         assert position is not None
         runs = [Run(ordinal, position), *jumps(record, ordinal, left)]
         lane.record, lane.resume_ordinal, lane.epoch, lane.history.epochs_again = record, ordinal, -1, ()
-        is_ahead = source_epochs.is_recorded_ahead(lane, record) or any(hole.first >= ordinal for hole in record.holes)
+        is_ahead = source_epochs.is_revoked_ahead(lane, record) or any(hole.first >= ordinal for hole in record.holes)
         if is_ahead or (left is not None and left.differs):
             runs = left.runs if left is not None else runs[:1]
             epochs = source_epochs.epochs_again(lane, left.pieces if left is not None and len(runs) > 1 else [])

@@ -26,7 +26,7 @@ from mirrord.replication.lane.signals import (
     RebuildAnswer,
     ScanAnswer,
 )
-from mirrord.replication.lane.source.source_epochs import UNKNOWN, recorded_at
+from mirrord.replication.lane.source.recorded_epochs import UNKNOWN, recorded_at
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
@@ -104,14 +104,16 @@ def _differs(world: "World", record: Any, question: AskCheck) -> bool:
 def relocated(world: "World", host: "Host", question: AskRebuild) -> RebuildAnswer:
     """Find the target's records in the source (`LaneHost._relocate`)."""
     assert host.lane.origins is None, "no story with other flows' copies in the source rebuilds a map"
-    if world.shape.policies:
-        # Such a lane has to wait, so nothing needs to be found.
-        return RebuildAnswer(question.question, 0, (), None, "its records go through a policy")
     source, target = as_any(SourceReader(world.source)), as_any(TargetReader(world.target))
     read_committed = host.lane.read_committed
     search = BatchRelocation(source, target, PARTITION, PARTITION, source, None, read_committed=read_committed)
     failed = partial(RebuildAnswer, question.question, own=(), located=None)
-    answer = _answer(search.run(host.record(), question, _source_compacts(world), _compacts(world)), failed)
+    record, compacts = host.record(), _compacts(world)
+    if world.shape.policies:
+        found = search.leave_open(record, question, compacts)
+    else:
+        found = search.run(record, question, _source_compacts(world), compacts)
+    answer = _answer(found, failed)
     if not answer.error:
         is_unplaced = answer.located is None and not _holds_any(world, question)
         world.known.unplaced = question.first if is_unplaced else None

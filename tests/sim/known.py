@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from mirrord.ledger.facts.core import LaneHalted, Progress
 from mirrord.ledger.state import LaneState
 from mirrord.model.runs import Runs
-from mirrord.replication.lane.source.source_epochs import mended_until
+from mirrord.replication.lane.source.declared_runs import mended_until
 from mirrord.replication.lane.state import ResumePosition
 from mirrord.replication.lane.target import position_rewind
 from tests.sim import toy

@@ -25,6 +25,7 @@ from mirrord.replication.lane import (
     step,
 )
 from mirrord.replication.lane.dead_letter_signals import ParkAnswer
+from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.second_path import NOT_YET
@@ -38,7 +39,7 @@ from mirrord.replication.lane.signals import (
     ProducerEntry,
     ProducersAnswer,
 )
-from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source import last_copied, recorded_epochs, source_epochs, truncation
 from mirrord.replication.lane.source.epoch_cache import EpochCache
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import look_back, missing_ordinals, target_scan
@@ -210,7 +211,7 @@ def _every_answer_counts(patch: pytest.MonkeyPatch) -> None:
 
 
 def _what_is_copied_again_is_there(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(source_epochs, "furthest", lambda _: None)
+    patch.setattr(last_copied, "furthest", lambda _: None)
 
 
 def _others_take_no_place(patch: pytest.MonkeyPatch) -> None:
@@ -246,11 +247,29 @@ def _an_epoch_begins_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def _another_history_is_compared(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(source_epochs, "known_epochs", lambda *_: ())
+    patch.setattr(recorded_epochs, "known_epochs", lambda *_: ())
+
+
+def _epochs_that_may_still_arrive_are_taken_for_granted(patch: pytest.MonkeyPatch) -> None:
+    true = source_epochs.is_news
+
+    def is_news(state: Lane, epoch: int, count: int) -> bool:
+        return not state.history.expected_epochs and true(state, epoch, count)
+
+    patch.setattr(source_epochs, "is_news", is_news)
+
+
+def _a_leap_is_final(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(truncation, "ask_short", lambda state: halt(state, "truncated", "ends", 0, state.position))
+
+
+def _whatever_has_its_ordinal_was_copied(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(difference, "unread", lambda *_: None)
 
 
 def _part_where_the_source_says(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(EpochCache, "divergence", lambda _, __, end: end)
+    patch.setattr(last_copied, "divergence_of_copied", lambda _, __, end: end)
 
 
 def _nothing_is_missing(patch: pytest.MonkeyPatch) -> None:
@@ -363,6 +382,13 @@ MUTATIONS = (
     Mutation("a removed record waits for former holders", handover.a_removed_record_is_leapt_over_at_once, "two views"),
     Mutation("another history is not compared", _another_history_is_compared, "source truncated"),
     Mutation("higher epochs are not in a log that parts", _part_where_the_source_says, "source truncated twice"),
+    Mutation("a lane goes back after a leap", _a_leap_is_final, "sought, old records + source truncated twice"),
+    Mutation(
+        "epochs of ordinals that may still arrive are compared",
+        _epochs_that_may_still_arrive_are_taken_for_granted,
+        "source truncated twice",
+    ),
+    Mutation("unread ordinals hold other records", _whatever_has_its_ordinal_was_copied, ""),
     Mutation("resync on doubt", _no_resync, "deposed"),
     Mutation("records missing after a difference follow", _nothing_is_missing, "two views"),
     Mutation("trust, then check", _trust_without_check, "views"),

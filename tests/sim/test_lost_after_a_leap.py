@@ -1,10 +1,7 @@
 """Stories of a source that loses copied records just before a lane leaps over a record that the target refuses."""
 
-import pytest
-
 from mirrord.ledger.quarantine import skipped_ranges
 from mirrord.replication.lane.phases import Phase
-from tests.sim import truth
 from tests.sim.host import LANE, Host, Shape
 from tests.sim.scheduler import Story
 from tests.sim.traps.moments import LONG, Script, running, until
@@ -52,11 +49,6 @@ class Lost(Story):
             self.is_reached = True
 
 
-@pytest.mark.xfail(
-    raises=truth.Violation,
-    strict=True,
-    reason="A lane that has leapt over a record does not ask where the source's log diverges, but halts.",
-)
 def test_a_lane_goes_back_after_a_leap() -> None:
     stories = [Lost(seed) for seed in range(10)]
     for story in stories:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mirrord.ledger.facts.core import SourceRun
+from mirrord.ledger.facts.core import Run, SourceRun
 from mirrord.ledger.state import LaneState
 from mirrord.replication.lane.phases import Phase
 from tests.sim.host import LANE, Host, Shape
@@ -192,11 +192,13 @@ def test_empty_offsets_are_not_those_of_records_that_got_the_ordinals_later(worl
     _check_next_holder(world, second, 3)
 
 
+@pytest.mark.parametrize("revoked", [False, True])
 @pytest.mark.parametrize("holders", [0, 1, 2])
-def test_other_records_at_the_same_offsets_were_never_copied(world: World, holders: int) -> None:
-    """LOSS. The target loses records of two epochs of the source. The holder records that their epochs are not known
-    until it has read them, and ends. The source loses them as well, and has others at their offsets. The next holders
-    only record the epoch of these before they end."""
+def test_other_records_at_the_same_offsets_were_never_copied(world: World, holders: int, *, revoked: bool) -> None:
+    """LOSS. The target loses records of two epochs of the source. The holder is to copy them again, and ends. In
+    ledgers of earlier versions, their epochs are then not known until the holder has read the records. The source loses
+    the records as well, and has others at their offsets. The next holders only record the epoch of these before they
+    end."""
     source = world.source
     host = world.start_host(former_dead=False)
     _copy(world, host, 4)
@@ -207,8 +209,11 @@ def test_other_records_at_the_same_offsets_were_never_copied(world: World, holde
     _copy(world, host, 2)
     _save(world, host, 8)
     _lose(world, end)
-    _play_to_next_run(world)
-    assert _record(world).epochs == ((0, 0), (4, -1))
+    _play(world, lambda: host.lane.phase is Phase.COPYING and host.lane.position == 4)
+    assert _record(world).epochs == ((0, 0), (4, 0), (6, 1))
+    if revoked:
+        world.write((SourceRun(LANE, host.lane.grant, (Run(4, 4),), epochs=((4, -1),)),), host.lane.grant)
+        assert _record(world).epochs == ((0, 0), (4, -1))
     host.alive = False
     source.truncate(2)
     assert (source.end, source.epoch_of(3)) == (4, 0)
@@ -217,7 +222,8 @@ def test_other_records_at_the_same_offsets_were_never_copied(world: World, holde
     for _ in range(holders):
         _overwrite(world, cleans=False)
         host = _next_holder(world, host)
-        _play_to_next_run(world)
+        known = _runs(world)
+        _play(world, lambda known=known, host=host: _runs(world) > known or _has_copied(host))
     _overwrite(world, cleans=False)
     _copy(world, _next_holder(world, host))
     assert new <= world.target.taken()

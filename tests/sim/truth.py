@@ -4,7 +4,7 @@ from mirrord.ledger.facts.core import SourceRun, VerdictGiven
 from mirrord.ledger.offset_map import CopiedPosition, LaneMap
 from mirrord.ledger.seeks import pending
 from mirrord.ledger.state import LaneState
-from mirrord.replication.lane.source.source_epochs import is_truncated
+from mirrord.replication.lane.source.recorded_epochs import is_truncated
 from tests.sim.after_retention import (
     is_stuck,
     lost_without_trace,
@@ -15,7 +15,7 @@ from tests.sim.after_retention import (
     wrong_translation,
 )
 from tests.sim.compacted_copy import came_back, is_older_than_copied, may_come_back, note_returned, wrong_so_far
-from tests.sim.halts import may_be_unwritten, needless_halt, sought_over_a_loss, unrecorded_difference
+from tests.sim.halts import needless_halt, unrecorded_difference
 from tests.sim.host import LANE
 from tests.sim.never_copied import wrongly_copied
 from tests.sim.newer_records import has_newer, is_superseded, places, standing, was_theirs
@@ -438,8 +438,6 @@ def check_order_of_keys(world: World) -> None:
 
 def _may_halt(world: World, record: LaneState) -> bool:
     reason = record.halted.reason if record.halted is not None else ""
-    if reason == "truncated" and (sought_over_a_loss(world) or may_be_unwritten(world)):
-        return True
     if reason == "unexplained" and _named_anew(world):
         return True
     # The records to be compared are gone from both logs: the source has deleted them, and the target topic's cleaner or

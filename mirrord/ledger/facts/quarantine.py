@@ -28,6 +28,9 @@ class Quarantined(Fact, frozen=True, tag="quarantined"):
     parked."""
     letters_at: int = -1
     """Offset of the first parked record in the dead-letter topic, or -1 if there is none or it was not recorded."""
+    epoch: int = -1
+    """Leader epoch of the records in the source, or -1 if it is not known. It shows whether the source still has these
+    records after it has lost others in an election."""
 
 
 class QuarantineSkipped(Fact, frozen=True, tag="quarantine_skipped"):

@@ -18,6 +18,7 @@ from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME, HeaderTuple
 from mirrord.kafka.protocol.sequence import nearest
 from mirrord.ledger.facts.core import Reason
+from mirrord.model.intervals import ranges
 from mirrord.replication.host.unwritten_records import unwritten
 from mirrord.replication.lane.signals import AskRebuild, LaneRecord, OwnBatch, RebuildAnswer
 from mirrord.replication.lane.target import rebuilt_verdicts
@@ -33,10 +34,12 @@ from mirrord.replication.lane.target.batch_relocation import (
     replaced,
     search_range,
 )
+from mirrord.replication.lane.target.relocation_result import Located
 
 Compacts = Callable[[], Awaitable[bool | None]]
 """A function that returns whether a topic is compacted, or None if mirrord has no permission to read the topic's
 configs."""
+POLICY = "its records go through a policy, so their content does not show where they come from"
 MOST_RECORDS = 500_000
 """Maximum number of records that are held in memory for each of the two logs. A record takes about 150 bytes."""
 
@@ -100,7 +103,7 @@ class BatchRelocation:
             if standing and self._read_committed:
                 unstable = Range(max(searched.end, begin), readable_end)
                 _refuse_uncommitted(standing, originals, await self._uncommitted(unstable, timed=timed))
-            opens = await self._opens(record, wanted.first, last, originals, high_watermark)
+            opens = await self._opens(record, wanted, last, originals, high_watermark)
             located = locate(standing, originals, covered, before, searched, opens, record.source_runs.offset_of)
         except (Unplaced, ValueError) as why:
             return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))
@@ -110,19 +113,43 @@ class BatchRelocation:
         may_be_cleaned = await compacts() is not False
         return RebuildAnswer(wanted.question, 0, tuple(own), located, compacts=may_be_cleaned)
 
+    async def leave_open(self, record: LaneRecord, wanted: AskRebuild, compacts: Compacts) -> RebuildAnswer:
+        """Return a map without source offsets, because the records go through a policy. Their contents then do not show
+        where they come from.
+
+        The target's records are those of former batches, and the source has deleted or lost their originals. This is
+        certain only if all ordinals from `wanted.first` onward are unread, and if the source has no record at the
+        offset to which the ledger maps the first of them, nor at a higher one. Otherwise, a former batch may contain
+        records that the source still has, and the lane would copy these records again. `compacts` and the errors are
+        those of `run`.
+        """
+        own: list[OwnBatch] = []
+        begin_at = record.source_runs.offset_of(wanted.first)
+        end, start = await bounds(self._asks, self._source_partition)
+        if wanted.unread_from != wanted.first or begin_at is None or end > begin_at:
+            return RebuildAnswer(wanted.question, 0, (), None, POLICY)
+        try:
+            _, standing = await self._standing(wanted, own)
+        except (Unplaced, ValueError) as why:
+            return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))
+        ordinals = (batch.first + at for batch in standing for at in range(len(batch.contents)))
+        located = Located((), (), (), begin_at, open=ranges(ordinals), source_start=start)
+        return RebuildAnswer(wanted.question, 0, tuple(own), located, compacts=await compacts() is not False)
+
     async def _opens(
-        self, record: LaneRecord, first: int, last: int, originals: Sequence[SourceBatch], end: int
+        self, record: LaneRecord, wanted: AskRebuild, last: int, originals: Sequence[SourceBatch], end: int
     ) -> Callable[[int], bool]:
-        """Return a function that checks one of the ordinals [first, last] (see `open_ordinals`). If the source has not
-        written the record of an ordinal yet, the target holds another record, so more than one may have been sent. The
-        source log ends at the offset `end`, and contains the batches `originals`."""
-        pieces = list(record.source_runs.between(first, last)) if first <= last else []
+        """Return a function that checks one of the ordinals from `wanted.first` up to `last` (see `open_ordinals`). If
+        the source has not written the record of an ordinal yet, the target holds another record, so more than one may
+        have been sent. The source log ends at the offset `end`, and contains the batches `originals`."""
+        pieces = list(record.source_runs.between(wanted.first, last)) if wanted.first <= last else []
         beyond = [
             (ordinal + at, offset + at)
             for ordinal, offset, length in pieces
             for at in range(max(end - offset, 0), length)
         ]
-        never, opens = await unwritten(self._asks, self._source_partition, beyond, record.epochs), open_ordinals(record)
+        never = await unwritten(self._asks, self._source_partition, beyond, record.epochs)
+        opens = open_ordinals(record, wanted.unread_from)
         absent = (*never, *replaced(record.epochs, pieces, originals))
         return lambda ordinal: opens(ordinal) or any(start <= ordinal < behind for start, behind in absent)
 

@@ -18,7 +18,7 @@ from mirrord.model.errors import PolicyFault
 from mirrord.model.intervals import ranges
 from mirrord.replication.host.unwritten_records import unwritten
 from mirrord.replication.lane.signals import AskCheck, CheckAnswer, LaneRecord
-from mirrord.replication.lane.source.source_epochs import epoch_at, is_truncated
+from mirrord.replication.lane.source.recorded_epochs import epoch_at, is_truncated
 from mirrord.replication.lane.target.batch_compare import (
     EQUAL,
     BatchCopy,

@@ -368,16 +368,12 @@ class LaneHost:
         record = hosted.record
         sides = (self._source_stretches, self._target_stretches, hosted.source, hosted.target)
         copies = self.provenance.copies if hosted.lane.origins is not None else None
-        if hosted.lane.has_policies:
-            trouble = "its records go through a policy, so their content does not show where they come from"
-            self._loop.call_soon(hosted.tell, RebuildAnswer(effect.question, 0, (), None, trouble))
-            return
         search = BatchRelocation(*sides, self._source_asks, copies, read_committed=self._read_committed)
-        policies = (
-            partial(self._lookups.source_compacts, hosted.source.topic),
-            partial(self._lookups.compacts, hosted.target.topic),
-        )
-        run = partial(search.run, record, effect, *policies)
+        source_compacts = partial(self._lookups.source_compacts, hosted.source.topic)
+        compacts = partial(self._lookups.compacts, hosted.target.topic)
+        run = partial(search.run, record, effect, source_compacts, compacts)
+        if hosted.lane.has_policies:
+            run = partial(search.leave_open, record, effect, compacts)
         failed = partial(RebuildAnswer, effect.question, own=(), located=None)
         self._begin(read_and_tell(hosted, effect.question, run, failed))
 

@@ -28,7 +28,7 @@ from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.copied_pieces import mapped_by
 from mirrord.replication.lane.source.declared_runs import decided_below
-from mirrord.replication.lane.source.source_epochs import UNKNOWN, Epochs, is_of_later_epoch
+from mirrord.replication.lane.source.recorded_epochs import UNKNOWN, Epochs, is_of_later_epoch
 from mirrord.replication.lane.target import missing_records
 from mirrord.replication.lane.target.existing_copies import may_be_a_lanes
 from mirrord.replication.lane.target.scan_result import Missing

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.partition_queries import Asks, leader_end
 from mirrord.model.intervals import Interval, ranges
-from mirrord.replication.lane.source.source_epochs import Epochs, epoch_at
+from mirrord.replication.lane.source.recorded_epochs import Epochs, epoch_at
 
 
 async def unwritten(
@@ -20,7 +20,7 @@ async def unwritten(
     """Return those ordinals, as ranges [start, end), whose records the source has not written yet.
 
     `beyond` contains pairs (ordinal, source offset). The source log ends at or below these offsets. `epochs` contains
-    the source epochs of the ordinals (see `source_epochs`). Raises ReadFailed.
+    the source epochs of the ordinals (see `recorded_epochs`). Raises ReadFailed.
     """
     known = [(ordinal, offset, epoch_at(epochs, ordinal)) for ordinal, offset in beyond]
     if not any(epoch >= 0 for _, _, epoch in known):

@@ -1,4 +1,4 @@
-"""The messages between a lane and its `LaneHost` about records that are parked before they are skipped."""
+"""Records that are parked before they are skipped, and the messages about them between a lane and its `LaneHost`."""
 
 import msgspec
 
@@ -22,3 +22,17 @@ class ParkAnswer(msgspec.Struct, frozen=True):
     question: int
     at: int
     trouble: str = ""
+
+
+class Parking(msgspec.Struct, frozen=True):
+    """A record that, according to the flow's configuration, is skipped once it has been parked."""
+
+    offset: int
+    error: int
+    line: str
+    data: bytes
+    """The refused batch, which contains only this record. It is passed to `Park`."""
+    epoch: int
+    """Leader epoch of the record in the source, or -1 if it is not known."""
+    tries: int = 0
+    """Number of failed attempts."""

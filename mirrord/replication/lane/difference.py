@@ -13,7 +13,7 @@ from mirrord.replication.lane import notes
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import CheckAnswer, Effects, Halted, LaneRecord
-from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source import last_copied, recorded_epochs
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt, missing_ordinals, reassigned_ordinals, target_scan
 from mirrord.replication.lane.transitions import Quiesce, Resume
@@ -40,6 +40,19 @@ def differ(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
         line = f"{where}: {answer.note}" if answer.note else where
     lane.halt.line = f"{lane.source_topic}-{lane.partition}: {line}"
     return _doubt(lane, now)
+
+
+def unread(lane: Lane, answer: CheckAnswer) -> CheckAnswer | None:
+    """Return a difference if the target has records with ordinals to which the ledger assigns source records that no
+    holder has read (see `last_copied.unread_from`). Return None if there is no such difference, or if the comparison
+    `answer` found that the records are the same nevertheless."""
+    record, last = lane.record, lane.resume_ordinal - 1
+    first = last_copied.unread_from(record, last) if record is not None else None
+    is_same = answer.outcome == "equal" and answer.equal_until == lane.resume_ordinal
+    if first is None or is_same or lane.log.last_by_look_up is not None:
+        return None
+    note = f"ordinals {first} to {last} are in the target, and the source records that follow have not been read"
+    return CheckAnswer(answer.question, 0, first, last, "different", note)
 
 
 def _last_in_log(lane: Lane, answer: CheckAnswer) -> int:
@@ -162,7 +175,7 @@ def _is_unread(lane: Lane, record: LaneRecord, answer: CheckAnswer, ordinal: int
     run = record.source_runs.run_at(ordinal)
     if lane.phase is not Phase.RESUMING or run is None or lane.comparison.assigned_from <= run.ordinal:
         return False
-    if source_epochs.follows(record, run.ordinal):
+    if recorded_epochs.follows(record, run.ordinal):
         return False
     if _is_read(record, ordinal):
         return record.regiven_until < 0 and _follows_removed(record, run)
@@ -182,7 +195,7 @@ def _follows_removed(record: LaneRecord, run: Run) -> bool:
 def _is_read(record: LaneRecord, ordinal: int) -> bool:
     """Return whether a holder has read a source record of the run that contains this ordinal, according to the
     ledger."""
-    return source_epochs.recorded_at(record.epochs, ordinal) != source_epochs.UNKNOWN
+    return recorded_epochs.recorded_at(record.epochs, ordinal) != recorded_epochs.UNKNOWN
 
 
 def _reaches(answer: CheckAnswer, offset: int) -> bool:

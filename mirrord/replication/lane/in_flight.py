@@ -299,6 +299,7 @@ def _record_skipped(lane: Lane) -> Effects:
         return []  # facts that the ledger already has must not be superseded
     verdicts, lane.skipped = tuple(lane.skipped), []
     run = Run(lane.next_ordinal, lane.position)
+    source_epochs.begin_run(lane)
     epochs, regiven = source_epochs.take_new(lane, run.ordinal), in_doubt.assign(lane, (run,))
     rewound = position_rewind.rewound_by(lane, (run,), resume_position(lane))
     return note(lane, (SourceRun(lane.id, lane.grant, (run,), verdicts, epochs, regiven, rewound),))

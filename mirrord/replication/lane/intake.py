@@ -31,7 +31,7 @@ from mirrord.replication.lane.intake_stops import Diverged, Early, Unreadable, V
 from mirrord.replication.lane.lane_report import resume_position
 from mirrord.replication.lane.second_path import ALL, PolicyRefused, RebuildRequest
 from mirrord.replication.lane.signals import AskDivergence, Batch, Chunk, Effects, FetchFrom
-from mirrord.replication.lane.source import batch_splitting, offset_gaps, source_epochs
+from mirrord.replication.lane.source import batch_splitting, last_copied, offset_gaps, source_epochs
 from mirrord.replication.lane.source.loop_detection import BatchOrigin, Doubt
 from mirrord.replication.lane.source.next_declared import declare
 from mirrord.replication.lane.state import NO_VERDICTS, Lane
@@ -101,7 +101,7 @@ def assure(lane: Lane) -> Effects:
     them."""
     if lane.history.divergence_question in lane.questions:
         return []
-    known = source_epochs.furthest(lane)
+    known = last_copied.furthest(lane)
     if known is None:
         lane.history.source_confirmed = True
         return want_more(lane)
@@ -109,16 +109,15 @@ def assure(lane: Lane) -> Effects:
     return [AskDivergence(lane.history.divergence_question, *known)]
 
 
-def leap(lane: Lane, to: int, reason: Reason, *, expired_below: int = 0) -> Effects:
+def leap(lane: Lane, to: int, reason: Reason, *, expired_below: int = 0, epoch: int = -1) -> Effects:
     """Continue at a later source offset, and record at once why the offsets before it are not copied. The source has
-    deleted the records below the offset `expired_below`."""
-    runs: list[Run] = []
-    gone = max(min(expired_below, to), lane.position)
+    deleted the records below the offset `expired_below`. `epoch` is that of the record before `to`, if it is known."""
+    runs, gone = list[Run](), max(min(expired_below, to), lane.position)
     if lane.position < gone:
         _skip(lane, lane.position, gone, "expired")
     if gone < to:
         _skip(lane, gone, to, reason)
-    source_epochs.leap(lane, to)
+    source_epochs.leap(lane, to, epoch)
     _begin_run(lane, runs, to)
     return _intend(lane, runs)
 
@@ -128,7 +127,8 @@ def leave_out(lane: Lane) -> Effects:
     unable to return it. If the range was to be copied again, record the new ordinals of the records after the range."""
     if not lane.plan:
         out = next((each for each in lane.left_out if each.start <= lane.position < each.end), None)
-        return [] if out is None else leap(lane, out.end, out.reason)
+        epoch = -1 if out is None else batch_splitting.epoch_before(lane, out.end)
+        return [] if out is None else leap(lane, out.end, out.reason, epoch=epoch)
     runs, pieces, gone = batch_splitting.without_left_out(lane)
     if not gone:
         return []
@@ -174,7 +174,7 @@ def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost m
             at = batch_end
             continue
         if looks or epoch != lane.epoch:
-            _look_at_epoch(lane, runs, epoch, base)
+            _look_at_epoch(lane, runs, epoch, base, next_offset)
         while aborted_ahead and aborted_ahead[0][0] <= base:
             aborted.add(heappop(aborted_ahead)[1])
         if base > position:
@@ -235,22 +235,22 @@ def _left_out(lane: Lane, header: HeaderTuple, aborted: set[int]) -> Reason | No
     return "compacted" if count == 0 else None
 
 
-def _look_at_epoch(lane: Lane, runs: list[Run], epoch: int, base: int) -> None:
-    """Handle a change of the source epoch, if the next batch, which begins at offset `base`, has a different one."""
+def _look_at_epoch(lane: Lane, runs: list[Run], epoch: int, base: int, end: int) -> None:
+    """Handle a change of the source epoch, if the next batch, with the offsets [base, end), has a different one."""
     if lane.plan and base <= lane.position and source_epochs.is_another(lane, epoch):
         raise Diverged(f"records of epoch {epoch}", lane.position, lane.position + 1)
     if epoch != lane.epoch or (lane.history.recorded_epoch < 0 <= epoch and not lane.plan):
-        _new_epoch(lane, runs, epoch, max(base, lane.position))
+        _new_epoch(lane, runs, epoch, max(base, lane.position), end)
 
 
-def _new_epoch(lane: Lane, runs: list[Run], epoch: int, offset: int) -> None:
-    """Handle a batch at `offset` whose source epoch is the first known one or differs from that of the last batch."""
-    if source_epochs.is_news(lane, epoch) and in_doubt.holds(lane, lane.next_ordinal):
+def _new_epoch(lane: Lane, runs: list[Run], epoch: int, offset: int, end: int) -> None:
+    """Handle a batch at [offset, end) whose epoch is the first known one or differs from that of the last batch."""
+    if source_epochs.is_news(lane, epoch, end - offset) and in_doubt.holds(lane, lane.next_ordinal):
         raise Early(f"records of epoch {epoch}", lane.position, offset)
     if epoch != lane.epoch:
         lane.seen.note(lane.position, epoch)
         lane.epoch = epoch
-    if source_epochs.note_epoch(lane, epoch):
+    if source_epochs.note_epoch(lane, epoch, end - offset):
         _begin_run(lane, runs, offset)
 
 
@@ -293,13 +293,13 @@ def _walk_old(lane: Lane, runs: list[Run], buffer: bytearray, at: int, end: int)
 def jump(lane: Lane) -> None:
     """Continue at the next run of the plan: move back to copy records again, or move past records that have already
     been copied."""
-    run = lane.plan.popleft()
-    lane.open_run = run
+    run = lane.open_run = lane.plan.popleft()
     lane.seen.reach(lane.position)
     source_epochs.recall_copied(lane, run.offset)
     lane.position = run.offset
     lane.epoch = lane.seen.go_to(run.offset)
     if not lane.plan:
+        source_epochs.end_plan(lane)
         lane.history.source_confirmed = False  # some time has passed since the source was asked
     lane.skipped.clear()
 
@@ -391,11 +391,11 @@ def _part(lane: Lane, runs: list[Run], offset: int) -> None:
 def _begin_run(lane: Lane, runs: list[Run], offset: int) -> None:
     if lane.plan:
         raise Vanished("records other than those that were to be copied again", lane.position, offset)
-    run = Run(lane.next_ordinal, offset)
+    source_epochs.begin_run(lane)
+    run = lane.open_run = Run(lane.next_ordinal, offset)
     if runs and runs[-1].ordinal == run.ordinal:
         runs.pop()
     runs.append(run)
-    lane.open_run = run
     # A run supersedes all runs that were declared at its ordinal or later.
     lane.declared = -1
 

@@ -17,10 +17,11 @@ from mirrord.ledger.facts.core import LaneFact, LaneHalted, LaneResumed
 from mirrord.ledger.facts.quarantine import Quarantined
 from mirrord.ledger.quarantine import lettered_from
 from mirrord.replication.lane.correlation import append, ask
+from mirrord.replication.lane.dead_letter_signals import Parking
 from mirrord.replication.lane.halt import halt_unrecorded, halt_with, record_halt
 from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.signals import Batch, Effects, Halted, Park, ParkAnswer, Wake
-from mirrord.replication.lane.state import Lane, Parking
+from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.transitions import Reopen
 
 LONGEST_PAUSE_S = 60.0
@@ -43,9 +44,11 @@ def decide(lane: Lane, error: int, batch: Batch, why: str = "") -> Effects:
     """
     start, end = _range(batch)
     line = refusal_line(error, start, end) + (f"; {why}" if why else "")
+    epoch = lane.seen.before(end) if end == start + 1 else -1
     if lane.on_reject == "skip":
-        return _park_first(lane, Parking(batch.offset, error, line, bytes(batch.buffer[batch.start : batch.end])))
-    return park(lane, "rejected", error, line, start, end)
+        data = bytes(batch.buffer[batch.start : batch.end])
+        return _park_first(lane, Parking(batch.offset, error, line, data, epoch))
+    return park(lane, "rejected", error, line, start, end, epoch)
 
 
 def refusal_line(error: int, start: int, end: int) -> str:
@@ -53,13 +56,14 @@ def refusal_line(error: int, start: int, end: int) -> str:
     return f"the target refuses the {what} with Kafka error {error} ({ErrorCode.name_of(error)})"
 
 
-def park(lane: Lane, reason: str, error: int, line: str, start: int, end: int) -> Effects:
-    """Quarantine the source offsets [start, end): halt before them until the ledger contains a decision on them."""
+def park(lane: Lane, reason: str, error: int, line: str, start: int, end: int, epoch: int = -1) -> Effects:
+    """Quarantine the source offsets [start, end): halt before them until the ledger contains a decision on them.
+    `epoch` is the leader epoch of the records in the source, or -1 if it is not known."""
     skip = lane.on_reject == "skip-unparked"
     if lane.on_reject == "skip":
         line += '; on_reject = "skip" skips only records that are parked, and these cannot be parked'
     lane.halt.line = f"{lane.source_topic}-{lane.partition}: {line}"
-    facts: tuple[LaneFact, ...] = (Quarantined(lane.id, lane.grant, start, end, error, line, skip),)
+    facts: tuple[LaneFact, ...] = (Quarantined(lane.id, lane.grant, start, end, error, line, skip, epoch=epoch),)
     if not skip:
         facts += (LaneHalted(lane.id, lane.grant, reason, lane.halt.line, start, end),)
     return halt_with(lane, facts)
@@ -86,7 +90,8 @@ def parking_answered(lane: Lane, now: float, answer: ParkAnswer) -> Effects:
     where = (lane.id, lane.grant, unparked.offset, unparked.offset + 1, unparked.error)
     if not answer.trouble:
         lane.refusal.parking, lane.refusal.parking_pause = None, -1
-        return record_halt(lane, (Quarantined(*where, unparked.line, skip=True, letters=1, letters_at=answer.at),))
+        parked = (True, 1, answer.at, unparked.epoch)
+        return record_halt(lane, (Quarantined(*where, unparked.line, *parked),))
     line = f"{unparked.line}; it currently cannot be parked, so it is not skipped: {answer.trouble}"
     lane.halt.line = f"{lane.source_topic}-{lane.partition}: {line}"
     lane.refusal.parking = msgspec.structs.replace(unparked, tries=unparked.tries + 1)
@@ -96,7 +101,8 @@ def parking_answered(lane: Lane, now: float, answer: ParkAnswer) -> Effects:
     if unparked.tries:
         return effects
     halted = LaneHalted(lane.id, lane.grant, "rejected", lane.halt.line, unparked.offset, unparked.offset + 1)
-    return [*record_halt(lane, (Quarantined(*where, line), halted)), Halted(lane.halt.line), *effects]
+    fact = Quarantined(*where, line, epoch=unparked.epoch)
+    return [*record_halt(lane, (fact, halted)), Halted(lane.halt.line), *effects]
 
 
 def retry_parking(lane: Lane) -> Effects:

@@ -54,7 +54,7 @@ from mirrord.replication.lane.signals import (
     RebuildAnswer,
     Wake,
 )
-from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source import last_copied, recorded_epochs
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import (
     in_doubt,
@@ -190,7 +190,9 @@ def search(lane: Lane, begins: int = NEVER) -> Effects:
     if lane.log.end < start:
         return _stay(lane, f"the target log ends at offset {lane.log.end}, before them")
     lane.stage = Stage.LOCATE
-    return [AskRebuild(ask(lane), lane.producer_id, found.first, start, lane.log.end)]
+    unread = last_copied.unread_from(record, found.last)
+    where = (found.first, start, lane.log.end)
+    return [AskRebuild(ask(lane), lane.producer_id, *where, -1 if unread is None else unread)]
 
 
 def _stay(lane: Lane, why: str) -> Effects:
@@ -301,7 +303,7 @@ def leaps(own: Sequence[OwnBatch], expected: int) -> list[tuple[int, int]]:
     return found
 
 
-def _epochs(lane: Lane, runs: Runs, end: Run, located: Located) -> source_epochs.Epochs:
+def _epochs(lane: Lane, runs: Runs, end: Run, located: Located) -> recorded_epochs.Epochs:
     """Return the source epochs of the rebuilt runs. The epoch of the source offset directly before `end` also applies
     to the records from `end` onward. The epochs of records that could not be determined are not known."""
     begin = runs.first
@@ -312,17 +314,17 @@ def _epochs(lane: Lane, runs: Runs, end: Run, located: Located) -> source_epochs
         whole = (ordinal, ordinal + length)
         known = intervals.uncovered(whole, located.open)
         pieces += [(at, offset + at - ordinal, behind - at) for at, behind in known]
-        pieces += [(at, source_epochs.UNKNOWN, 1) for at, _ in intervals.within(whole, located.open)]
-    return source_epochs.carried(_epochs_from_start(located), sorted(pieces))
+        pieces += [(at, recorded_epochs.UNKNOWN, 1) for at, _ in intervals.within(whole, located.open)]
+    return recorded_epochs.carried(_epochs_from_start(located), sorted(pieces))
 
 
-def _epochs_from_start(located: Located) -> source_epochs.Epochs:
+def _epochs_from_start(located: Located) -> recorded_epochs.Epochs:
     """Return `Located.epochs` without the source offsets that retention has deleted, whose epochs are not known. An
     epoch that is too high would make the lane believe that the source has lost these records in an election."""
     start = located.source_start
     known = [(max(offset, start), epoch) for offset, epoch in located.epochs]
     begun = [each for each in known if each[0] == start][-1:]
-    unknown = ((0, source_epochs.UNKNOWN),) if start > 0 else ()
+    unknown = ((0, recorded_epochs.UNKNOWN),) if start > 0 else ()
     return (*unknown, *begun, *(each for each in known if each[0] > start))
 
 
@@ -374,7 +376,7 @@ def _facts(
     ]
 
 
-def _in_doubt(lane: Lane, follow: Sequence[Run], epochs: source_epochs.Epochs) -> list[SourceRun]:
+def _in_doubt(lane: Lane, follow: Sequence[Run], epochs: recorded_epochs.Epochs) -> list[SourceRun]:
     """If the ordinals after the rebuilt ones are in doubt, return a fact that records their runs again and marks them
     as in doubt (`SourceRun.regiven`). The fact is needed because `MapRebuilt` removes this mark, although further
     batches that were sent before the map was rebuilt may be appended after those that were found. Return an empty list

@@ -20,11 +20,12 @@ from mirrord.replication.lane.signals import (
     AskCheck,
     CheckAnswer,
     Effects,
+    LaneRecord,
     SaveProgress,
     Wake,
 )
-from mirrord.replication.lane.source import source_epochs, truncation
-from mirrord.replication.lane.source.declared_runs import RestOfPlan, decided, jumps, rest
+from mirrord.replication.lane.source import last_copied, recorded_epochs, source_epochs, truncation
+from mirrord.replication.lane.source.declared_runs import RestOfPlan, continues_at, decided, jumps, rest
 from mirrord.replication.lane.source.next_declared import declare
 from mirrord.replication.lane.state import NO_VERDICTS, Lane, ResumePosition
 from mirrord.replication.lane.target import (
@@ -88,7 +89,7 @@ def _record_again(lane: Lane, ordinal: int, left: RestOfPlan | None) -> Effects:
     facts = hole_repair.kept_plan(lane, runs)
     kept = [] if left is not None else _acknowledged_runs(lane, ordinal)
     runs = [*runs, *kept]
-    epochs, regiven = source_epochs.epochs_again(lane, pieces), in_doubt.assign(lane, runs)
+    epochs, regiven = source_epochs.epochs_again(lane, pieces, kept), in_doubt.assign(lane, runs)
     rewound = position_rewind.rewound_by(lane, runs, lane.resume_position) or position_rewind.unproven(lane, runs)
     effect = append(lane, (*facts, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, regiven, rewound)))
     lane.intents.append((effect.tag, ordinal))
@@ -135,7 +136,7 @@ def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
             lane.resume_position.leader_epoch,
         )
         start = min(target_scan.first_offset_of(lane, begun), lane.log.end, begins)
-        epochs = source_epochs.known_epochs(lane, first)
+        epochs = recorded_epochs.known_epochs(lane, first)
         return [
             AskCheck(ask(lane), lane.producer_id, first, ordinal - 1, start, lane.log.end, _continues_at(lane), epochs)
         ]
@@ -143,7 +144,7 @@ def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
 
 
 def _continues_at(lane: Lane) -> int:
-    position = source_epochs.continues_at(lane.record, lane.resume_ordinal) if lane.record is not None else None
+    position = continues_at(lane.record, lane.resume_ordinal) if lane.record is not None else None
     return -1 if position is None else position
 
 
@@ -170,16 +171,21 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
     if waiting and answer.outcome != "different" and difference.must_read_log(lane, answer):
         lane.log.must_read_log = True
         return lane.retry()
+    if waiting and answer.outcome != "different" and (unread := difference.unread(lane, answer)) is not None:
+        return difference.differ(lane, now, unread)
     if answer.outcome == "different" or not difference.settles(lane, answer):
         return difference.differ(lane, now, answer)
     position = _continues_at(lane)
     if waiting and _ends_short(lane, answer, position):
         if missing_ordinals.is_look_up_outdated(lane, answer.source_end):
             return lane.retry()
-        # This comparison is not recorded in the ledger, because such a fact would end the doubt about its ordinals. The
-        # comparison is repeated when the lane resumes.
-        line = f"the source log ends at offset {answer.source_end}, below the position {position}"
-        return halt(lane, "truncated", line, answer.source_end, position)
+        known = last_copied.last_below(lane, lane.resume_ordinal, position)
+        if lane.on_loss == "halt" or last_copied.left_at(lane, known, lane.resume_ordinal, position) is None:
+            # This comparison is not recorded in the ledger, because such a fact would end the doubt about its ordinals.
+            # The comparison is repeated when the lane resumes.
+            line = f"the source log ends at offset {answer.source_end}, below the position {position}"
+            return halt(lane, "truncated", line, answer.source_end, position)
+        lane.history.short_end = answer.source_end
     ends = (lane.comparison.follows(answer.last), is_all)
     fact = TakeoverChecked(lane.id, lane.grant, answer.first, answer.last, answer.outcome, answer.note, *ends)
     effects = note(lane, (fact,))
@@ -188,7 +194,7 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
         lane.history.found_epoch = (position, answer.source_epoch)
         # The offsets between the last compared record and the position may be from a different history of the source
         # log.
-        is_next = lane.record is not None and source_epochs.follows(lane.record, lane.resume_ordinal)
+        is_next = lane.record is not None and recorded_epochs.follows(lane.record, lane.resume_ordinal)
         lane.history.found_equal = answer.outcome == "equal" and is_next and answer.equal_until == lane.resume_ordinal
         return effects + _bind_holes(lane)
     if lane.phase is not Phase.COPYING:
@@ -295,22 +301,30 @@ def copy(lane: Lane) -> Effects:
     lane.plan.extend(jumps(record, ordinal, left))
     lane.log.plans_end = max((hole.until for hole in record.holes if hole.first > hole.last), default=-1)
     lane.history.source_confirmed, lane.history.divergence_question, lane.history.suspected_position = False, -1, -1
+    if lane.plan or lane.epoch >= 0 or lane.position <= lane.history.short_end:
+        lane.history.short_end = -1  # a fetch from the position shows whether the source has lost records
     declare(lane, lane.plan[-1].ordinal if lane.plan else ordinal)
     lane.decided = decided(record, ordinal) if lane.has_policies else NOT_YET
     if (
         unproven_until(lane) >= 0
         or lane.decided.open
         or any(hole.first >= ordinal for hole in record.holes)
-        or source_epochs.is_recorded_ahead(lane, record)
+        or source_epochs.is_revoked_ahead(lane, record)
         or (left is not None and left.differs)
     ):
         effects += _record_again(lane, ordinal, left)
+    return effects + _begin_to_read(lane, record)
+
+
+def _begin_to_read(lane: Lane, record: LaneRecord) -> Effects:
+    """Leave out what the ledger says is not to be copied, and read from the position onward. If the source log ended
+    below the position, ask the source first whether it has lost records."""
     lowest = min([lane.position, *(run.offset for run in lane.plan)])
     lane.left_out = seek.left_out(record, lowest)
-    effects += intake.leave_out(lane)
-    effects += seek.carry_out(lane)
-    effects += intake.want_more(lane)
-    effects += reassigned_ordinals.compare_again(lane, ordinal)
+    effects = [*intake.leave_out(lane), *seek.carry_out(lane)]
+    is_short = lane.history.short_end >= 0
+    effects += [] if is_short else intake.want_more(lane)
+    effects += reassigned_ordinals.compare_again(lane, lane.resume_ordinal)
     if lane.comparison.later_pending:
         effects.append(Wake(ask(lane), lane.late_writes.former_holder_until))
-    return effects
+    return effects + truncation.ask_short(lane) if is_short else effects

@@ -19,7 +19,8 @@ from mirrord.replication.lane.lane_report import source_offset
 from mirrord.replication.lane.notes import note
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Append, Effects, LaneRecord, Lost
-from mirrord.replication.lane.source import source_epochs, truncation
+from mirrord.replication.lane.source import truncation
+from mirrord.replication.lane.source.declared_runs import mended_until
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt
 from mirrord.replication.lane.transitions import Quiesce, Resume
@@ -57,7 +58,7 @@ def is_due(lane: Lane) -> bool:
     record = lane.record
     if record is None or not _due(lane):
         return False
-    return not lane.plan and lane.acked >= source_epochs.mended_until(record, lane.acked)
+    return not lane.plan and lane.acked >= mended_until(record, lane.acked)
 
 
 def _due(lane: Lane) -> Seeks:

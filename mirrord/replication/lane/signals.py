@@ -453,6 +453,9 @@ class AskRebuild(msgspec.Struct, frozen=True):
     first: int
     start: int
     end: int
+    unread_from: int = -1
+    """The ordinal from which the ledger assigns source records that no holder has read, or -1. The target's records
+    with these ordinals were sent when the ordinals belonged to other records."""
 
 
 class AskOrigins(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from mirrord.ledger.facts.core import LaneFact, Mode, Progress, Rewound, Verdict
 from mirrord.ledger.seeks import Seeks
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run
+from mirrord.replication.lane.dead_letter_signals import Parking
 from mirrord.replication.lane.limits import Limits, Reach
 from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.second_path import NOT_YET, Decided, Rebuilder
@@ -37,18 +38,6 @@ from mirrord.replication.lane.target.scan_result import Reading
 from mirrord.replication.lane.transitions import Resume, Transition
 
 NO_VERDICTS: tuple[int, tuple[Verdict, ...]] = (-1, ())
-
-
-class Parking(msgspec.Struct, frozen=True):
-    """A record that, according to the flow's configuration, is skipped once it has been parked."""
-
-    offset: int
-    error: int
-    line: str
-    data: bytes
-    """The refused batch, which contains only this record. It is passed to `Park`."""
-    tries: int = 0
-    """Number of failed attempts."""
 
 
 class SplitLimit(msgspec.Struct, frozen=True):

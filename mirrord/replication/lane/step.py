@@ -348,5 +348,4 @@ def _out_of_range(lane: Lane, chunk: Chunk) -> Effects:
                 return effects
             return effects + intake.want_more(lane)
         return halt(lane, "expired", line, lane.position, chunk.log_start)
-    line = f"the source log ends at offset {chunk.high_watermark}, below the position {lane.position}"
-    return halt(lane, "truncated", line, max(chunk.high_watermark, 0), lane.position)
+    return truncation.ends_below(lane, chunk.high_watermark)

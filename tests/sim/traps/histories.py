@@ -50,8 +50,7 @@ def lost_before_the_first_fetch(story: "Story") -> Script:
     below the position of the lane."""
     world = story.world
     host = yield from until(lambda: copying(world, acked=2), LONG)
-    # After a leap, a lane halts needlessly (tests.sim.test_lost_after_a_leap).
-    if not host or world.shape.poison or world.shape.seeks:
+    if not host:
         return
     if world.rng.random() < 0.5 or not may_start(world):
         host.disconnect()

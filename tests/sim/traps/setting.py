@@ -112,10 +112,9 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (decisions.letters_in_doubt, {"poison": True, "on_reject": "skip"}),
     (in_between.foreign_between_two_batches, {"foreign": True, "together": True}),
     (in_between.unreplicated_at_the_start, {"foreign": True}),
-    # If the source begins new epochs as well, the lane may report a false loss (tests/sim/test_late_epoch.py).
-    (in_between.late_before_the_confirmation, _FORGETS | {"truncation": False}),
-    (in_between.late_before_the_repeat, _FORGETS | {"truncation": False}),
-    (in_between.late_after_others, _FORGETS | {"truncation": False}),
+    (in_between.late_before_the_confirmation, _FORGETS),
+    (in_between.late_before_the_repeat, _FORGETS),
+    (in_between.late_after_others, _FORGETS),
     (in_between.refused_and_forgotten, _FORGETS),
     (in_between.unreadable_gap, _FORGETS | {"foreign": True}),
     (in_between.two_takers_at_once, _FORGETS),

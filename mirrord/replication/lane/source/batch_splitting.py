@@ -82,6 +82,13 @@ def next_piece(lane: Lane, position: int, next_offset: int) -> BatchPiece:
     return BatchPiece(min(limit, cut.end), cut.most)
 
 
+def epoch_before(lane: Lane, end: int) -> int:
+    """Return the leader epoch of the source record before the offset `end`, if the target has refused this record. The
+    result is -1 if it has not, or if the epoch is not known."""
+    parked = lane.record.quarantine if lane.record is not None else ()
+    return next((each.epoch for each in parked if each.end == end and each.skipped is not None), -1)
+
+
 class Rest(NamedTuple):
     """The records that still have to be copied again, excluding those that are skipped."""
 

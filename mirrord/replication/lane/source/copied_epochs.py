@@ -9,7 +9,7 @@ Only their higher epoch shows that they were never copied.
 from collections.abc import Sequence
 
 from mirrord.replication.lane.signals import LaneRecord
-from mirrord.replication.lane.source.source_epochs import UNKNOWN, Epochs, recorded_at
+from mirrord.replication.lane.source.recorded_epochs import UNKNOWN, Epochs, recorded_at
 from mirrord.replication.lane.state import Lane
 
 

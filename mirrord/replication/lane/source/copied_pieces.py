@@ -60,6 +60,12 @@ def ascending_parts(record: LaneRecord, first: int, end: int) -> list[AscendingP
     return found
 
 
+def highest_of(record: LaneRecord, part: AscendingPart) -> int:
+    """Return the highest source offset in a part."""
+    found = _last(record.source_runs, part.first, part.end, part.limit)
+    return part.lowest if found is None else found[0]
+
+
 class HeldOffsets:
     """The source offsets of records that are known to be in the target under ordinals below a given one.
 

@@ -235,3 +235,29 @@ def torn(record: LaneRecord, ordinal: int) -> Iterator[tuple[int, int]]:
         if known < offset:
             yield known, offset
         known = offset + length
+
+
+def mended_until(record: LaneRecord, ordinal: int) -> int:
+    """Return the end of the records that the lane still has to copy again from `ordinal` onward: the ordinal after the
+    last of them. If there are none, return `ordinal` if the record before it was the last record to be copied again,
+    and -1 otherwise."""
+    found = rest(record, ordinal)
+    if found is not None and found.until > ordinal:
+        return found.until
+    before = rest(record, ordinal - 1)
+    return ordinal if before is not None and before.until == ordinal else -1
+
+
+def continues_at(record: LaneRecord, ordinal: int, looked_up: Sequence[tuple[int, int]] = ()) -> int | None:
+    """Return the source offset at which a lane continues if it resumes at this ordinal. `looked_up` contains ranges of
+    ordinals (first, last) that have already been looked up. Their records are left out, as in `rest`.
+
+    If both source and target have lost the record of this ordinal, the result is the offset at which the source's log
+    diverges from the copied records.
+    """
+    offset = record.source_runs.offset_of(ordinal)
+    if offset is None:
+        return None
+    if (found := rest(record, ordinal, looked_up)) is not None:
+        return found.runs[0].offset
+    return min((start for first, start in record.truncations if ordinal < first and start < offset), default=offset)

@@ -1,201 +1,31 @@
-"""Determines the source's leader epochs, and the epoch of the source record that was copied under each ordinal.
+"""Tracks the source's leader epochs while a lane copies, and records them in the ledger (see `recorded_epochs`).
 
-An unclean election may remove records. The source then assigns their offsets to other records, in a higher leader
-epoch. An offset therefore identifies a record only together with its epoch. The ledger contains both. Before the first
-record of a new epoch is produced, a `SourceRun` must record the ordinal at which this epoch begins. The ledger also
-contains the truncations, which show for which ordinals the source has lost the records.
+When a lane resumes, it loads the epochs of the copied records. While it copies, it compares the epoch of each batch
+with the recorded one. If they differ, the new epoch must be in the ledger before the batch is produced.
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Container, Iterable
 
-from mirrord.model.intervals import joined, uncovered, within
+from mirrord.model.runs import Run
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import CheckAnswer, LaneRecord
-from mirrord.replication.lane.source import copied_pieces
-from mirrord.replication.lane.source.copied_pieces import HeldOffsets, ascending_parts, highest_copied, ordinal_of
-from mirrord.replication.lane.source.declared_runs import rest
+from mirrord.replication.lane.source.copied_pieces import highest_copied, ordinal_of, with_unknown
+from mirrord.replication.lane.source.declared_runs import continues_at, mended_until, rest
+from mirrord.replication.lane.source.last_copied import last_copied
+from mirrord.replication.lane.source.offsets_of_epochs import offsets_of_epochs, unknown_ordinals
+from mirrord.replication.lane.source.recorded_epochs import (
+    UNKNOWN,
+    UNRECORDED,
+    Epochs,
+    carried,
+    epoch_at,
+    follows,
+    is_truncated,
+    known_epochs,
+    recorded_at,
+    recorded_before,
+)
 from mirrord.replication.lane.state import Lane
-
-Epochs = tuple[tuple[int, int], ...]
-"""Pairs (ordinal, leader epoch of the source) in ascending order. Each epoch applies to its ordinal and the following
-ones, until the ordinal of the next pair."""
-
-
-UNKNOWN = -1
-"""According to the ledger, the epoch is not known for this ordinal and the following ones, because the lane skipped
-records without seeing them."""
-UNRECORDED = -2
-"""The ledger says nothing about the epoch."""
-
-
-def recorded_at(epochs: Epochs, ordinal: int) -> int:
-    """Return the leader epoch that the record with this ordinal has in the source, according to the ledger. The result
-    is the epoch, `UNKNOWN` or `UNRECORDED`."""
-    return next((epoch for first, epoch in reversed(epochs) if first <= ordinal), UNRECORDED)
-
-
-def epoch_at(epochs: Epochs, ordinal: int) -> int:
-    """Return the leader epoch that the record with this ordinal has in the source, or -1 if it is not known."""
-    return max(recorded_at(epochs, ordinal), UNKNOWN)
-
-
-def follows(record: LaneRecord, ordinal: int) -> bool:
-    """Return whether an ordinal maps to the source offset directly after that of the previous ordinal."""
-    offset, former = record.source_runs.offset_of(ordinal), record.source_runs.offset_of(ordinal - 1)
-    return offset is not None and former is not None and offset == former + 1
-
-
-def recorded_before(record: LaneRecord, epochs: Epochs, ordinal: int) -> int:
-    """Return what is recorded about the epoch of the source record that directly precedes the record of an ordinal.
-
-    The result is what the ledger has for the ordinal itself, with one exception. The ledger may say that the epoch is
-    not known from this ordinal onward, although the ordinal maps to the source offset directly after that of the
-    previous ordinal. In this case, `epochs_again` has revoked the previously recorded epochs, and the epoch of the
-    previous ordinal applies.
-    """
-    is_anew = (ordinal, UNKNOWN) in epochs and follows(record, ordinal)
-    return recorded_at(epochs, ordinal - 1 if is_anew else ordinal)
-
-
-def carried(recorded: Epochs, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
-    """Return the source epochs of records that get new ordinals, by new ordinal. `recorded` contains the epochs of
-    these records either by former ordinal or by source offset. Each of the `pieces` describes consecutive records: (new
-    ordinal, former ordinal or source offset, length)."""
-    found: list[tuple[int, int]] = []
-    for ordinal, former, length in pieces:
-        begun = (former, max(recorded_at(recorded, former), UNKNOWN))
-        for at, epoch in (begun, *(each for each in recorded if former < each[0] < former + length)):
-            if not found or found[-1][1] != epoch:
-                found.append((ordinal + at - former, epoch))
-    return tuple(found)
-
-
-def mended_until(record: LaneRecord, ordinal: int) -> int:
-    """Return the end of the records that the lane still has to copy again from `ordinal` onward: the ordinal after the
-    last of them. If there are none, return `ordinal` if the record before it was the last record to be copied again,
-    and -1 otherwise."""
-    found = rest(record, ordinal)
-    if found is not None and found.until > ordinal:
-        return found.until
-    before = rest(record, ordinal - 1)
-    return ordinal if before is not None and before.until == ordinal else -1
-
-
-def is_truncated(record: LaneRecord, ordinal: int, offset: int) -> bool:
-    """Return whether the source has lost the record that was copied from this offset under this ordinal."""
-    return any(ordinal < first and offset >= start for first, start in record.truncations)
-
-
-def is_of_later_epoch(epochs: Epochs, ordinal: int, epoch: int) -> bool:
-    """Return whether a source record has a later leader epoch than was recorded for its ordinal. If so, this record has
-    not been produced yet, because the ledger records a new epoch before the first record of that epoch is produced."""
-    return epoch > recorded_at(epochs, ordinal) > UNKNOWN
-
-
-def copied_from(record: LaneRecord, offset: int, last: int) -> int | None:
-    """Return the lowest source offset at or above `offset` to which an ordinal up to `last` maps. Ordinals in holes are
-    ignored. Return None if there is no such offset."""
-    return min((start for start, _ in HeldOffsets(record, last + 1).within(offset, NEVER)), default=None)
-
-
-def furthest(lane: Lane) -> tuple[int, int] | None:
-    """Return the source offset after the copied record with the highest source offset, and the leader epoch of that
-    record. Records that are known to be lost are ignored. Return None if the ledger has no holes, if the epoch is not
-    known, or if that record is below the lane's position."""
-    record = lane.record
-    if record is None or not record.holes:
-        return None
-    offset, ordinal = highest_copied(record, record.holes[0].first - 1, lane.acked) or (-1, -1)
-    epoch = epoch_at(known_epochs(lane, ordinal), ordinal)
-    return (offset + 1, epoch) if offset >= lane.position and epoch >= 0 else None
-
-
-def continues_at(record: LaneRecord, ordinal: int, looked_up: Sequence[tuple[int, int]] = ()) -> int | None:
-    """Return the source offset at which a lane continues if it resumes at this ordinal. `looked_up` contains ranges of
-    ordinals (first, last) that have already been looked up. Their records are left out, as in `rest`.
-
-    If both source and target have lost the record of this ordinal, the result is the offset at which the source's log
-    diverges from the copied records.
-    """
-    offset = record.source_runs.offset_of(ordinal)
-    if offset is None:
-        return None
-    if (found := rest(record, ordinal, looked_up)) is not None:
-        return found.runs[0].offset
-    return min((start for first, start in record.truncations if ordinal < first and start < offset), default=offset)
-
-
-def last_copied(lane: Lane) -> tuple[int, int] | None:
-    """Return the source offset after the last copied record below the lane's position, and the leader epoch of that
-    record. Records that are known to be lost are ignored. If the ledger does not contain the epochs from some ordinal
-    onward, the record before this ordinal counts as the last one. Return None if the epoch is not known.
-
-    Only facts that have taken effect are considered. Within a round, use `read_until` instead.
-    """
-    record, ordinal = lane.record, lane.next_ordinal - 1
-    offset = record.source_runs.offset_of(ordinal) if record is not None and ordinal >= 0 else None
-    if record is None or offset is None:
-        return None
-    if offset >= lane.position or is_truncated(record, ordinal, offset) or record.holes:
-        offset, ordinal = highest_copied(record, 0, lane.next_ordinal, lane.position) or (-1, -1)
-    epochs = known_epochs(lane, ordinal)
-    epoch = epoch_at(epochs, ordinal)
-    if epoch < 0 <= offset and not record.holes:
-        last_known = max((first for first, each in epochs if first <= ordinal and each >= 0), default=-1)
-        ordinal = min((first for first, _ in epochs if first > last_known), default=0) - 1
-        former, epoch = record.source_runs.offset_of(ordinal), epoch_at(epochs, ordinal)
-        offset = -1 if former is None or former >= offset or is_truncated(record, ordinal, former) else former
-    return (offset + 1, epoch) if offset >= 0 <= epoch else None
-
-
-def read_until(lane: Lane) -> tuple[int, int] | None:
-    """Return the position that the lane had before it skipped ahead in this round, and the epoch of the last batch
-    before that position.
-
-    If the lane has not skipped ahead in this round, or did not know that epoch, return the result of `last_copied`.
-    """
-    return lane.history.left_position or last_copied(lane)
-
-
-def divergence_of_copied(lane: Lane, epoch: int, end: int) -> int:
-    """Return the source offset at which a source log diverges from the copied records. Unlike `divergence`, consider
-    all epochs in the ledger."""
-    record, start = lane.record, divergence(lane, epoch, end)
-    if record is None or epoch < 0:
-        return start
-    later = [(each, record.source_runs.offset_of(each)) for each, known in record.epochs if known > epoch]
-    starts = [
-        at for each, at in later if at is not None and each < lane.next_ordinal and not is_truncated(record, each, at)
-    ]
-    return min([start, *starts])
-
-
-def divergence(lane: Lane, epoch: int, end: int) -> int:
-    """Return the source offset at which a source log diverges from the copied records.
-
-    `epoch` and `end` are the source broker's answer: the highest epoch in its log that is not above the requested
-    epoch, and the offset at which that epoch ends. Therefore, if records of a higher epoch were copied, that log does
-    not contain them.
-    """
-    record, start = lane.record, lane.seen.divergence(epoch, end)
-    if record is None or not record.holes or epoch < 0:
-        return start
-    first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
-    edges = [first, *(each for each, _ in record.epochs if first < each < lane.acked), lane.acked]
-    later = [pair for pair in pairwise(edges) if recorded_at(record.epochs, pair[0]) > epoch]
-    return min([start, *(each.lowest for pair in later for each in ascending_parts(record, *pair))])
-
-
-def before(lane: Lane, offset: int) -> int:
-    """Return the epoch of the source record directly before this offset, or -1 if it is not known. If the lane has
-    holes and the ledger assigns an ordinal to that record, the epoch is the one that is known for this ordinal."""
-    record = lane.record
-    if record is None or not record.holes:
-        return lane.seen.before(offset)
-    first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
-    ordinal = ordinal_of(record, first, lane.plan[-1].ordinal if lane.plan else lane.acked, offset - 1)
-    return lane.seen.before(offset) if ordinal is None else epoch_at(known_epochs(lane, first), ordinal)
 
 
 def recorded_ahead(lane: Lane) -> Epochs:
@@ -236,7 +66,7 @@ def recall(lane: Lane) -> None:
         lane.seen.begin(0, UNKNOWN)  # earlier fetched records were not copied, and the fact about their epoch was lost
     is_saved = known == UNRECORDED and lane.history.epochs_recorded and lane.seen.last >= 0
     if known >= 0:
-        _seed(lane, epochs)
+        _seed(lane, epochs, lane.resume_ordinal)
     elif is_saved:
         lane.seen.reach(lane.position)
         lane.history.recorded_epoch_since = 0  # a change would be in the ledger
@@ -255,6 +85,7 @@ def recall(lane: Lane) -> None:
     known = recorded_at(epochs, lane.resume_ordinal)
     lane.history.recorded_epoch = lane.epoch if known == UNRECORDED and is_saved else known
     lane.history.epochs_recorded = lane.history.recorded_epoch != UNRECORDED
+    _expect(lane, epochs, lane.resume_ordinal)
     lane.history.new_epochs.clear()
     lane.history.epochs_again = ()
     lane.history.found_equal = False
@@ -265,19 +96,34 @@ def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
 
     A comparison may have found that all records after the holes are equal, although the last one has a different epoch
     in the source than in the ledger. If so, a batch was appended late: it was sent earlier, while its ordinals belonged
-    to other records. In this case, the epochs of the ordinals from the first hole onward are not known.
+    to other records. In this case, only the epoch of the last record is known, as the comparison has read it. The
+    epochs of the other ordinals from the first hole onward are not known.
     """
     record = lane.record
     if record is None or not record.epochs:
         return ()
-    epochs, (position, found) = record.epochs, lane.history.found_epoch
-    known = recorded_before(record, epochs, lane.resume_ordinal)
+    epochs, (position, found), last = record.epochs, lane.history.found_epoch, lane.resume_ordinal - 1
+    known = recorded_at(epochs, last)
     counts = lane.history.found_equal and position == record.source_runs.offset_of(lane.resume_ordinal)
-    if not counts or known < 0 or found in {known, UNKNOWN}:
+    if not counts or found in {known, UNKNOWN}:
         return carried(epochs, pieces)
-    first = lane.log.holes[0][0] if lane.log.holes else lane.resume_ordinal
-    epochs = (*(each for each in epochs if each[0] < first), (first, UNKNOWN))
-    return ((first, UNKNOWN), *carried(epochs, pieces))
+    first = min(lane.log.holes[0][0], last) if lane.log.holes and known >= 0 else last
+    unknown = ((first, UNKNOWN),) if first < last else ()
+    epochs = (*(each for each in epochs if each[0] < first), *unknown, (last, found))
+    return (*unknown, (last, found), *carried(epochs, pieces))
+
+
+def _expect(lane: Lane, epochs: Epochs, ordinal: int) -> None:
+    """Prepare for comparing the epochs of the next batches with those in `epochs`, from this ordinal onward.
+
+    Batches that were sent under these ordinals earlier may still be appended, and they have these epochs. The ledger
+    therefore keeps the epochs for as long as the batches that the lane reads agree with them.
+    """
+    known, later = recorded_at(epochs, ordinal), tuple(each for each in epochs if each[0] > ordinal)
+    is_expected = known >= 0 and (bool(later) or known != lane.epoch)
+    lane.history.expected_epochs = ((ordinal, known), *later) if is_expected else ()
+    if is_expected:
+        lane.history.recorded_epoch = UNKNOWN  # each batch is compared
 
 
 def recall_copied(lane: Lane, offset: int) -> None:
@@ -287,7 +133,7 @@ def recall_copied(lane: Lane, offset: int) -> None:
     record = lane.record
     known = recorded_at(recorded_ahead(lane), lane.next_ordinal)
     if known != UNRECORDED:
-        lane.history.recorded_epoch, lane.history.recorded_epoch_since = known, lane.next_ordinal
+        _settle(lane, lane.next_ordinal, known)
     if record is None or offset <= lane.position or not record.holes:
         return
     ordinal = ordinal_of(record, record.holes[0].first, lane.next_ordinal, offset - 1)
@@ -297,22 +143,28 @@ def recall_copied(lane: Lane, offset: int) -> None:
         lane.seen.reach(offset)
 
 
-def _seed(lane: Lane, epochs: Epochs) -> None:
-    """Load the epochs before the lane's position from the ledger into `lane.seen`."""
+def end_plan(lane: Lane) -> None:
+    """Load the recorded epochs of the records that follow those that were copied again."""
+    _expect(lane, recorded_ahead(lane), lane.next_ordinal)
+
+
+def _seed(lane: Lane, epochs: Epochs, ordinal: int) -> None:
+    """Load the epochs before the lane's position from the ledger into `lane.seen`. `ordinal` is the lane's next
+    ordinal."""
     record = lane.record
     if record is None:
         return
     if record.holes:
-        end = max(lane.resume_ordinal, mended_until(record, lane.resume_ordinal))
+        end = max(ordinal, mended_until(record, ordinal))
         known = [each for each in _by_offset(record, epochs, end) if each[0] <= lane.position]
         lane.seen.take_over(known, lane.position)
         return
     found: list[tuple[int, int]] = []
     below = lane.position
-    for ordinal, epoch in reversed(epochs):
-        offset = record.source_runs.offset_of(ordinal)
-        former = None if offset is None else _former(record, ordinal, offset)
-        if ordinal > lane.resume_ordinal or offset is None or is_truncated(record, ordinal, offset):
+    for first, epoch in reversed(epochs):
+        offset = record.source_runs.offset_of(first)
+        former = None if offset is None else _former(record, first, offset)
+        if first > ordinal or offset is None or is_truncated(record, first, offset):
             continue
         # The records in between were not copied and may belong to the later epoch.
         start = offset if former is None else min(offset, former + 1)
@@ -333,16 +185,9 @@ def _by_offset(record: LaneRecord, epochs: Epochs, end: int) -> list[tuple[int, 
     The epoch of the ordinal `end` is also returned if there is a gap directly before its source offset.
     """
     begin = record.source_runs.at(0).ordinal
-    edges = [begin, *(first for first, _ in epochs if begin < first < end), end]
-    void = joined((hole.first, hole.last + 1) for hole in record.holes if hole.is_open)
-    unknown = [part for each in pairwise(edges) if epoch_at(epochs, each[0]) < 0 for part in within(each, void)]
-    lowest = sorted(
-        (part.lowest, epoch_at(epochs, start))
-        for piece in pairwise(edges)
-        for start, behind in uncovered(piece, unknown)
-        for part in ascending_parts(record, start, behind)
+    lowest = with_unknown(
+        record, sorted(offsets_of_epochs(record, epochs, begin, end)), unknown_ordinals(record, epochs, begin, end), end
     )
-    lowest = copied_pieces.with_unknown(record, lowest, unknown, end)
     following = record.source_runs.offset_of(end)
     if following is not None and not is_truncated(record, end, following):
         lowest += [(following, epoch) for first, epoch in epochs if first == end]
@@ -367,26 +212,58 @@ def _former(record: LaneRecord, ordinal: int, offset: int) -> int | None:
     return (highest_copied(record, 0, ordinal, offset) or (former, 0))[0]
 
 
-def is_news(lane: Lane, epoch: int) -> bool:
-    """Return whether the epoch of the next batch must be recorded in the ledger before the batch is produced.
+def is_news(lane: Lane, epoch: int, count: int) -> bool:
+    """Return whether the epoch of the next batch must be recorded in the ledger before the batch is produced. The batch
+    has at most `count` records.
 
     Records that are copied again keep their recorded epoch. The epoch of the records after them is recorded when those
     records are read.
     """
-    return epoch >= 0 and epoch != lane.history.recorded_epoch and not lane.plan
-
-
-def note_epoch(lane: Lane, epoch: int) -> bool:
-    """Store the epoch of the next batch. Return whether this epoch must be recorded in the ledger together with the
-    next run."""
-    if not is_news(lane, epoch):
+    if epoch < 0 or epoch == lane.history.recorded_epoch or lane.plan:
         return False
-    former, lane.history.recorded_epoch = lane.history.recorded_epoch, epoch
-    if former >= 0 and not lane.history.new_epochs and lane.history.recorded_epoch_since < lane.next_ordinal:
-        lane.history.new_epochs.append((lane.history.recorded_epoch_since, former))
-    lane.history.new_epochs.append((lane.next_ordinal, epoch))
-    lane.history.recorded_epoch_since = lane.next_ordinal
+    expected, first = lane.history.expected_epochs, lane.next_ordinal
+    known = (recorded_at(expected, first), *(each for at, each in expected if first < at < first + count))
+    return any(each != epoch for each in known)
+
+
+def note_epoch(lane: Lane, epoch: int, count: int) -> bool:
+    """Store the epoch of the next batch, which has at most `count` records. Return whether this epoch must be recorded
+    in the ledger together with the next run."""
+    history = lane.history
+    if not is_news(lane, epoch, count):
+        if history.expected_epochs and epoch >= 0 and not lane.plan:
+            _pass_expected(lane)
+        return False
+    former = history.recorded_epoch
+    if former >= 0 and not history.new_epochs and history.recorded_epoch_since < lane.next_ordinal:
+        history.new_epochs.append((history.recorded_epoch_since, former))
+    history.new_epochs.append((lane.next_ordinal, epoch))
+    _settle(lane, lane.next_ordinal, epoch)
     return True
+
+
+def _pass_expected(lane: Lane) -> None:
+    """Forget the expected epochs that no longer apply at the next ordinal."""
+    expected = lane.history.expected_epochs
+    passed = sum(at <= lane.next_ordinal for at, _ in expected)
+    if passed == len(expected):
+        _settle(lane, *expected[-1])
+    else:
+        lane.history.expected_epochs = expected[passed - 1 :]
+
+
+def _settle(lane: Lane, since: int, epoch: int) -> None:
+    """Note that the ledger contains this epoch from the ordinal `since` onward, or will do so with the next run."""
+    lane.history.recorded_epoch, lane.history.recorded_epoch_since = epoch, since
+    lane.history.expected_epochs = ()
+
+
+def begin_run(lane: Lane) -> None:
+    """Handle a run that begins at the next ordinal. In the ledger, it supersedes the epochs of all later ordinals, so
+    the current epoch has to be recorded together with the run."""
+    if lane.history.expected_epochs:
+        lane.history.new_epochs.append((lane.next_ordinal, lane.epoch))
+        _settle(lane, lane.next_ordinal, lane.epoch)
 
 
 def is_truncation_unrecorded(lane: Lane) -> bool:
@@ -424,40 +301,79 @@ def is_recorded_from(record: LaneRecord, ordinal: int) -> bool:
     return found is not None and found.differs
 
 
-def is_recorded_ahead(lane: Lane, record: LaneRecord) -> bool:
-    """Return whether the ledger records that an epoch begins at the next ordinal or a later one. Such a record may be
-    wrong, because the epoch may begin at a different ordinal when the lane continues."""
-    ordinal, epoch, limit = lane.resume_ordinal, lane.epoch, mended_until(record, lane.resume_ordinal)
-    if limit > ordinal:
-        return any(first > limit for first, _ in record.epochs)  # records that are copied again keep their epochs
+def is_revoked_ahead(lane: Lane, record: LaneRecord) -> bool:
+    """Return whether what the ledger has for the epochs of the resume ordinal or later ordinals must be recorded again
+    before the lane copies.
+
+    The epochs in the ledger apply to the batches that were sent under these ordinals, and such a batch may still be
+    appended. They are therefore kept as long as the ordinals map to the same records. If the lane then reads a batch of
+    a different epoch, it records this epoch before it produces the batch.
+    """
+    ordinal, epoch = lane.resume_ordinal, lane.epoch
+    if mended_until(record, ordinal) > ordinal:
+        return False
     if continues_at(record, ordinal) != record.source_runs.offset_of(ordinal):
         return True
+    if recorded_at(record.epochs, ordinal) >= 0:
+        return False
     nothing = {epoch, UNKNOWN} if follows(record, ordinal) else {epoch}
     return any(first > ordinal or (first == ordinal and known not in nothing) for first, known in record.epochs)
 
 
-def epochs_again(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epochs:
+def epochs_again(lane: Lane, pieces: Iterable[tuple[int, int, int]] = (), kept: Iterable[Run] = ()) -> Epochs:
     """Return the epochs that must be recorded for the resume ordinal and later ordinals. They replace all epochs that
-    the ledger has for these ordinals. Records that are copied again keep their epochs (see `carried`)."""
-    record, ahead = lane.record, recorded_ahead(lane)
+    the ledger has for these ordinals. Records that are copied again keep their epochs (see `carried`). Runs that are
+    recorded again (`kept`) keep them as well."""
+    ahead = recorded_ahead(lane)
     epochs = lane.history.epochs_again = carried(ahead, pieces) if ahead else ()
-    if not epochs:
-        # Further records of this run may still arrive. Their epoch is recorded as unknown until one arrives.
-        is_open = record is not None and follows(record, lane.resume_ordinal)
-        epochs = ((lane.resume_ordinal, UNKNOWN if is_open else max(lane.epoch, UNKNOWN)),)
+    epochs = epochs or _still_recorded(lane, {run.ordinal for run in kept})
     lane.history.recorded_epoch = epochs[0][1]
+    _expect(lane, epochs, epochs[0][0])
     return epochs
 
 
-def leap(lane: Lane, to: int) -> None:
-    """Continue at the source offset `to`, skipping records that the lane has not seen. After this, the epoch of the
-    records that follow is not known."""
-    if lane.epoch >= 0:
+def _still_recorded(lane: Lane, kept: Container[int]) -> Epochs:
+    """Return the epochs of the resume ordinal and of the ordinals after it up to the next run in the ledger that does
+    not begin at one of the ordinals in `kept`. This run is revoked, so nothing is known from there onward: batches with
+    its records may still be appended."""
+    record, ordinal = lane.record, lane.resume_ordinal
+    if record is None:
+        return ((ordinal, max(lane.epoch, UNKNOWN)),)
+    runs = record.source_runs.beginning_in(ordinal + 1, NEVER)
+    revoked = next((run.ordinal for run in runs if run.ordinal not in kept), NEVER)
+    known = recorded_at(record.epochs, ordinal)
+    if known < 0 or lane.position != record.source_runs.offset_of(ordinal):
+        # Further records of this run may still arrive. Their epoch is recorded as unknown until one arrives.
+        known = UNKNOWN if follows(record, ordinal) else max(lane.epoch, UNKNOWN)
+        revoked = min([revoked, *(first for first, _ in record.epochs if first > ordinal)])
+    epochs = ((ordinal, known), *(each for each in record.epochs if ordinal < each[0] < revoked))
+    return (*epochs, (revoked, UNKNOWN)) if known >= 0 and revoked < NEVER else epochs
+
+
+def leap(lane: Lane, to: int, epoch: int) -> None:
+    """Continue at the source offset `to`. `epoch` is the epoch of the record before this offset. It is `UNKNOWN` if the
+    lane has not seen this record. The epoch of the records that follow is then not known."""
+    if epoch >= 0:
+        lane.seen.note(lane.position, epoch)
+        lane.seen.reach(to)
+    elif lane.epoch >= 0:
         lane.history.left_position = (lane.position, lane.epoch)
     lane.position, lane.epoch = to, lane.seen.go_to(to)
     lane.history.source_confirmed = False
-    lane.history.recorded_epoch = UNKNOWN
-    lane.history.new_epochs.append((lane.next_ordinal, UNKNOWN))
+    lane.history.new_epochs.append((lane.next_ordinal, epoch))
+    _settle(lane, lane.next_ordinal, epoch)
+
+
+def go_back(lane: Lane, to: int) -> None:
+    """Continue at the lower source offset `to`, because the source has lost the records from there on, or may have lost
+    them."""
+    record = lane.record
+    lane.seen.truncate(to)
+    lane.position = to
+    if record is not None and lane.seen.before(to) < 0:
+        _seed(lane, record.epochs, lane.next_ordinal)
+    lane.epoch = lane.history.recorded_epoch = lane.seen.before(to)  # negative if it is not known
+    lane.history.recorded_epoch_since, lane.history.expected_epochs = lane.next_ordinal, ()
 
 
 def take_new(lane: Lane, ordinal: int) -> Epochs:
@@ -468,18 +384,6 @@ def take_new(lane: Lane, ordinal: int) -> Epochs:
         # The epoch was recorded with other runs that begin at the same ordinal. The new runs supersede them.
         return ((ordinal, lane.history.recorded_epoch),)
     return epochs
-
-
-def known_epochs(lane: Lane, first: int) -> Epochs:
-    """Return the epochs of the ordinal `first` and of all later ordinals, according to the ledger and the progress
-    record."""
-    record = lane.record
-    epochs = record.epochs if record is not None else ()
-    if recorded_at(epochs, first) != UNRECORDED or not lane.history.epochs_recorded or record is None:
-        return tuple(epochs)
-    offset = record.source_runs.offset_of(first)
-    seen = lane.seen.before(offset + 1) if offset is not None else -1
-    return ((first, seen if seen >= 0 else lane.seen.last), *(each for each in epochs if each[0] > first))
 
 
 def ends_short(lane: Lane, answer: CheckAnswer, position: int) -> bool:

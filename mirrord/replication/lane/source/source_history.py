@@ -15,6 +15,10 @@ class SourceHistory:
     `source.source_epochs`). A negative number means that no epoch is recorded."""
     recorded_epoch_since: int = 0
     """The ordinal from which `recorded_epoch` applies."""
+    expected_epochs: tuple[tuple[int, int], ...] = ()
+    """Pairs (ordinal, epoch) that the ledger has for the next ordinals, while it is not known whether the next records
+    have these epochs. The first pair applies to the next record. While there are such pairs, `recorded_epoch` is
+    negative."""
     epochs_recorded: bool = False
     """Whether the epoch of the saved position is recorded and the ledger contains every later change of epoch."""
     new_epochs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -45,6 +49,9 @@ class SourceHistory:
     left_position: tuple[int, int] | None = None
     """The position that the lane had before it skipped ahead in this round, and the epoch of the last batch before that
     position."""
+    short_end: int = -1
+    """Where the source log ended when this was below the lane's position, although the lane did not know the epoch of
+    the record before its position. -1 if the lane does not have to go back because of this."""
     suspected_position: int = -1
     """The position at which the source had a record other than the one that was to be copied again."""
     vanished_position: int = -1

@@ -25,7 +25,8 @@ from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.second_path import NOT_YET
 from mirrord.replication.lane.signals import AskDivergence, Chunk, DivergenceAnswer, Effects, Lost, StopFetch, Wake
-from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source import last_copied, recorded_epochs, source_epochs
+from mirrord.replication.lane.source.copied_pieces import highest_copied
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt, position_rewind
 from mirrord.replication.lane.transitions import Quiesce
@@ -35,7 +36,8 @@ OUT_OF_RANGE = 1
 
 def fetch_diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
     """Handle a fetch response that reports that the source log diverges from the batches that the lane has fetched."""
-    start = lane.seen.divergence(chunk.diverging_epoch, chunk.diverging_end)
+    log = chunk.diverging_epoch, chunk.diverging_end
+    start = last_copied.divergence_of_copied(lane, *log)
     if start >= lane.position:
         # The only records that are gone were fetched but not copied, so the position stays the same.
         lane.seen.diverge(chunk.diverging_end, lane.epoch)
@@ -43,21 +45,23 @@ def fetch_diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
         lane.history.source_confirmed = False
         return intake.want_more(lane)
     if lane.plan:
-        return _lose_promised(lane, source_epochs.divergence(lane, chunk.diverging_epoch, chunk.diverging_end))
-    return _lose(lane, now, start, chunk.diverging_end, lane.position)
+        return _lose_promised(lane, last_copied.divergence(lane, *log), log)
+    return _lose(lane, now, start, log, lane.position)
 
 
-def _lose(lane: Lane, now: float, start: int, end: int, until: int) -> Effects:
-    """Handle the loss of the source offsets [start, until), which the lane has read. `end` is from the broker's
-    answer. If an operator has accepted the loss with a command to seek ahead, the lane carries out this command once it
-    has recorded the loss."""
+def _lose(lane: Lane, now: float, start: int, log: tuple[int, int], until: int) -> Effects:
+    """Handle the loss of the source offsets [start, until), which the lane has read. `log` is from the broker's answer:
+    the highest epoch in its log that is not above the requested one, and the offset at which this epoch ends. If an
+    operator has accepted the loss with a command to seek ahead, the lane carries out this command once it has recorded
+    the loss."""
     is_accepted = accepts(lane, start)
     if lane.on_loss == "halt" and not is_accepted:
         return _halt(lane, start, until)
     if not is_settled(lane):
         lane.go(Quiesce())
         return []
-    effects = [*_compare_again(lane, now), *_go_back(lane, start, end, until)]
+    gone = Verdict(_gone_from(lane, start, log, until), until, "truncated")
+    effects = [*_compare_again(lane, now), *_go_back(lane, start, gone, "copied")]
     if is_accepted:
         lane.go(Quiesce())
     return effects
@@ -66,6 +70,54 @@ def _lose(lane: Lane, now: float, start: int, end: int, until: int) -> Effects:
 def accepts(lane: Lane, start: int) -> bool:
     """Return whether an operator has accepted that the source has lost copied records from the offset `start` on."""
     return lane.record is not None and accepts_loss(lane.record.seeks, start)
+
+
+def ends_below(lane: Lane, end: int) -> Effects:
+    """Handle a source log that ends at the offset `end`, below the lane's position.
+
+    The fetch did not contain the epoch of the record before the position, because the lane has leapt over this record.
+    Otherwise, the broker would have reported the divergence. The lane asks where the log diverges from the last copied
+    record whose epoch it knows, and goes back to this offset. If the source still has that record, the lane goes back
+    to the offset after it, and copies what the source has there now.
+
+    The lane halts if this would not be safe. The reason may be that the lane does not know the epochs of later records
+    that it has copied. The source may still have them, and they would be copied again. Or the broker does not report
+    divergences, so the log may have lost copied records and may have grown again since.
+    """
+    if lane.plan:
+        # The fetch did not show whether the source has lost the records that follow. The lane asks for this.
+        is_again = lane.history.suspected_position == lane.position
+        if not is_again and lane.on_loss == "continue" and last_copied.furthest(lane) is not None:
+            lane.history.suspected_position, lane.history.source_confirmed = lane.position, False
+            return intake.want_more(lane)
+        return _halt_at_end(lane, end)
+    lane.history.short_end = end
+    return ask_short(lane)
+
+
+def _halt_at_end(lane: Lane, end: int) -> Effects:
+    line = f"the source log ends at offset {end}, below the position {lane.position}"
+    lane.history.short_end = -1
+    return halt(lane, "truncated", line, max(end, 0), lane.position)
+
+
+def ask_short(lane: Lane) -> Effects:
+    """Ask where the source log diverges from the copied records, because it ended below the lane's position.
+
+    The request contains this position. If the log still ends below it, the broker must report a divergence.
+    """
+    if lane.epoch >= 0 or lane.on_loss == "halt":
+        return _halt_at_end(lane, lane.history.short_end)
+    if not is_settled(lane):
+        lane.go(Quiesce())
+        return []
+    left = last_copied.left_at(lane, last_copied.read_until(lane), lane.next_ordinal, lane.position)
+    if left is None:
+        return _halt_at_end(lane, lane.history.short_end)
+    if left[1] < 0:
+        return _return(lane, left[0])
+    lane.fetching, lane.history.divergence_question = True, ask(lane)
+    return [AskDivergence(lane.history.divergence_question, lane.position, left[1])]
 
 
 def _halt(lane: Lane, start: int, end: int) -> Effects:
@@ -79,13 +131,13 @@ def divergence_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Eff
         return []
     if lane.history.asked_before_seek is not None:
         return _seek_answered(lane, now, answer) if answer.question == lane.history.divergence_question else []
-    if lane.history.unconfirmed_chunk is not None:
+    if lane.history.unconfirmed_chunk is not None or lane.history.short_end >= 0:
         return _confirmation_answered(lane, now, answer) if answer.question == lane.history.divergence_question else []
     if not lane.plan:
         return []
-    start = source_epochs.divergence(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
+    start = last_copied.divergence(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
     if start < _promised_until(lane):
-        return _lose_promised(lane, start)
+        return _lose_promised(lane, start, (answer.epoch, answer.end))
     # A broker that is too old to report a divergence shows only whether the position is within its log.
     lane.history.source_confirmed = start < NEVER or answer.error in {NONE, OUT_OF_RANGE}
     lane.history.divergence_question = ask(lane)
@@ -101,6 +153,8 @@ def ask_again(lane: Lane, now: float) -> Effects:
         return []
     if lane.history.asked_before_seek is not None:
         return _ask_before_seek(lane, lane.history.asked_before_seek)
+    if lane.history.short_end >= 0:
+        return ask_short(lane)
     if lane.history.unconfirmed_chunk is not None:
         return confirm_source(lane, lane.history.unconfirmed_chunk)
     if not lane.plan:
@@ -121,7 +175,7 @@ def is_unconfirmed(lane: Lane, chunk: Chunk) -> bool:
     """
     if lane.history.source_confirmed or lane.plan or chunk.end <= chunk.start:
         return False
-    lane.history.source_confirmed = source_epochs.read_until(lane) is None  # there is nothing to ask about
+    lane.history.source_confirmed = last_copied.read_until(lane) is None  # there is nothing to ask about
     return not lane.history.source_confirmed
 
 
@@ -129,7 +183,7 @@ def confirm_source(lane: Lane, chunk: Chunk) -> Effects:
     """Ask whether the source still has the copied records. The chunk has already been fetched and is kept until the
     answer arrives. If the source log is truncated later, the next fetch detects this because it carries the chunk's
     epoch."""
-    known = source_epochs.read_until(lane)
+    known = last_copied.read_until(lane)
     if known is None:
         # The ledger already shows that the copied records are lost. The chunk is fetched again.
         lane.history.unconfirmed_chunk, lane.fetching, lane.history.source_confirmed = None, False, True
@@ -139,17 +193,26 @@ def confirm_source(lane: Lane, chunk: Chunk) -> Effects:
 
 
 def _confirmation_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Effects:
+    history = lane.history
     if answer.error not in {NONE, OUT_OF_RANGE}:
-        lane.history.divergence_question = ask(lane)
-        return [Wake(lane.history.divergence_question, now + lane.limits.retry_s, refresh=True)]
-    known = source_epochs.read_until(lane)
-    start = source_epochs.divergence_of_copied(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
+        history.divergence_question = ask(lane)
+        return [Wake(history.divergence_question, now + lane.limits.retry_s, refresh=True)]
+    known = last_copied.read_until(lane)
+    start = last_copied.divergence_of_copied(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
     lane.fetching = False
-    if known is None or start >= known[0]:
-        lane.history.source_confirmed = True  # `lane.step` processes the chunk next
+    is_whole = known is None or start >= known[0]
+    if is_whole and history.short_end < 0:
+        history.source_confirmed = True  # `lane.step` processes the chunk next
         return []
-    lane.history.unconfirmed_chunk = None
-    return _lose(lane, now, start, answer.end, known[0])
+    history.unconfirmed_chunk = None
+    if known is None or (is_whole and answer.error == OUT_OF_RANGE):
+        return _halt_at_end(lane, history.short_end)
+    if not is_whole:
+        return _lose(lane, now, start, (answer.epoch, answer.end), known[0])
+    if not is_settled(lane):
+        lane.go(Quiesce())
+        return []
+    return [*_compare_again(lane, now), *_return(lane, known[0])]
 
 
 def confirm_before_seek(lane: Lane, lost_from: int) -> Effects:
@@ -162,16 +225,16 @@ def confirm_before_seek(lane: Lane, lost_from: int) -> Effects:
     """
     record = lane.record
     if not lane.history.source_confirmed:
-        known = (lane.position, lane.epoch) if lane.epoch >= 0 else source_epochs.read_until(lane)
+        known = (lane.position, lane.epoch) if lane.epoch >= 0 else last_copied.read_until(lane)
         if known is not None:
             return _ask_before_seek(lane, known)
     if not 0 <= lost_from < lane.position or lane.epoch >= 0 or record is None:
         return []
-    last = source_epochs.highest_copied(record, 0, lane.next_ordinal, lane.position)
+    last = highest_copied(record, 0, lane.next_ordinal, lane.position)
     copied_until = 0 if last is None else last[0] + 1
     if lost_from < copied_until and not lane.history.source_confirmed:
         lane.go(Quiesce())
-        return _go_back(lane, lost_from, lost_from, copied_until)
+        return _go_back(lane, lost_from, Verdict(lost_from, copied_until, "truncated"), "copied")
     # The source has lost no copied records, but the lane had skipped offsets that the source uses again.
     lane.position = min(lane.position, max(lost_from, copied_until))
     lane.seen.truncate(lane.position)
@@ -192,11 +255,11 @@ def _seek_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Effects:
         lane.history.divergence_question = ask(lane)
         return [Wake(lane.history.divergence_question, now + lane.limits.retry_s, refresh=True)]
     lane.history.asked_before_seek, lane.fetching = None, False
-    start = source_epochs.divergence_of_copied(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
+    start = last_copied.divergence_of_copied(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
     if start >= known[0]:
         lane.history.source_confirmed = True
         return []
-    return _lose(lane, now, start, answer.end, known[0])
+    return _lose(lane, now, start, (answer.epoch, answer.end), known[0])
 
 
 def another_record(lane: Lane, now: float) -> Effects:
@@ -214,7 +277,7 @@ def _promised_until(lane: Lane) -> int:
     return max(lane.position, lane.plan[-1].offset)
 
 
-def _lose_promised(lane: Lane, start: int) -> Effects:
+def _lose_promised(lane: Lane, start: int, log: tuple[int, int]) -> Effects:
     """Handle a divergence of the source log that was found while records were being copied again. The lane first copies
     those of these records that the source still has. It then copies the records that have replaced the lost ones."""
     record = lane.record
@@ -225,9 +288,8 @@ def _lose_promised(lane: Lane, start: int) -> Effects:
         lane.go(Quiesce())
         return []
     runs, pieces = left_before(lane, start)
-    epochs = (*source_epochs.carried(record.epochs, pieces), (runs[-1].ordinal, source_epochs.before(lane, start)))
-    gone = Verdict(start, end, "truncated")
-    line = f"source offsets [{start}, {end}) were copied, and the source has lost them: an unclean election"
+    epochs = (*recorded_epochs.carried(record.epochs, pieces), (runs[-1].ordinal, last_copied.before(lane, start)))
+    gone = Verdict(_gone_from(lane, start, log, end), end, "truncated")
     new_round(lane)
     lane.seen.truncate(start)
     lane.skipped.clear()
@@ -238,7 +300,14 @@ def _lose_promised(lane: Lane, start: int) -> Effects:
     rewound = position_rewind.rewound_by(lane, runs, resume_position(lane))
     effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), (gone,), epochs, rewound=rewound),))
     lane.intents.append((effect.tag, lane.next_ordinal))
-    return [StopFetch(), Lost(f"{lane.source_topic}-{lane.partition}: {line}"), effect]
+    return [StopFetch(), *_lost(lane, gone, "copied"), effect]
+
+
+def _lost(lane: Lane, gone: Verdict, what: str) -> Effects:
+    """Report that the source has lost these records, which were copied or skipped (`what`). Report nothing if there are
+    no such records, because only fetched records were lost."""
+    line = f"source offsets [{gone.start}, {gone.end}) were {what}, and the source has lost them: an unclean election"
+    return [Lost(f"{lane.source_topic}-{lane.partition}: {line}")] if gone.start < gone.end else []
 
 
 def left_before(lane: Lane, start: int) -> tuple[list[Run], list[tuple[int, int, int]]]:
@@ -271,43 +340,42 @@ def _compare_again(lane: Lane, now: float) -> Effects:
     return [Wake(ask(lane), now)]
 
 
-def _gone_from(lane: Lane, start: int, end: int, until: int) -> int:
-    """Return the source offset of the first copied record that is lost. It may be above `start`, the offset to which
-    the lane goes back.
+def _gone_from(lane: Lane, start: int, log: tuple[int, int], until: int) -> int:
+    """Return the source offset of the first lost record that was copied, or that the target has refused. It may be
+    above `start`, the offset to which the lane goes back.
 
-    If a higher epoch began between two copied records, the exact offset is not known, and the lane goes back to the
-    lowest possible offset. Records that the source's log still has do not count as lost.
+    The `truncated` verdict ends the decisions to skip refused records from this offset onward, so that the new records
+    in their places are copied. A decision on a record that the source still has stays in effect.
     """
-    record = lane.record
-    if record is None or end <= start:
-        return start
-    copied = source_epochs.copied_from(record, start, lane.next_ordinal - 1)
-    return min(end, until if copied is None else copied, until)
+    parked = lane.record.quarantine if lane.record is not None else ()
+    refused = (max(each.start, start) for each in parked if each.end > start and each.epoch > log[0])
+    return min([last_copied.first_lost(lane, start, log[1]), until, *refused])
 
 
-def _go_back(lane: Lane, start: int, end: int, until: int) -> Effects:
-    """Go back to `start`, where the source's log diverges from the copied records. `end` is from the broker's answer:
-    the highest epoch in its log that is not above the requested one ends at this offset. `until` is the offset after
-    the last record that was read."""
-    gone_from = _gone_from(lane, start, end, until)
-    gone = Verdict(gone_from, until, "truncated")
-    line = f"source offsets [{gone_from}, {until}) were copied, and the source has lost them: an unclean election"
+def _return(lane: Lane, start: int) -> Effects:
+    """Go back to `start`, the offset after the last copied record, because the source log has ended below the lane's
+    position. The source still has all copied records. It has lost some of the later ones, over which the lane leapt. It
+    is not known which of them the log still has, because it may have grown again since."""
+    gone = Verdict(max(lane.history.short_end, start), lane.position, "truncated")
+    return _go_back(lane, start, gone, "skipped")
+
+
+def _go_back(lane: Lane, start: int, gone: Verdict, what: str) -> Effects:
+    """Go back to `start`, and record the verdict `gone`. Its records were copied or skipped before (`what`)."""
     kept = tuple(Verdict(each.start, min(each.end, start), each.reason) for each in lane.skipped if each.start < start)
     lane.skipped.clear()
-    lane.seen.truncate(start)
-    lane.position = start
     before = source_epochs.unrecorded(lane)
-    lane.epoch = lane.history.recorded_epoch = lane.seen.before(start)  # negative if it is not known
-    lane.history.recorded_epoch_since = lane.next_ordinal
+    source_epochs.go_back(lane, start)
     lane.open_run = Run(lane.next_ordinal, start)
     lane.declared = -1
     lane.decided = NOT_YET  # different records have these offsets now
+    lane.left_out = [each for each in lane.left_out if each.end <= gone.start]
     lane.log.lost_below = None
-    lane.history.source_confirmed, lane.history.left_position = False, None
+    lane.history.source_confirmed, lane.history.left_position, lane.history.short_end = False, None, -1
     epochs = (*before, (lane.next_ordinal, lane.epoch))
     lane.unbound = (lane.next_ordinal, (*kept, gone))
     rewound = position_rewind.rewound_by(lane, (lane.open_run,), resume_position(lane))
     effect = append(lane, (SourceRun(lane.id, lane.grant, (lane.open_run,), lane.unbound[1], epochs, rewound=rewound),))
     lane.intents.append((effect.tag, lane.next_ordinal))
     lane.history.new_epochs.clear()
-    return [Lost(f"{lane.source_topic}-{lane.partition}: {line}"), effect, *intake.want_more(lane)]
+    return [*_lost(lane, gone, what), effect, *intake.want_more(lane)]

@@ -22,7 +22,7 @@ from mirrord.model.intervals import Interval, joined, ranges, uncovered, within
 from mirrord.model.runs import Runs
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.copied_pieces import mapped as standing_pieces
-from mirrord.replication.lane.source.source_epochs import Epochs, is_of_later_epoch, is_truncated
+from mirrord.replication.lane.source.recorded_epochs import Epochs, is_of_later_epoch, is_truncated
 from mirrord.replication.lane.target.relocation_result import Located
 from mirrord.replication.lane.target.target_scan import but_not_void
 
@@ -106,11 +106,13 @@ def last_below(record: LaneRecord, first: int) -> int:
     return min([known, *(start - 1 for ordinal, start in record.truncations if first <= ordinal)])
 
 
-def open_ordinals(record: LaneRecord) -> Callable[[int], bool]:
+def open_ordinals(record: LaneRecord, unread_from: int = -1) -> Callable[[int], bool]:
     """Return a function that checks one ordinal: it returns True if more than one record may have been sent under the
     ordinal. If the source no longer has the record of such an ordinal, it is unknown which record the ordinal belongs
-    to. The function also returns True if, according to the ledger, the source has lost the record of the ordinal in an
-    election. The source may have other records at its offset, so the rebuilt map must not contain the lost one."""
+    to. The ordinals include those from `unread_from` onward (see `AskRebuild`). The function also returns True if,
+    according to the ledger, the source has lost the record of the ordinal in an election. The source may have other
+    records at its offset, so the rebuilt map must not contain the lost one."""
+    unread = unread_from if unread_from >= 0 else sys.maxsize
     runs, cuts = record.source_runs, record.truncations
     holes = joined((hole.first, hole.last + 1) for hole in record.holes if hole.first <= hole.last)
     regiven = record.regiven if record.regiven >= 0 else sys.maxsize
@@ -120,7 +122,9 @@ def open_ordinals(record: LaneRecord) -> Callable[[int], bool]:
         offset = runs.offset_of(ordinal) if any(ordinal < beyond for beyond, _ in cuts) else None
         return offset is not None and is_truncated(record, ordinal, offset)
 
-    return lambda ordinal: regiven <= ordinal < until or _within(holes, ordinal) or is_lost(ordinal)
+    return lambda ordinal: (
+        regiven <= ordinal < until or ordinal >= unread or _within(holes, ordinal) or is_lost(ordinal)
+    )
 
 
 def replaced(

@@ -9,9 +9,9 @@ from mirrord.model.intervals import joined, uncovered
 from mirrord.model.runs import Run
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
-from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source import recorded_epochs, source_epochs
 from mirrord.replication.lane.source.copied_pieces import HeldOffsets, mapped
-from mirrord.replication.lane.source.declared_runs import RestOfPlan, rest
+from mirrord.replication.lane.source.declared_runs import RestOfPlan, continues_at, mended_until, rest
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import missing_ordinals, position_rewind, target_scan
 
@@ -48,7 +48,7 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
         runs += [Run(run.ordinal + moved, run.offset) for run in older.runs]
         pieces += [(at + moved, former, length) for at, former, length in older.pieces]
     else:
-        after = source_epochs.continues_at(record, goes_on, looked_up)
+        after = continues_at(record, goes_on, looked_up)
         runs.append(Run(ordinal, lane.position if after is None else after))
         pieces.append((ordinal, _epoch_source(record, goes_on), 1))
     holes = [HoleFound(lane.id, lane.grant, *each, runs[-1].ordinal) for each in begins]
@@ -116,7 +116,7 @@ def _epoch_source(record: LaneRecord, ordinal: int) -> int:
     in the gap (see `epoch_cache`). The epoch of the previous ordinal may end inside the gap.
     """
     is_explicit = any(ordinal == first for first, _ in record.truncations)
-    is_explicit = is_explicit or ordinal <= source_epochs.mended_until(record, ordinal)
+    is_explicit = is_explicit or ordinal <= mended_until(record, ordinal)
     return ordinal if is_explicit or _is_after_gap(record, ordinal) else ordinal - 1
 
 
@@ -124,7 +124,7 @@ def _is_after_gap(record: LaneRecord, ordinal: int) -> bool:
     """Return whether there is a gap between the source offsets of the previous ordinal and of this ordinal. Return
     False if the source is known to have lost the record of this ordinal."""
     offset, former = record.source_runs.offset_of(ordinal), record.source_runs.offset_of(ordinal - 1)
-    if offset is None or former is None or source_epochs.is_truncated(record, ordinal, offset):
+    if offset is None or former is None or recorded_epochs.is_truncated(record, ordinal, offset):
         return False
     return offset > former + 1
 

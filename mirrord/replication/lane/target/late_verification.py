@@ -11,7 +11,7 @@ end of the target log. It does not make the comparison until all batches below t
 from mirrord.kafka.rules.error_policy import NONE, Fetched, fetched
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.signals import AskCheck, AskEnd, AskScan, Effects, EndAnswer, ScanAnswer, Wake
-from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source import recorded_epochs, source_epochs
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt, reassigned_ordinals, target_scan
 from mirrord.replication.lane.transitions import Quiesce
@@ -53,7 +53,7 @@ def _compare(lane: Lane, now: float) -> Effects:
     if lane.acked > begun.ordinal:
         lane.comparison.later_question = ask(lane)
         stretch = (begun.ordinal, lane.acked - 1, target_scan.first_offset_of(lane, begun), lane.expected)
-        epochs = source_epochs.known_epochs(lane, begun.ordinal)
+        epochs = recorded_epochs.known_epochs(lane, begun.ordinal)
         return [AskCheck(lane.comparison.later_question, lane.producer_id, *stretch, epochs=epochs)]
     lane.comparison.later_pending, lane.comparison.later_from = False, None
     return reassigned_ordinals.compare_due(lane)

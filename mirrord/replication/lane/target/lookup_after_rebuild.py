@@ -6,7 +6,7 @@ plan: the map continues in source order, so the lane would also copy the omitted
 
 from collections.abc import Sequence
 
-from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source import recorded_epochs
 from mirrord.replication.lane.source.copied_pieces import highest_copied
 from mirrord.replication.lane.state import Lane, LostBelow
 from mirrord.replication.lane.target.missing_ordinals import epochs_lost_earlier
@@ -27,7 +27,7 @@ def note_plan(lane: Lane, missing: Sequence[Missing]) -> None:
     if highest is not None and target_epoch >= 0:
         offset, ordinal = highest
         epochs = epochs_lost_earlier(lane) or record.epochs
-        lane.log.lost_below = LostBelow(offset + 1, target_epoch, source_epochs.epoch_at(epochs, ordinal))
+        lane.log.lost_below = LostBelow(offset + 1, target_epoch, recorded_epochs.epoch_at(epochs, ordinal))
 
 
 def look_up_again(lane: Lane) -> None:

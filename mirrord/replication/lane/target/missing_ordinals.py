@@ -23,7 +23,7 @@ from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Stage
 from mirrord.replication.lane.signals import Effects, LaneRecord, OwnBatch, ScanAnswer
-from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source import recorded_epochs
 from mirrord.replication.lane.source.copied_epochs import of_copied
 from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.source.declared_runs import rest
@@ -148,7 +148,7 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
     return [AskSuperseded(ask(lane), asked, log.end, appended, keeps_all, epochs, in_doubt)]
 
 
-def _epochs_of(lane: Lane) -> source_epochs.Epochs | None:
+def _epochs_of(lane: Lane) -> recorded_epochs.Epochs | None:
     """Return the leader epochs with which the missing records were copied, or None if these are the epochs in the
     ledger."""
     if (epochs := epochs_lost_earlier(lane)) is not None or lane.record is None:
@@ -157,7 +157,7 @@ def _epochs_of(lane: Lane) -> source_epochs.Epochs | None:
     return None if copied == lane.record.epochs else copied
 
 
-def epochs_lost_earlier(lane: Lane) -> source_epochs.Epochs | None:
+def epochs_lost_earlier(lane: Lane) -> recorded_epochs.Epochs | None:
     """Return the leader epochs of the source by ordinal. The result includes the epochs of acknowledged records that
     the target log lost earlier and that have not been copied again yet. The ledger no longer has these epochs, because
     it revoked them when the lane resumed at a lower ordinal. Return None if there are no such records."""
@@ -168,8 +168,8 @@ def epochs_lost_earlier(lane: Lane) -> source_epochs.Epochs | None:
     below = [each for each in recorded if each[0] < begin]
     lost = [each for each in copied if begin < each[0] < end]
     above = [each for each in recorded if each[0] > end]
-    at_begin = (begin, source_epochs.recorded_at(copied, begin))
-    at_end = (end, source_epochs.recorded_at(recorded, end))
+    at_begin = (begin, recorded_epochs.recorded_at(copied, begin))
+    at_end = (end, recorded_epochs.recorded_at(recorded, end))
     return (*below, at_begin, *lost, at_end, *above)
 
 
@@ -371,7 +371,7 @@ def note_lost(lane: Lane, ordinal: int) -> None:
     lane.acknowledged = ((known.ordinal, epoch), *later)
     # The ledger has revoked the source epochs of records that were lost earlier.
     former = lane.history.acknowledged_epochs if later else ()
-    above = ((known.ordinal, source_epochs.recorded_at(former, known.ordinal)),) if former else ()
+    above = ((known.ordinal, recorded_epochs.recorded_at(former, known.ordinal)),) if former else ()
     below = [each for each in of_copied(lane, record) if each[0] < known.ordinal or not former]
     after = [each for each in former if each[0] > known.ordinal]
     lane.history.acknowledged_epochs = (*below, *above, *after)
@@ -405,7 +405,7 @@ def return_to_acknowledged(lane: Lane) -> None:
     lower(lane, known.first)
     lane.history.acknowledged_epochs = known.epochs
     reached = lane.acknowledged[-1][0] if lane.acknowledged else 0
-    if source_epochs.recorded_at(record.epochs, reached) > source_epochs.UNKNOWN:
+    if recorded_epochs.recorded_at(record.epochs, reached) > recorded_epochs.UNKNOWN:
         lane.acknowledged += tuple(each for each in known.acknowledged if each[0] > reached)
     for _, rewound in record.rewinds[known.rewinds :]:
         lower(lane, rewound.first)

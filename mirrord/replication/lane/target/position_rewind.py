@@ -21,7 +21,7 @@ from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.copied_epochs import first_other
 from mirrord.replication.lane.source.copied_pieces import mapped
-from mirrord.replication.lane.source.source_epochs import UNKNOWN, recorded_at
+from mirrord.replication.lane.source.recorded_epochs import UNKNOWN, recorded_at
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import epoch_ends, missing_ordinals
 from mirrord.replication.lane.target.acknowledged_records import AcknowledgedPart, assigned_again

@@ -21,7 +21,7 @@ from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.notes import note
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import AskCheck, CheckAnswer, Effects, Wake
-from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source import recorded_epochs
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import target_scan
 from mirrord.replication.lane.target.resume_position import ResumePosition
@@ -138,7 +138,7 @@ def retry_comparison(lane: Lane) -> Effects:
 
 
 def _ask(lane: Lane, first: int, start: int) -> AskCheck:
-    epochs = source_epochs.known_epochs(lane, first)
+    epochs = recorded_epochs.known_epochs(lane, first)
     check = AskCheck(ask(lane), lane.producer_id, first, lane.acked - 1, start, lane.expected, epochs=epochs)
     lane.comparison.first_ack_check = check
     return check

@@ -10,7 +10,7 @@ from mirrord.kafka.client.range_reader import ReadFailed
 from mirrord.kafka.protocol.record_batch import TRANSACTIONAL
 from mirrord.ledger.facts.core import SourceRun, TargetRun
 from mirrord.model.runs import Run
-from mirrord.replication.host.batch_relocation import BatchRelocation
+from mirrord.replication.host.batch_relocation import POLICY, BatchRelocation
 from mirrord.replication.lane.signals import AskRebuild, RebuildAnswer
 from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.superseded_logs import FakeLog, written
@@ -23,7 +23,13 @@ PRODUCER = 501
 
 
 def relocated(
-    source: FakeSource, numbers: tuple[int, ...], first: int = 0, runs: tuple[Run, ...] = (Run(0, 0),)
+    source: FakeSource,
+    numbers: tuple[int, ...],
+    first: int = 0,
+    runs: tuple[Run, ...] = (Run(0, 0),),
+    *,
+    unread_from: int = -1,
+    has_policies: bool = False,
 ) -> RebuildAnswer:
     """Search for a batch of the lane with these records, which begins with ordinal 0, from the ordinal `first` on. The
     ledger has the runs `runs`."""
@@ -38,7 +44,10 @@ def relocated(
     async def compacts() -> bool:
         return False
 
-    return at_once(search.run(play.record, AskRebuild(1, PRODUCER, first, first, len(numbers)), compacts, compacts))
+    wanted = AskRebuild(1, PRODUCER, first, first, len(numbers), unread_from)
+    if has_policies:
+        return at_once(search.leave_open(play.record, wanted, compacts))
+    return at_once(search.run(play.record, wanted, compacts, compacts))
 
 
 class Ends:
@@ -111,3 +120,40 @@ def test_records_of_an_open_transaction_that_are_to_be_copied_again() -> None:
     copied = (*numbers[:2], *numbers[4:])
     with pytest.raises(ReadFailed, match="OFFSET_NOT_AVAILABLE"):
         relocated(source, copied, 4, (Run(0, 0), Run(2, 4), Run(4, 2), Run(6, 6)))
+
+
+def deleted(later: int = 0) -> FakeSource:
+    """Offsets 0 and 1 were copied. A former holder sent offsets 2 and 3, which the source has deleted. The ledger says
+    that the next record that it has, at offset 4, follows."""
+    source = FakeSource(Random(0))
+    source.append(2, 1)
+    source.append(2, 1)
+    source.expire(2)
+    if later:
+        source.append(later, 1)
+    return source
+
+
+LEAPT = (Run(0, 0), Run(2, 4))
+
+
+@pytest.mark.parametrize("has_policies", [False, True])
+def test_the_offsets_of_records_under_unread_ordinals_are_not_known(*, has_policies: bool) -> None:
+    """FALSE TRUNCATION. The source did not have an offset 4 or 5 yet, and the lane took it for truncated. Or it stayed
+    halted, because the records go through a policy."""
+    source = deleted()
+    numbers = tuple(sorted(source.offset_of)[:4])
+    answer = relocated(source, numbers, 2, LEAPT, unread_from=2, has_policies=has_policies)
+    assert answer.located is not None, answer.trouble
+    assert (answer.located.open, answer.located.next_offset) == (((2, 4),), 4)
+    assert (answer.located.missing, answer.located.source_start) == ((), 4)
+    assert [(batch.base_sequence, batch.count) for batch in answer.own] == [(0, 4)]
+
+
+@pytest.mark.parametrize(("unread_from", "later"), [(2, 1), (3, 0), (-1, 0)])
+def test_records_that_go_through_a_policy_are_not_searched_for(unread_from: int, later: int) -> None:
+    """If the source has later records, the former batch may contain some of them as well."""
+    source = deleted(later)
+    numbers = tuple(sorted(source.offset_of)[:4])
+    answer = relocated(source, numbers, 2, LEAPT, unread_from=unread_from, has_policies=True)
+    assert (answer.located, answer.trouble) == (None, POLICY)

@@ -23,11 +23,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resume_point, "MOST_RANGES", 4)
 
 
-def lost() -> tuple[Faulty, AskSuperseded]:
+def lost(epoch: int = 0) -> tuple[Faulty, AskSuperseded]:
     """The source has every other offset: ordinals 0 to 9 are at offsets 0 to 18. Its epoch 1 begins with ordinal 9. The
     target has lost everything."""
     runs = tuple(Run(at, 2 * at) for at in range(10))
-    play = opened(SourceRun(LANE, 1, runs, (), ((0, 0), (9, 1))), TargetRun(LANE, 1, 0, 0, 1))
+    play = opened(SourceRun(LANE, 1, runs, (), ((0, epoch), (9, 1))), TargetRun(LANE, 1, 0, 0, 1))
     retake(play, 10, 10, 20, epoch=1)
     effects = read(play, play.ask_target(0, epoch=3), (1, 0), own=(), others=())
     return play, one(effects, AskSuperseded)
@@ -75,9 +75,10 @@ def test_a_new_round_before_the_plan_looks_all_records_up_again() -> None:
 
 
 def test_runs_that_are_not_recorded_again_are_no_longer_acknowledged() -> None:
-    """All of the records are copied again. The ledger keeps the first 4 runs. The last of them assigns the later
-    ordinals to other offsets, so these ordinals no longer count as acknowledged."""
-    play, asked = lost()
+    """All of the records are copied again, and their runs are recorded again because the epoch of the first one is not
+    known. The ledger keeps the first 4 runs. The last of them assigns the later ordinals to other offsets, so these
+    ordinals no longer count as acknowledged."""
+    play, asked = lost(epoch=-1)
     play.bind_all(play.tell(SupersededAnswer(asked.question, 0, ALL)))
     assert (play.lane.phase, play.lane.next_ordinal) == (Phase.COPYING, 0)
     assert offsets(play, 0, 4) == [0, 2, 4, 6, 7]

@@ -8,7 +8,7 @@ from mirrord.ledger.facts.core import HoleFound, LaneFact, SourceRun, TargetRun,
 from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import DivergenceAnswer, FetchFrom, OwnBatch, Wake, Woken
-from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source import last_copied, source_epochs
 from mirrord.replication.lane.source.copied_pieces import HeldOffsets
 from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.state import ResumePosition
@@ -212,10 +212,10 @@ def test_copied_records_are_found_without_reading_all_runs(monkeypatch: pytest.M
     lane, last = play.lane, 9 + 2 * COUNT
     lane.record, lane.next_ordinal, lane.acked, lane.position = play.record, last + 4, last + 4, 3 * COUNT + 8
     read = read_runs(monkeypatch)
-    assert source_epochs.furthest(lane) == (3 * COUNT + 12, 0)
-    assert source_epochs.last_copied(lane) == (3 * COUNT + 8, 0)
-    assert source_epochs.divergence(lane, 0, 3 * COUNT) == 3 * COUNT
-    assert source_epochs.before(lane, 3 * COUNT + 5) == 0
+    assert last_copied.furthest(lane) == (3 * COUNT + 12, 0)
+    assert last_copied.last_copied(lane) == (3 * COUNT + 8, 0)
+    assert last_copied.divergence(lane, 0, 3 * COUNT) == 3 * COUNT
+    assert last_copied.before(lane, 3 * COUNT + 5) == 0
     source_epochs.recall_copied(lane, 3 * COUNT + 11)
     assert lane.seen.before(3 * COUNT + 11) == 0
     assert len(read) < 100

@@ -24,7 +24,7 @@ from mirrord.replication.lane.signals import (
     Wake,
     Woken,
 )
-from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source import recorded_epochs
 from mirrord.replication.lane.target.relocation_result import Located
 from tests.sim import toy
 from tests.unit.replication.lane.test_lost_again import told
@@ -113,7 +113,7 @@ def test_what_a_former_holder_has_read_does_not_show_what_it_has_sent(
     assert settles(play.lane, answer) is not is_open
     # If it got acknowledgements, it has sent them.
     play.fold(TargetRun(LANE, 2, 1, 1, 1, in_doubt_below=2))
-    assert settles(play.lane, answer) is not (is_open and source_epochs.recorded_at(epochs, run.ordinal) == -1)
+    assert settles(play.lane, answer) is not (is_open and recorded_epochs.recorded_at(epochs, run.ordinal) == -1)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_holder_that_assigned_the_ordinals_itself_knows_which_it_has_sent(
     assert settles(play.lane, checked(check, source_end, (0, 2))) is not is_open
 
 
-@pytest.mark.parametrize("epochs", [((0, 0), (1, 1)), ((0, 0), (2, 1))])
+@pytest.mark.parametrize("epochs", [((0, -1), (1, 1)), ((0, -1), (2, 1))])
 def test_runs_of_a_former_holder_that_are_recorded_again_are_not_this_holders(
     epochs: tuple[tuple[int, int], ...],
 ) -> None:

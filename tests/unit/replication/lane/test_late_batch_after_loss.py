@@ -15,7 +15,7 @@ from mirrord.replication.lane.signals import (
     RebuildAnswer,
     TargetMoved,
 )
-from mirrord.replication.lane.source.source_epochs import recorded_at
+from mirrord.replication.lane.source.recorded_epochs import recorded_at
 from mirrord.replication.lane.target.relocation_result import Located
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededJudge

@@ -20,7 +20,8 @@ from mirrord.replication.lane.signals import (
     VisibleAnswer,
 )
 from mirrord.replication.lane.source.declared_runs import rest
-from mirrord.replication.lane.source.source_epochs import UNKNOWN, mended, recorded_before
+from mirrord.replication.lane.source.recorded_epochs import UNKNOWN, recorded_before
+from mirrord.replication.lane.source.source_epochs import epochs_again, mended
 from mirrord.replication.lane.state import ResumePosition
 from mirrord.replication.lane.step import step
 from mirrord.replication.lane.target.target_scan import walk
@@ -36,41 +37,82 @@ def play() -> Play:
     return play
 
 
-def resumed_at_its_end(play: Play) -> tuple[SourceRun, FetchFrom]:
+def resumed_at_its_end(play: Play) -> FetchFrom:
     """The next holder finds nothing after ordinal 9, and copies."""
     play.begin("second")
     effects = play.sandwich(10)
-    (append,) = [each for each in effects if isinstance(each, Append)]
+    assert not [each for each in effects if isinstance(each, Append)]
     (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
-    play.bind(effects)
-    (run,) = append.facts
-    assert isinstance(run, SourceRun)
-    return run, fetch
+    return fetch
 
 
-def test_no_epoch_is_recorded_of_records_that_may_still_arrive(play: Play) -> None:
-    run, fetch = resumed_at_its_end(play)
-    assert (run.runs, run.epochs) == ((Run(10, 10),), ((10, UNKNOWN),))
-    assert (fetch.position, fetch.last_epoch) == (10, 3)  # the one before is known
+def test_the_epoch_of_records_that_may_still_arrive_is_kept(play: Play) -> None:
+    """FALSE TRUNCATION. The former holder has sent ordinal 10, whose epoch is 4. If the batch arrives later, the next
+    holder compares it. The ledger said that its epoch was 3, so the source seemed to have lost the record."""
+    fetch = resumed_at_its_end(play)
+    assert (fetch.position, fetch.last_epoch) == (10, 3)  # the one before
+    assert play.record.epochs == ((0, 3), (10, 4))
 
 
-@pytest.mark.parametrize("epoch", [3, 4])
-def test_the_first_record_that_follows_records_its_epoch(play: Play, epoch: int) -> None:
-    _, fetch = resumed_at_its_end(play)
+@pytest.mark.parametrize("epoch", [3, 5])
+def test_another_epoch_is_recorded_before_the_record_is_produced(play: Play, epoch: int) -> None:
+    """The source has another history. Even if its epoch is the one before the position, the ledger has a later one."""
+    fetch = resumed_at_its_end(play)
     effects = step(play.lane, 0.0, chunk(fetch, data((10, 2, epoch, 0), (12, 1, epoch, 0))))
     (append,) = [each for each in effects if isinstance(each, Append)]
     assert append.facts == (SourceRun(LANE, 2, (Run(10, 10),), (), ((10, epoch),)),)
+    assert play.lane.history.recorded_epoch == play.lane.epoch == epoch
 
 
-def test_the_record_before_the_position_is_known_after_another_takeover(play: Play) -> None:
-    resumed_at_its_end(play)
+def test_the_recorded_epoch_is_not_recorded_again(play: Play) -> None:
+    fetch = resumed_at_its_end(play)
+    effects = step(play.lane, 0.0, chunk(fetch, data((10, 2, 4, 0), (12, 1, 4, 0))))
+    assert not [each for each in effects if isinstance(each, Append)]
+    assert (play.lane.history.recorded_epoch, play.lane.history.recorded_epoch_since) == (4, 10)
+
+
+@pytest.mark.parametrize(
+    ("batches", "recorded"),
+    [
+        (((10, 2, 4, 0), (12, 1, 6, 0)), ()),
+        (((10, 2, 4, 0), (12, 1, 4, 0)), ((12, 4),)),
+        (((10, 3, 4, 0),), ((10, 4),)),
+        (((10, 1, 4, 0), (11, 1, 6, 0)), ((11, 6),)),
+        (((10, 2, 6, 0),), ((10, 6),)),
+        (((10, 1, 4, 0), (12, 1, 6, 0)), ((11, 6),)),
+    ],
+)
+def test_later_epochs_are_kept_until_the_records_differ(
+    play: Play, batches: tuple[tuple[int, int, int, int], ...], recorded: tuple[tuple[int, int], ...]
+) -> None:
+    """Ordinals 10 and 11 are of epoch 4, and those from 12 on of epoch 6."""
+    play.fold(SourceRun(LANE, 1, (Run(12, 12),), (), ((12, 6),)))
+    fetch = resumed_at_its_end(play)
+    effects = step(play.lane, 0.0, chunk(fetch, data(*batches)))
+    facts = [fact for each in effects if isinstance(each, Append) for fact in each.facts]
+    assert tuple(pair for fact in facts if isinstance(fact, SourceRun) for pair in fact.epochs) == recorded
+
+
+def test_the_epochs_of_revoked_runs_are_not_known(play: Play) -> None:
+    """Ordinal 12 follows a gap. It is not certain that a record after the gap gets the same ordinal again. If a batch
+    with the former one arrives, nothing may be assumed about its epoch."""
+    play.fold(SourceRun(LANE, 1, (Run(12, 14),), (Verdict(12, 14, "control"),), ((12, 6),)))
+    play.begin("second")
+    lane = play.lane
+    lane.resume_ordinal = lane.position = 9
+    lane.epoch = 3
+    assert epochs_again(lane) == ((9, 3), (10, 4), (12, UNKNOWN))
+    assert epochs_again(lane, (), (Run(12, 14),)) == ((9, 3), (10, 4), (12, 6))
+    lane.position = 8  # the source has lost the record of ordinal 9
+    assert epochs_again(lane) == ((9, UNKNOWN),)
+
+
+def test_the_record_before_an_unknown_epoch_is_known(play: Play) -> None:
+    play.fold(SourceRun(LANE, 1, (Run(10, 10),), (), ((10, UNKNOWN),)))
     assert recorded_before(play.record, play.record.epochs, 10) == 3
     assert recorded_before(play.record, play.record.epochs, 11) == UNKNOWN
-    play.begin("third")
-    effects = play.sandwich(10)
-    (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
+    fetch = resumed_at_its_end(play)
     assert (fetch.position, fetch.last_epoch) == (10, 3)
-    assert not [each for each in effects if isinstance(each, Append)]  # it is recorded already
 
 
 def test_a_resume_position_is_not_trusted_where_other_records_may_have_been_sent(play: Play) -> None:
@@ -170,18 +212,30 @@ def test_the_epochs_after_a_hole_that_late_bytes_made(play: Play) -> None:
     assert mended(lane, [(10, 6, 2), (12, 10, 1)]) == ((10, 3), (12, 4))
     play.fold(SourceRun(LANE, 2, (Run(10, 10),), (), ((10, UNKNOWN),)))
     lane.history.found_equal = True
-    assert mended(lane, [(10, 6, 2), (12, 10, 1)]) == ((6, UNKNOWN), (10, UNKNOWN))
+    assert mended(lane, [(10, 6, 2), (12, 9, 1)]) == ((6, UNKNOWN), (9, 5), (10, UNKNOWN), (12, 5))
     lane.history.found_epoch = (10, 3)
     assert mended(lane, [(10, 6, 2), (12, 9, 1)]) == ((10, 3),)
 
 
+def test_a_new_epoch_after_the_holes_is_not_that_of_the_records_before_it(play: Play) -> None:
+    """LOSS. Epoch 4 begins with ordinal 10, which has not been sent. A comparison has read epoch 3 before it, and the
+    epochs from the first hole onward were revoked. Nothing asked whether the source still had these records."""
+    play.begin("second")
+    lane = play.lane
+    lane.resume_ordinal, lane.log.holes = 10, [(6, 7)]
+    lane.history.found_epoch, lane.history.found_equal = (10, 3), True
+    assert mended(lane, [(10, 6, 2), (12, 9, 1)]) == ((10, 3),)
+
+
 def test_a_log_that_went_back_is_recorded_again_with_the_note_that_others_were_sent(play: Play) -> None:
+    play.fold(HoleFound(LANE, 1, 6, 6, 10, 11), SourceRun(LANE, 1, (Run(10, 6), Run(11, 10)), (), ((10, 3),)))
     play.begin("second")
     play.lane.resume_position = ResumePosition(10, 10, 0)
     play.sandwich(5)
     effects = play.tell(ScanAnswer(play.lane.asked, 0, "verify", 0, 5, (OwnBatch(0, 5, 0, 0),)))
     runs = [fact for each in effects if isinstance(each, Append) for fact in each.facts if isinstance(fact, SourceRun)]
-    assert runs == [SourceRun(LANE, 2, (Run(5, 5),), (), ((5, UNKNOWN),), True)]
+    again = SourceRun(LANE, 2, (Run(5, 5),), (), ((5, 3), (10, UNKNOWN)), True)
+    assert [msgspec.structs.replace(each, rewound=None) for each in runs] == [again]
 
 
 def test_a_hole_of_which_the_source_has_lost_everything_is_not_an_open_one(play: Play) -> None:

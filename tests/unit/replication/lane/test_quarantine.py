@@ -308,6 +308,19 @@ def test_adjacent_records_skipped_by_policy_are_one_entry_and_the_number_of_entr
     assert len(quarantine) == KEPT
 
 
+def test_records_of_several_source_epochs_are_several_entries() -> None:
+    """The source may lose some of them, and the decision on the others stays in effect."""
+    quarantine: Quarantine = ()
+    for at, epoch in ((0, 3), (1, 3), (2, 5)):
+        quarantine = park(quarantine, Quarantined(LANE, 1, at, at + 1, 87, "no key", skip=True, epoch=epoch))
+    assert [(each.start, each.end, each.epoch) for each in quarantine] == [(0, 2, 3), (2, 3, 5)]
+    waits = park(quarantine, Quarantined(LANE, 1, 5, 6, 10, "refused", epoch=7))
+    for end, epoch in ((6, 7), (7, -1)):
+        decided = decide(waits, QuarantineSkipped(LANE, 5, end, ADA))
+        assert decided is not None
+        assert decided[-1].epoch == epoch
+
+
 def test_letters_of_a_row_are_counted_and_the_first_is_known() -> None:
     def left_out(at: int, letters: int, letters_at: int) -> Quarantined:
         return Quarantined(LANE, 1, at, at + 1, 87, "no key", skip=True, letters=letters, letters_at=letters_at)

@@ -33,7 +33,7 @@ from mirrord.replication.lane.signals import (
     Wake,
     Woken,
 )
-from mirrord.replication.lane.source.source_epochs import mended_until
+from mirrord.replication.lane.source.declared_runs import mended_until
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target.relocation_result import Located
 from tests.unit.replication.lane.test_rebuilding import LANE

@@ -1,10 +1,12 @@
-"""The last copied record of which the ledger knows the source epoch."""
+"""The last copied record of which the ledger knows the source epoch, and the first copied record that is lost."""
+
+from collections import deque
 
 import pytest
 
-from mirrord.ledger.facts.core import SourceRun
+from mirrord.ledger.facts.core import HoleFound, SourceRun, Verdict
 from mirrord.model.runs import Run
-from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source import last_copied, source_epochs
 from tests.unit.replication.lane.test_rebuilding import LANE, Play
 
 
@@ -29,6 +31,53 @@ def test_the_source_is_asked_about_the_record_before_an_unknown_epoch(
     play.begin("second")
     play.lane.next_ordinal = play.lane.resume_ordinal = play.lane.position = 12
     play.lane.history.found_epoch = (12, 1)
-    assert source_epochs.last_copied(play.lane) == known
+    assert last_copied.last_copied(play.lane) == known
     source_epochs.recall(play.lane)
     assert play.lane.epoch == (1 if known is None else -1)
+
+
+@pytest.mark.parametrize(("start", "end", "lost"), [(3, 5, 5), (3, 6, 5), (3, 4, 4), (7, 7, 7), (8, 12, 10), (8, 9, 9)])
+def test_the_first_lost_record_after_a_hole(start: int, end: int, lost: int) -> None:
+    """FALSE TRUNCATION. Ordinals 0 to 2 are offsets 0 to 2, 3 to 5 are 5 to 7, 2 was copied again as 6, and 7 is offset
+    10. Offsets 3, 4, 8 and 9 were skipped. If the source still has them, it has not lost them."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0), Run(3, 5)), (), ((0, 0), (3, 1))))
+    runs = (Run(6, 2), Run(7, 10))
+    play.fold(HoleFound(LANE, 1, 2, 2, 6, 7), SourceRun(LANE, 1, runs, (), ((6, 0), (7, 2))))
+    play.begin("second")
+    play.lane.next_ordinal = 9
+    assert last_copied.first_lost(play.lane, start, end) == lost
+    play.lane.position, play.lane.plan = 3, deque((Run(10, 12),))
+    assert last_copied.first_lost(play.lane, start, end) == (3 if start == 3 else lost)  # it was to be copied again
+
+
+def test_records_of_unknown_epochs_after_a_hole_do_not_hide_those_before_them() -> None:
+    """LOSS. Nothing asked whether the source still had any of the copied records."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 0), (6, -1))))
+    play.fold(HoleFound(LANE, 1, 2, 2, 10, 11), SourceRun(LANE, 1, (Run(10, 2), Run(11, 10)), (), ((10, 0),)))
+    play.begin("second")
+    play.lane.next_ordinal = play.lane.acked = 10
+    play.lane.position = 2
+    assert last_copied.furthest(play.lane) == (6, 0)
+    play.lane.next_ordinal, play.lane.position = 11, 10
+    assert last_copied.last_copied(play.lane) == (6, 0)
+
+
+@pytest.mark.parametrize(("offset", "start"), [(4, 9), (5, 4), (6, 4)])
+def test_where_a_log_diverges_after_a_hole_whose_records_are_gone(offset: int, start: int) -> None:
+    """DOUBLED. Ordinals 4 and 5 are missing from the target, and the source has lost their records. The lane copied
+    others at the same offsets. When the source had lost more records, the lane went back to the offset of ordinal 4.
+    If the lane has not read the others yet, this is right."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 0), (4, 1))))
+    play.fold(HoleFound(LANE, 1, 4, 5, 6, 8), SourceRun(LANE, 1, (Run(6, 4), Run(8, 6)), (), ((6, 1),)))
+    play.begin("second")
+    play.lane.next_ordinal = play.lane.acked = 6
+    play.lane.position = 4
+    assert last_copied.divergence_of_copied(play.lane, 0, 9) == 4
+    play.fold(SourceRun(LANE, 2, (Run(6, offset),), (Verdict(6, 6, "truncated"),), ((6, 0),)))
+    play.begin("third")
+    play.lane.next_ordinal = play.lane.acked = 8
+    play.lane.position = offset + 2
+    assert last_copied.divergence_of_copied(play.lane, 0, 9) == start

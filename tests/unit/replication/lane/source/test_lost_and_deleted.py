@@ -16,7 +16,7 @@ from mirrord.replication.lane.signals import (
     RebuildAnswer,
 )
 from mirrord.replication.lane.source.copied_pieces import with_unknown
-from mirrord.replication.lane.source.source_epochs import copied_from
+from mirrord.replication.lane.source.last_copied import copied_from
 from mirrord.replication.lane.target.relocation_result import Located
 from tests.unit.replication.lane.source.test_source_epochs import chunk
 from tests.unit.replication.lane.test_fourth_faults import retake

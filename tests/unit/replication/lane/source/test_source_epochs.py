@@ -28,7 +28,8 @@ from mirrord.replication.lane.signals import (
     Wake,
 )
 from mirrord.replication.lane.source.epoch_cache import EpochCache
-from mirrord.replication.lane.source.source_epochs import copied_from, epochs_again, is_another, recall_copied
+from mirrord.replication.lane.source.last_copied import copied_from
+from mirrord.replication.lane.source.source_epochs import epochs_again, is_another, recall_copied
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.step import step
 from tests.sim import toy

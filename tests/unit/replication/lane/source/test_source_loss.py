@@ -24,7 +24,8 @@ from mirrord.replication.lane.signals import (
     Wake,
     Woken,
 )
-from mirrord.replication.lane.source.source_epochs import continues_at, last_copied
+from mirrord.replication.lane.source.declared_runs import continues_at
+from mirrord.replication.lane.source.last_copied import last_copied
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.step import step
 from tests.unit.replication.lane.source.test_source_epochs import LANE as LANE0

@@ -20,7 +20,7 @@ from mirrord.replication.lane.signals import (
     VisibleAnswer,
 )
 from mirrord.replication.lane.source.declared_runs import rest
-from mirrord.replication.lane.source.source_epochs import is_of_later_epoch
+from mirrord.replication.lane.source.recorded_epochs import is_of_later_epoch
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import missing_ordinals, superseded_records
 from mirrord.replication.lane.target.missing_records import pieces, without_record

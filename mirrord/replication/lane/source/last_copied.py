@@ -1,0 +1,200 @@
+"""Determines the last copied records, about which the source is asked whether its log still has them, and the offset at
+which a source log diverges from the copied records.
+
+A request contains the source offset after a copied record and the leader epoch of that record. According to KIP-595,
+the broker's answer shows whether its log has this record.
+"""
+
+from itertools import pairwise
+
+from mirrord.ledger.decided_verdicts import NOT_COPIED
+from mirrord.ledger.facts.core import Reason
+from mirrord.model.intervals import Interval
+from mirrord.model.runs import Run
+from mirrord.replication.lane.limits import NEVER
+from mirrord.replication.lane.signals import LaneRecord
+from mirrord.replication.lane.source.copied_pieces import HeldOffsets, highest_copied, ordinal_of
+from mirrord.replication.lane.source.offsets_of_epochs import offsets_of_epochs
+from mirrord.replication.lane.source.recorded_epochs import (
+    UNKNOWN,
+    epoch_at,
+    follows,
+    is_truncated,
+    known_epochs,
+    recorded_at,
+)
+from mirrord.replication.lane.state import Lane
+
+_NOT_READ: tuple[Reason, ...] = ("expired", "rejected", "skipped")
+"""The reasons for which a lane leaps over source offsets."""
+
+
+def furthest(lane: Lane) -> tuple[int, int] | None:
+    """Return the source offset after the copied record with the highest source offset, and the leader epoch of that
+    record. Records that are known to be lost are ignored, as are records whose epoch is not known. Return None if the
+    ledger has no holes, or if that record is below the lane's position."""
+    record = lane.record
+    if record is None or not record.holes:
+        return None
+    known = _highest(lane, record, record.holes[0].first - 1, lane.acked)
+    return known if known is not None and known[0] > lane.position else None
+
+
+def last_copied(lane: Lane) -> tuple[int, int] | None:
+    """Return the source offset after the last copied record below the lane's position, and the leader epoch of that
+    record. Records that are known to be lost are ignored, as are records whose epoch is not known. Return None if there
+    is no other record.
+
+    Only facts that have taken effect are considered. Within a round, use `read_until` instead.
+    """
+    return last_below(lane, lane.next_ordinal, lane.position)
+
+
+def last_below(lane: Lane, end: int, position: int) -> tuple[int, int] | None:
+    """Return what `last_copied` would return if the next ordinal were `end` and the lane were at `position`."""
+    record, ordinal = lane.record, end - 1
+    offset = record.source_runs.offset_of(ordinal) if record is not None and ordinal >= 0 else None
+    if record is None or offset is None:
+        return None
+    if not record.holes and offset < position and not is_truncated(record, ordinal, offset):
+        epoch = epoch_at(known_epochs(lane, ordinal), ordinal)
+        if epoch >= 0:
+            return offset + 1, epoch
+    return _highest(lane, record, 0, end, position)
+
+
+def left_at(lane: Lane, known: tuple[int, int] | None, end: int, position: int) -> tuple[int, int] | None:
+    """Return the source offset after the last copied record below `position`, and the epoch of this record. `known` is
+    the last one whose epoch is known, as in `last_below`, and `end` is the next ordinal.
+
+    If no record below `position` has been copied, return the offset from which all records up to `position` have
+    verdicts instead, and `UNKNOWN`. Return None if this offset is not known because the state has too few of the
+    verdicts, or if the epoch is not known.
+    """
+    record = lane.record
+    highest = highest_copied(record, 0, end, position) if record is not None else None
+    if record is None or (highest is not None and (known is None or known[0] <= highest[0])):
+        return None
+    if known is not None:
+        return known
+    begins = {each.end: each.start for each in record.newest_verdicts if each.reason in NOT_COPIED}
+    start = position
+    while begins.get(start, start) < start:
+        start = begins[start]
+    return (start, UNKNOWN) if start < position else None
+
+
+def unread_from(record: LaneRecord, last: int) -> int | None:
+    """Return the first of the ordinals up to `last` to which the ledger assigns source records that no holder has read.
+    Return None if there are none.
+
+    A lane that leaps over source records records that the epoch is not known from the next ordinal onward. Before it
+    produces the first record that it reads after the leap, it records the epoch of this record. As long as the epoch is
+    not known, the lane has therefore produced none of the records after the leap. If the target has records with these
+    ordinals, they were sent before the leap.
+
+    This is not certain if the ledger has no epoch at all: the source may have records of message formats 0 and 1, which
+    have no epochs.
+    """
+    run = record.source_runs.run_at(last)
+    if run is None or last < 0 or recorded_at(record.epochs, last) != UNKNOWN or follows(record, run.ordinal):
+        return None
+    is_known = any(epoch >= 0 for _, epoch in record.epochs)
+    is_leap = any(each.end == run.offset and each.reason in _NOT_READ for each in record.newest_verdicts)
+    is_explained = any(
+        hole.again <= run.ordinal < hole.until or (hole.is_open and hole.first <= last <= hole.last)
+        for hole in record.holes
+    )
+    begins = recorded_at(record.epochs, run.ordinal) == UNKNOWN
+    return run.ordinal if is_known and is_leap and begins and not is_explained else None
+
+
+def _highest(lane: Lane, record: LaneRecord, first: int, end: int, below: int = NEVER) -> tuple[int, int] | None:
+    """Of the records of the ordinals [first, end) that have source offsets below `below` and known epochs, return the
+    one with the highest source offset: the source offset after it, and its epoch."""
+    highest = highest_copied(record, first, end, below)
+    if highest is None:
+        return None
+    offset, ordinal = highest
+    epoch = epoch_at(known_epochs(lane, ordinal), ordinal)
+    if epoch >= 0:
+        return offset + 1, epoch
+    first = max(first, record.source_runs.at(0).ordinal)
+    edges = [first, *(each for each, _ in record.epochs if first < each < end), end]
+    found = ((highest_copied(record, *pair, below), recorded_at(record.epochs, pair[0])) for pair in pairwise(edges))
+    return max(((at[0] + 1, known) for at, known in found if at is not None and known >= 0), default=None)
+
+
+def read_until(lane: Lane) -> tuple[int, int] | None:
+    """Return the position that the lane had before it skipped ahead in this round, and the epoch of the last batch
+    before that position.
+
+    If the lane has not skipped ahead in this round, or did not know that epoch, return the result of `last_copied`.
+    """
+    return lane.history.left_position or last_copied(lane)
+
+
+def copied_from(record: LaneRecord, offset: int, last: int) -> int | None:
+    """Return the lowest source offset at or above `offset` to which an ordinal up to `last` maps. Ordinals in holes are
+    ignored. Return None if there is no such offset."""
+    return min((start for start, _ in HeldOffsets(record, last + 1).within(offset, NEVER)), default=None)
+
+
+def first_lost(lane: Lane, start: int, end: int) -> int:
+    """Return the source offset of the first record that a diverging source log lacks and that was copied, or was to be
+    copied again. `start` is the result of `divergence`, and `end` is the end of the epoch in the broker's answer.
+
+    The first lost record may be above `start`. If a higher epoch began between two copied records, the exact offset is
+    not known, and the lane goes back to the lowest possible offset. Records that the source's log still has do not
+    count as lost.
+    """
+    record = lane.record
+    if record is None or end <= start:
+        return start
+    copied = copied_from(record, start, lane.next_ordinal - 1)
+    found = [end] if copied is None else [end, copied]
+    for run, following in pairwise((Run(lane.next_ordinal, lane.position), *lane.plan)):
+        if run.offset + following.ordinal - run.ordinal > start:
+            found.append(max(run.offset, start))
+    return min(found)
+
+
+def divergence(lane: Lane, epoch: int, end: int) -> int:
+    """Return the source offset at which a source log diverges from the copied records.
+
+    `epoch` and `end` are the source broker's answer: the highest epoch in its log that is not above the requested
+    epoch, and the offset at which that epoch ends. Therefore, if records of a higher epoch were copied, that log does
+    not contain them.
+    """
+    record, start = lane.record, lane.seen.divergence(epoch, end)
+    if record is None or not record.holes or epoch < 0:
+        return start
+    first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
+    return _before_later(record, start, (first, lane.acked), epoch)
+
+
+def divergence_of_copied(lane: Lane, epoch: int, end: int) -> int:
+    """Return the source offset at which a source log diverges from the copied records. Unlike `divergence`, consider
+    all epochs in the ledger."""
+    record, start = lane.record, divergence(lane, epoch, end)
+    if record is None or epoch < 0 or not record.source_runs:
+        return start
+    first = record.source_runs.at(0).ordinal
+    return _before_later(record, start, (first, lane.next_ordinal), epoch)
+
+
+def _before_later(record: LaneRecord, start: int, ordinals: Interval, epoch: int) -> int:
+    """Return the lowest source offset of the records of these ordinals that have a higher epoch than this one, or
+    `start` if it is lower."""
+    return min([start, *(at for at, known in offsets_of_epochs(record, record.epochs, *ordinals) if known > epoch)])
+
+
+def before(lane: Lane, offset: int) -> int:
+    """Return the epoch of the source record directly before this offset, or -1 if it is not known. If the lane has
+    holes and the ledger assigns an ordinal to that record, the epoch is the one that is known for this ordinal."""
+    record = lane.record
+    if record is None or not record.holes:
+        return lane.seen.before(offset)
+    first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
+    ordinal = ordinal_of(record, first, lane.plan[-1].ordinal if lane.plan else lane.acked, offset - 1)
+    return lane.seen.before(offset) if ordinal is None else epoch_at(known_epochs(lane, first), ordinal)

@@ -1,0 +1,53 @@
+"""Determines the source offsets of the copied records of each leader epoch of the source."""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from mirrord.model.intervals import Interval, joined, uncovered, within
+from mirrord.replication.lane.signals import LaneRecord
+from mirrord.replication.lane.source.copied_pieces import AscendingPart, ascending_parts, highest_of
+from mirrord.replication.lane.source.recorded_epochs import Epochs, epoch_at
+
+
+def offsets_of_epochs(record: LaneRecord, epochs: Epochs, first: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield pairs (source offset, epoch) for the records of the ordinals [first, end). For each epoch, the lowest
+    source offset of its records is included.
+
+    Records of which neither the source offset nor the epoch is known (see `unknown_ordinals`) are ignored. So are
+    records in whose places the lane has read others since. The ledger does not say that the source has lost such a
+    record (`LaneRecord.truncations`) if the target lacked it as well.
+    """
+    unknown = unknown_ordinals(record, epochs, first, end)
+    parts = [
+        (part, epoch_at(epochs, piece[0]))
+        for piece in _pieces(epochs, first, end)
+        for known in uncovered(piece, unknown)
+        for part in ascending_parts(record, *known)
+    ]
+    return _standing(record, parts)
+
+
+def unknown_ordinals(record: LaneRecord, epochs: Epochs, first: int, end: int) -> list[Interval]:
+    """Return those of the ordinals [first, end) whose records a rebuild could not determine (`HoleFound.is_open`) and
+    whose epochs are not known either."""
+    void = joined((hole.first, hole.last + 1) for hole in record.holes if hole.is_open)
+    pieces = _pieces(epochs, first, end)
+    return [part for piece in pieces if epoch_at(epochs, piece[0]) < 0 for part in within(piece, void)]
+
+
+def _pieces(epochs: Epochs, first: int, end: int) -> Iterator[Interval]:
+    """Yield the ordinals [first, end) in pieces, each of one epoch."""
+    return pairwise([first, *(each for each, _ in epochs if first < each < end), end])
+
+
+def _standing(record: LaneRecord, parts: Sequence[tuple[AscendingPart, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the lowest source offset and the epoch of each part. Between two records of one epoch, a log has no records
+    of another. If an earlier part has such records, they have been lost."""
+    read: list[Interval] = []
+    for part, epoch in reversed(parts):
+        whole = part.lowest, highest_of(record, part) + 1
+        left = next(uncovered(whole, read), None)
+        if left is not None:
+            yield left[0], epoch
+        if epoch >= 0:
+            read = joined([*read, whole])
