@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from bench.faults.stories import Drawn, begun, draw, play
+from bench.faults.stories import Drawn, begun, collect_rarely, draw, play
 from bench.report import pages
 from tests.sim.mutations import MUTATIONS, Mutation
 from tests.sim.themes import THEMES
@@ -76,6 +76,7 @@ def too_rare(found: Sequence[Detection], wanted: int) -> list[Detection]:
 
 
 def _play(seed: int, rule: str, numbers: range) -> list[tuple[Drawn, str]]:
+    collect_rarely()
     mutation = next((each for each in MUTATIONS if each.rule == rule), None)
     return list(failures(seed, mutation, numbers))
 

@@ -7,6 +7,7 @@ ignored, some have hardly any memory for runs. Each violation is printed with th
 """
 
 import argparse
+import gc
 import os
 import random
 import time
@@ -25,6 +26,8 @@ from tests.sim.themes import BESIDE, PLAIN, THEMES, shape_named
 from tests.sim.traps.setting import TRAPS, draw_traps, shape_with
 
 _AT_ONCE = 100
+_GARBAGE = 200_000
+"""Objects after which the process looks for garbage. A story leaves some ten thousand."""
 _PROGRESS_S = 10.0
 _ANY = "by chance"
 _PLAIN_SHARE, _TRAPS_SHARE, _PAIR_SHARE = 0.1, 0.7, 0.25
@@ -102,6 +105,11 @@ def begun(drawn: Drawn) -> Story:
     return Story(drawn.seed, _shape(drawn) if drawn.theme else None)
 
 
+def collect_rarely() -> None:
+    """Let the process look for garbage after some stories, not many times in each of them."""
+    gc.set_threshold(_GARBAGE)
+
+
 def play(drawn: Drawn, story: Story) -> None:
     """Play the story to its end. Raises what it finds."""
     with scarce(fewest=2, most=8, block=3) if drawn.scarce else nullcontext():
@@ -150,6 +158,7 @@ def run(
 
 def _play(seed: int, numbers: range, themes: tuple[str, ...]) -> tuple[int, int, list[Violation]]:
     """Return how many were played, the number of their steps, and those that failed."""
+    collect_rarely()
     failed: list[Violation] = []
     steps = 0
     for number in numbers:

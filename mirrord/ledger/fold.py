@@ -137,6 +137,8 @@ def _apply(state: FlowState, fact: AnyFact, lease_epoch: int, offset: int) -> bo
         return _take_lease(state, fact, lease_epoch)
     if lease_epoch != state.lease_epoch or (state.released and not isinstance(fact, _OF_ANYBODY)):
         return False
+    if isinstance(fact, LaneFact):  # most facts are of this kind
+        return _apply_to_lane(state, fact, offset)
     if isinstance(fact, TopicFact):
         return _apply_to_topic(state, fact, offset)
     if isinstance(fact, OrderFact):
@@ -145,8 +147,6 @@ def _apply(state: FlowState, fact: AnyFact, lease_epoch: int, offset: int) -> bo
         return _apply_of_job(state, fact, offset)
     if isinstance(fact, QuarantineOrder | LaneSought):
         return _order_lane(state, fact, offset)
-    if isinstance(fact, LaneFact):
-        return _apply_to_lane(state, fact, offset)
     return _apply_to_flow(state, fact)
 
 
@@ -442,8 +442,8 @@ def _leave_out(lane: LaneState, fact: Quarantined | SeekDone) -> None:
 
 def _add_runs(lane: LaneState, fact: SourceRun) -> None:
     verdicts = list(fact.verdicts)
-    lowest = min((run.ordinal for run in fact.runs), default=0)
-    last = max((run.ordinal for run in fact.runs), default=0)
+    ordinals = [run.ordinal for run in fact.runs]
+    lowest, last = min(ordinals, default=0), max(ordinals, default=0)
     is_lost = any(each.reason == "truncated" for each in verdicts)
     # Most runs change no hole. The holes are read only if one may change, because a lane may have many holes and runs.
     holes = lane.holes if fact.runs and lane.hole_list.is_changed(lowest, last, is_lost=is_lost) else ()
@@ -471,10 +471,10 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
             lane.holes = after_runs(holes, lowest, last, is_lost=bool(lost))
         if lost:
             lane.seeks = cut(lane.seeks, min(lost))
+            # The source now holds different records at these offsets.
+            lane.quarantine = tuple(each for each in lane.quarantine if each.end <= min(lost))
+            lane.repaired = tuple(each for each in lane.repaired if each.end <= min(lost))
         clip_proof(lane)
-        # The source now holds different records at these offsets.
-        lane.quarantine = tuple(each for each in lane.quarantine if each.end <= min(lost, default=each.end))
-        lane.repaired = tuple(each for each in lane.repaired if each.end <= min(lost, default=each.end))
         lowest = min([lowest, *(ordinal for ordinal, _ in fact.epochs)])
         lane.epochs = (*(each for each in lane.epochs if each[0] < lowest), *fact.epochs)
     lane.verdicts.add(verdicts)

@@ -111,7 +111,7 @@ class VerdictTally:
 
     def _take_back(self, ranges: Iterable[Interval], reasons: Collection[Reason]) -> None:
         taken, recent = joined(ranges), self.recent
-        if not any(old.reason in reasons and any(within((old.start, old.end), taken)) for old in recent):
+        if not taken or not any(old.reason in reasons and any(within((old.start, old.end), taken)) for old in recent):
             return
         kept: list[Verdict] = []
         for old in recent:

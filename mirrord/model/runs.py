@@ -170,11 +170,12 @@ class Runs:
 
     def offset_of(self, ordinal: int) -> int | None:
         """Return the offset of an ordinal, or None if the ordinal is below the first run."""
-        packed = self._packed
-        number = bisect_left(packed.first_ordinals, ordinal)
-        if number < len(packed.first_ordinals) and packed.first_ordinals[number] == ordinal:
-            return packed.first_offsets[number]
-        ordinals, offsets, _ = self._around(ordinal)
+        packed, ordinals, offsets = self._packed, self._ordinals, self._offsets
+        if packed.pieces:
+            number = bisect_left(packed.first_ordinals, ordinal)
+            if number < len(packed.first_ordinals) and packed.first_ordinals[number] == ordinal:
+                return packed.first_offsets[number]
+            ordinals, offsets, _ = self._around(ordinal)
         at = bisect_right(ordinals, ordinal) - 1
         return None if at < 0 else offsets[at] + ordinal - ordinals[at]
 
@@ -259,6 +260,8 @@ class Runs:
         """Return the number of runs that begin below an ordinal. That number is the position of the first run at or
         above the ordinal."""
         packed = self._packed
+        if not packed.pieces:
+            return bisect_left(self._ordinals, ordinal)
         number = bisect_left(packed.first_ordinals, ordinal) - 1
         if number >= 0 and packed.first_ordinals[number] + 1 == ordinal:
             return packed.starts[number] + 1
@@ -273,10 +276,12 @@ class Runs:
         previous run.
         """
         packed = self._packed
+        if not packed.pieces:
+            return max(bisect_left(self._ordinals, ordinal + 1) - 1, 0)
         number = bisect_right(packed.first_ordinals, ordinal) - 1
-        if number < 0 and packed.pieces:
+        if number < 0:
             return 0
-        if number >= 0 and ordinal < self._ordinals[0]:
+        if ordinal < self._ordinals[0]:
             first = packed.first_ordinals[number]
             if bisect_right(self._turns, first) == bisect_right(self._turns, ordinal):
                 return packed.starts[number]

@@ -3,11 +3,14 @@
 Later records of the same keys hide by then what was lost before them.
 """
 
+from collections.abc import Iterable, Mapping
+
 from mirrord.replication.lane.lane_report import progress_record
 from mirrord.replication.lane.phases import Phase
 from tests.sim.after_retention import lost_without_trace, was_cleaned, was_deleted
+from tests.sim.checks import once_a_check
 from tests.sim.host import LANE, Host
-from tests.sim.newer_records import has_newer, is_superseded, seems_newer, was_theirs
+from tests.sim.newer_records import has_newer, is_superseded, seems_newer, taken, was_theirs
 from tests.sim.partition import explained_for
 from tests.sim.unknown_records import left_no_trace
 from tests.sim.world import World
@@ -54,23 +57,27 @@ def lost_so_far(world: World) -> str:
     host = settled(world)
     if host is None or world.excused or world.late or world.source.cut:
         return ""
-    explained, source, taken = explained_for(world, host.lane), world.source, world.target.taken()
-    numbers = {offset: number for batch in source.log for offset, number in batch.records}
-    wanted = {number for number in source.wanted() if number not in world.target.outlived}
-    never_copied = numbers.values() - source.offset_of.keys() | {numbers[at] for at in source.aborted_offsets()}
-    for offset in range(source.start, host.lane.position):
-        number, reason = numbers.get(offset), explained.get(offset)
-        if number in wanted and number not in taken and reason in {None, "compacted"}:
-            if not _may_be_missing(world, offset):
-                return f"{host.name} has finished with source offset {offset}, which is nowhere: {reason}"
-        elif number is not None and number in never_copied and reason is None:
-            return f"{host.name} has finished with source offset {offset}, which is neither copied nor explained"
-    if not world.shape.policies:
-        for number in source.expired - taken - world.target.outlived:
-            offset = source.offset_of[number]
-            is_open = offset < host.lane.position and explained.get(offset) in {None, "compacted"}
-            if is_open and not _may_be_gone(world, number):
-                return f"{host.name} has finished with source offset {offset}, which the source has deleted"
+    source, there, outlived = world.source, taken(world), world.target.outlived
+    offsets = [source.offset_of[each] for each in source.wanted() if each not in there and each not in outlived]
+    expired = source.expired - there - outlived if not world.shape.policies else set[int]()
+    never_copied = source.never_copied()
+    if not (offsets or expired or never_copied):
+        return ""
+    explained = explained_for(world, host.lane)
+    for offset in sorted((*offsets, *never_copied)):
+        reason = explained.get(offset)
+        if not source.start <= offset < host.lane.position or reason not in {None, "compacted"}:
+            continue
+        if offset in never_copied:
+            if reason is None:
+                return f"{host.name} has finished with source offset {offset}, which is neither copied nor explained"
+        elif not _may_be_missing(world, offset):
+            return f"{host.name} has finished with source offset {offset}, which is nowhere: {reason}"
+    for number in expired:
+        offset = source.offset_of[number]
+        is_open = offset < host.lane.position and explained.get(offset) in {None, "compacted"}
+        if is_open and not _may_be_gone(world, number):
+            return f"{host.name} has finished with source offset {offset}, which the source has deleted"
     return ""
 
 
@@ -103,9 +110,27 @@ def _may_be_missing(world: World, offset: int) -> bool:
 
 def _is_older(world: World, number: int) -> bool:
     """Whether the target has had a later record of the lane with this key. If it was lost, it is copied again."""
-    key, offset = world.target.key(number), world.source.offset_of[number]
-    others = (each for each in world.known.first_appended if world.target.key(each) == key)
-    return any(world.source.offset_of[each] > offset for each in others)
+    return world.source.offset_of[number] < _last_appended(world).get(world.target.key(number), -1)
+
+
+@once_a_check
+def _last_appended(world: World) -> Mapping[int, int]:
+    """The highest source offset of each key whose record was ever appended."""
+    return _last_of_keys(world, world.known.first_appended)
+
+
+@once_a_check
+def _last_taken(world: World) -> Mapping[int, int]:
+    """The same for the records in the log, and those that its cleaner has removed."""
+    return _last_of_keys(world, (each for each in taken(world) if each > 0))
+
+
+def _last_of_keys(world: World, numbers: Iterable[int]) -> Mapping[int, int]:
+    offset_of, key, found = world.source.offset_of, world.target.key, dict[int, int]()
+    for number in numbers:
+        of = key(number)
+        found[of] = max(offset_of[number], found.get(of, -1))
+    return found
 
 
 def is_older_than_copied(world: World, number: int | None) -> bool:
@@ -113,9 +138,7 @@ def is_older_than_copied(world: World, number: int | None) -> bool:
     the key of this one."""
     if not world.shape.cleans or number is None:
         return False
-    key, offset = world.target.key(number), world.source.offset_of[number]
-    others = (each for each in world.target.taken() if each > 0 and world.target.key(each) == key)
-    return any(world.source.offset_of[each] > offset for each in others)
+    return world.source.offset_of[number] < _last_taken(world).get(world.target.key(number), -1)
 
 
 def put_back(world: World) -> str:
@@ -124,6 +147,15 @@ def put_back(world: World) -> str:
     has the record, a lookup shows that it was appended, and that older records of its key must not follow."""
     target, source = world.target, world.source
     leader = target.brokers[target.leader]
+    # Most events change nothing that this looks at.
+    seen = [target.epoch, world.known.lookups, *leader.log, *leader.whole]
+    seen += [*source.state, len(source.cut), len(world.excused), len(world.late)]
+    if seen == world.checks.in_order:
+        return ""
+    looked_up = {number for number, each in world.known.looked_up.items() if each[-1].epoch == target.epoch}
+    if all(looked_up.isdisjoint(each.numbers) for each in leader.log if each.leader_epoch == target.epoch):
+        world.checks.in_order = seen
+        return ""
     whole = {stored.id: stored.numbers for stored in leader.whole if stored.producer >= 0}
     newest: dict[int, int] = {}
     for stored in leader.log:
@@ -135,13 +167,14 @@ def put_back(world: World) -> str:
                 return f"source offset {source.offset_of[number]} was put over {newer}, which the cleaner has removed"
         for number in whole.get(stored.id, ()):
             offset = source.offset_of.get(number, -1)
-            if number and source.at(offset) == number and number not in world.excused | world.late:
+            if number and number not in world.excused and number not in world.late and source.at(offset) == number:
                 newest[target.key(number)] = max(newest.get(target.key(number), -1), offset)
+    world.checks.in_order = seen
     return ""
 
 
 def _was_looked_up(world: World, number: int, leader_epoch: int) -> bool:
     """Whether the record was last looked up in the log of the present leader, and appended to that."""
     lookups = world.known.looked_up.get(number)
-    is_own = number not in world.excused | world.late | world.source.cut
-    return is_own and bool(lookups) and lookups[-1].epoch == leader_epoch == world.target.epoch
+    is_last = bool(lookups) and lookups[-1].epoch == leader_epoch == world.target.epoch
+    return is_last and not any(number in late for late in (world.excused, world.late, world.source.cut))

@@ -32,6 +32,7 @@ from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
 from tests.fixtures.fake_pipe import as_any
 from tests.sim.log_readers import PARTITION, SourceReader, TargetReader, at_once
+from tests.sim.slow_brokers import READS
 
 if TYPE_CHECKING:
     from tests.sim.host import Host
@@ -64,8 +65,7 @@ def _source_compacts(world: "World") -> Callable[[], Awaitable[bool]]:
 
 def is_asked_again(lane: Lane, question: Any, error: int) -> bool:
     """Whether a question about the contents of the logs is asked again after this error (`read_and_tell`)."""
-    is_read = isinstance(question, AskScan | AskCheck | AskRebuild | AskSuperseded)
-    return is_read and error > 0 and is_repeated(lane, question.question, error)
+    return error > 0 and isinstance(question, READS) and is_repeated(lane, question.question, error)
 
 
 def scanned(world: "World", question: AskScan) -> ScanAnswer:

@@ -10,7 +10,8 @@ _NEWEST = 8
 
 def needless_halt(world: World, *, final: bool) -> str:
     """What is wrong with the newest halts, or with all of them at the end; empty if nothing is."""
-    entries = world.ledger if final else world.ledger[-_NEWEST:]
+    first = 0 if final else len(world.ledger) - _NEWEST
+    entries = (world.ledger[at] for at in world.checks.halts if at >= first)
     halts = (fact for entry in entries for fact in entry.facts if isinstance(fact, LaneHalted))
     return next((f"halted without need: {each.line}" for each in halts if _is_needless(world, each)), "")
 

@@ -1,6 +1,7 @@
 """A replicator of the simulation: the real lane, and a shell that performs its effects on the fake world."""
 
 from collections import deque
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
@@ -61,6 +62,23 @@ TTL_S, REQUEST_S = 6.0, 8.0
 NETWORK, LOADING = 13, 14
 NEWS = (TargetMoved, TargetFar, Fenced, Drain, Released)
 """Inputs that are not answers: each is valid on its own, however often it is repeated."""
+ASKED = (
+    AskEnd,
+    AskVisible,
+    AskProducers,
+    AskCheck,
+    AskScan,
+    AskProducerId,
+    AskStart,
+    AskDivergence,
+    AskRebuild,
+    AskShared,
+    AskSuperseded,
+    AskOrigins,
+    Park,
+    AskConfigs,
+)
+"""Effects that are questions."""
 
 
 @dataclass
@@ -221,15 +239,16 @@ class Host:
 
     def take(self, signal: Input) -> None:
         """Give the lane an input and perform the effects it asks for."""
-        shape = self.world.shape
-        if not isinstance(signal, NEWS) and (shape.repeats or (shape.twice and self.world.rng.random() < 0.2)):
+        world, lane, shape = self.world, self.lane, self.world.shape
+        may_repeat = (shape.repeats or shape.twice) and not isinstance(signal, NEWS)
+        if may_repeat and (shape.repeats or world.rng.random() < 0.2):
             # The lane writes into the buffer; a repeated input is as it was.
             fresh = isinstance(signal, Chunk)
             self.heard.append(replace(signal, buffer=bytearray(signal.buffer)) if fresh else signal)
-        resumed_at, begun = self.lane.resumed_at, self.lane.resume_position
-        effects = flow_lane.step(self.lane, self.world.now, signal)
-        if self.lane.resumed_at is not resumed_at:
-            self.world.known.resumed(self, begun)
+        resumed_at, begun = lane.resumed_at, lane.resume_position
+        effects = flow_lane.step(lane, world.now, signal)
+        if lane.resumed_at is not resumed_at:
+            world.known.resumed(self, begun)
         for effect in effects:
             self.perform(effect)
 
@@ -244,7 +263,16 @@ class Host:
             raise AssertionError(f"{self.name} acts on what it hears twice: {signal}: {effects} {changed}")
 
     def perform(self, effect: Effect) -> None:
+        if isinstance(effect, ASKED):
+            if isinstance(effect, AskCheck):
+                check_range(self, effect)
+            self.inbox.append(("ask", (effect, self.leader)))
+            return
         match effect:
+            case Wake():
+                self.timers.append((effect.at, effect.question))
+                if effect.refresh:
+                    self.leader = self.world.target.leader
             case Append():
                 self.entries += 1
                 writer = writer_text(self.name, self.entries)
@@ -252,15 +280,11 @@ class Host:
             case Produce():
                 self.world.note(f"{self.name} produce {effect.batches} lease {self.lease_until}")
                 self._produce(effect)
-            case Wake():
-                self.timers.append((effect.at, effect.question))
-                if effect.refresh:
-                    self.leader = self.world.target.leader
             case FetchFrom():
-                self.inbox = deque(each for each in self.inbox if each[0] != "fetch")
+                self._stop_fetch()
                 self.inbox.append(("fetch", effect))
             case StopFetch():
-                self.inbox = deque(each for each in self.inbox if each[0] != "fetch")
+                self._stop_fetch()
             case SaveProgress():
                 self.save_progress()
             case Gone() | Halted() | Lost() | Drained():
@@ -268,25 +292,10 @@ class Host:
                 if isinstance(effect, Drained | Gone):
                     self.alive = False
                     self._left(clean=isinstance(effect, Drained) and effect.clean)
-            case (
-                AskProducerId()
-                | AskStart()
-                | AskEnd()
-                | AskDivergence()
-                | AskProducers()
-                | AskVisible()
-                | AskScan()
-                | AskCheck()
-                | AskRebuild()
-                | AskShared()
-                | AskSuperseded()
-                | AskOrigins()
-                | Park()
-                | AskConfigs()
-            ):
-                if isinstance(effect, AskCheck):
-                    check_range(self, effect)
-                self.inbox.append(("ask", (effect, self.leader)))
+
+    def _stop_fetch(self) -> None:
+        for each in [each for each in self.inbox if each[0] == "fetch"]:
+            self.inbox.remove(each)
 
     def _produce(self, effect: Produce) -> None:
         for batch in effect.batches:
@@ -357,6 +366,25 @@ class Host:
         lost, self.sent = list(self.sent), deque()
         for request in lost:
             self.take(ProduceAnswer(request.round, request.batch, NETWORK, -1, held_s))
+
+
+class Hosts(list[Host]):
+    """The replicators of a lane, in the order in which they began."""
+
+    def __init__(self, hosts: Iterable[Host] = ()) -> None:
+        super().__init__(hosts)
+        self.recent = list(self)
+        """Those whose processes had not ended when the last one began. The others never begin again."""
+
+    def begin(self, host: Host) -> None:
+        """Another replicator begins."""
+        self.append(host)
+        self.recent = [*self.living, host]
+
+    @property
+    def living(self) -> list[Host]:
+        """Those whose processes have not ended."""
+        return [host for host in self.recent if host.alive]
 
 
 def _is_received(world: "World", requests: list[Request]) -> bool:

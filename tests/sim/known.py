@@ -72,6 +72,8 @@ class Known:
         """Holder → the plan with which it began."""
         self.looked_up: dict[int, list[Lookup]] = {}
         """Number of a record → its lookups."""
+        self.lookups = 0
+        """How often holders have looked records up."""
         self.hidden: dict[int, Lookup] = {}
         """Number of a record → its last lookup, if that was in a log that hid the record (`FakeTarget.hidden`), and the
         record was not appended since."""
@@ -127,7 +129,7 @@ class Known:
         the ordinal of that append as well, nothing shows that it ever had the record."""
         former = next(reversed(self.below_position), "")
         below = {number for number, (_, ordinal) in self.takers.items() if ordinal < reached}
-        lost = {number for number in below if _is_within(lacking, self.takers[number][1])}
+        lost = {number for number in below if lacking and _is_within(lacking, self.takers[number][1])}
         for number in lost:
             again = self.ordinals.get(number, NEVER)
             if not self.knows(former, number) and (again >= reached or _is_within(lacking, again)):
@@ -159,6 +161,7 @@ class Known:
         hides the `hidden` records. The holder takes the records `between` for never appended, unless the log has newer
         records after the place at which they may have been. If a former holder had planned to copy such a record again,
         only what that one saw counts: the ledger does not show that the record was appended again (decision 95)."""
+        self.lookups += 1
         self.epochs.look_up(holder, asked, committed)
         numbers = (-number for stored in committed for number in stored.numbers if number < 0)
         lookup = Lookup(holder, max(numbers, default=0), epoch)
@@ -247,9 +250,11 @@ class Known:
         self.dropped.update(numbers)
 
     def _append_dropped(self, number: int) -> None:
-        self.after_drop -= {number} - self.dropped
-        self.after_drop |= {number} & self.dropped
-        self.dropped.discard(number)
+        if number in self.dropped:
+            self.dropped.remove(number)
+            self.after_drop.add(number)
+        else:
+            self.after_drop.discard(number)
 
     def is_over(self, number: int, theirs: Iterable[int]) -> bool:
         """One of these foreign records was known to be newer, and could be seen, when this record was appended."""
@@ -263,10 +268,8 @@ class Known:
         if host.lane.log.end_epoch != target.epoch:
             return
         leader = target.brokers[target.leader]
-        read = [stored for stored in leader.log if stored.end <= end]
-        own = [(stored.sequence + at, each) for stored in read for at, each in enumerate(stored.numbers) if each > 0]
         there = [each for stored in leader.whole if stored.end <= end for each in stored.numbers]
-        foreign = (-each for each in there if each < 0)
+        foreign = -min(there, default=0)
         self.epochs.resumed(there)
         asked = {number for number, each in self.looked_up.items() if any(one.holder == host.name for one in each)}
         if asked:
@@ -280,13 +283,21 @@ class Known:
         }
         self.deleted[host.name] = _unseen(host, begun, leader) | (former & planned)
         target.unknown.resumed(host.lane.grant, self.deleted[host.name])
-        below = (each for each in own if each[0] < host.lane.acked)
-        self.found(host.name, below, max(foreign, default=0))
+        acked, below = host.lane.acked, self.below_position.get(host.name, set())
+        own = [
+            each
+            for stored in leader.log
+            if stored.end <= end and 0 <= stored.sequence < acked and not below.issuperset(stored.numbers)
+            for each in enumerate(stored.numbers, stored.sequence)
+            if each[1] > 0 and each[0] < acked
+        ]
+        self.found(host.name, own, max(foreign, 0))
 
     def found(self, holder: str, standing: Iterable[tuple[int, int]], foreign: int) -> None:
         """A holder has read the log, and continues after these records (ordinal, number). `foreign`: as in `taken`."""
+        below, takers = self.below_position.get(holder, ()), self.takers
         for ordinal, number in standing:
-            if not self.knows(holder, number):
+            if number not in below and (number not in takers or takers[number][0] != holder):
                 self.taken[number] = max(foreign, self.unknowing.get(number, 0))
                 self.takers[number] = (holder, ordinal)
 

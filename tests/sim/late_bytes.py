@@ -38,14 +38,30 @@ def land(world: "World", request: Request) -> tuple[int, int]:
 
 def reads_again(world: "World", host: Host, request: Request) -> bool:
     """The lane will read the end once more before it sends these ordinals itself, so it must not duplicate them."""
+    return _waits_to_read(world, host) and _sends_next(world, host, request)
+
+
+def any_is_read(world: "World") -> bool:
+    """Whether a lane will read the end once more before it sends the ordinals of a request in limbo itself."""
+    waiting = [host for host in world.hosts.living if _waits_to_read(world, host)] if world.limbo else ()
+    return any(_sends_next(world, host, each) for host in waiting for each in world.limbo)
+
+
+def _waits_to_read(world: "World", host: Host) -> bool:
+    """Whether the lane has nothing in flight, and will read the end, which has not moved since, before it sends."""
     lane = host.lane
-    idle = not lane.in_flight and lane.acked == lane.resumed_at.ordinal and not lane.confirming
-    waits = lane.phase is Phase.COPYING and not lane.protected and idle
-    new = request.batch.first == lane.acked and world.target.end == lane.expected
-    # After a hole the ordinals belong to other offsets: numbers do not distinguish such bytes from the right ones.
-    same = new and world.truth.lanes[LANE].source_runs.offset_of(request.batch.first) == request.batch.offset
+    if not host.alive or lane.phase is not Phase.COPYING or lane.protected or lane.in_flight or lane.confirming:
+        return False
     unrecorded = world.shape.seeks and bool(lane.intents)
-    return host.alive and waits and same and not unrecorded
+    return lane.acked == lane.resumed_at.ordinal and world.target.end == lane.expected and not unrecorded
+
+
+def _sends_next(world: "World", host: Host, request: Request) -> bool:
+    """Whether the request has the ordinals that the lane sends next, for the same records. After a hole the ordinals
+    belong to other offsets: numbers do not distinguish such bytes from the right ones."""
+    first = request.batch.first
+    is_next = first == host.lane.acked
+    return is_next and world.truth.lanes[LANE].source_runs.offset_of(first) == request.batch.offset
 
 
 def suspend(world: "World") -> None:

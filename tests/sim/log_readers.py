@@ -8,11 +8,12 @@ records, and an election those that followed. A real reader first lets the leade
 import asyncio
 from asyncio import events
 from collections.abc import AsyncGenerator, Callable, Coroutine
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed
-from mirrord.kafka.protocol.record_batch import HEADER, Header
+from mirrord.kafka.protocol.record_batch import HEADER, Header, records_digest
 from mirrord.model.names import TopicId
 from tests.sim import toy
 from tests.sim.source import OUT_OF_RANGE, FakeSource, SourceBatch
@@ -41,9 +42,9 @@ class SourceReader:
         if not source.start <= start <= source.end:
             raise ReadFailed(OUT_OF_RANGE)
         visible = source.last_stable if committed else source.end
-        for batch in source.log:
-            if start <= batch.last < visible and batch.base < end:
-                yield _read(batch.bytes(source.keys), aborted=committed and self._is_aborted(batch))
+        for batch in source.from_offset(start):
+            if batch.last < visible and batch.base < end:
+                yield _read(batch.encoded(source.keys), aborted=committed and self._is_aborted(batch))
         if end > visible:
             raise ReadFailed(TIMED_OUT)
 
@@ -97,13 +98,28 @@ class TargetReader:
         self.bounds(partition, -1, lambda error, end, _: report(error, end))
 
 
-def _read(data: bytearray, *, aborted: bool = False) -> ReadBatch:
-    return ReadBatch(Header(*HEADER.unpack_from(data)), data, 0, len(data), aborted)
+class _Batch(ReadBatch):
+    """A batch that is read many times."""
+
+    @property
+    def records_crc(self) -> int:
+        return _digest(bytes(self.buffer))
 
 
-def _bytes(stored: Stored, keys: int) -> bytearray:
+@lru_cache(1000)
+def _digest(data: bytes) -> int:
+    return records_digest(data, 0)
+
+
+@lru_cache(1000)
+def _read(data: bytes, *, aborted: bool = False) -> ReadBatch:
+    return _Batch(Header(*HEADER.unpack_from(data)), data, 0, len(data), aborted)
+
+
+@lru_cache(1000)
+def _bytes(stored: Stored, keys: int) -> bytes:
     """A batch of the target. The cleaner has removed the records with the number 0."""
-    return toy.encode(
+    data = toy.encode(
         stored.base,
         stored.end - 1,
         [(offset, number) for offset, number in enumerate(stored.numbers, stored.base) if number],
@@ -112,6 +128,7 @@ def _bytes(stored: Stored, keys: int) -> bytearray:
         producer=(stored.producer, stored.epoch, stored.sequence),
         keys=keys,
     )
+    return bytes(data)
 
 
 class _StandingLoop(asyncio.AbstractEventLoop):

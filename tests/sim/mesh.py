@@ -95,6 +95,9 @@ class Cluster:
         found = self.target.read(offset, offset + 1)
         return found[0].leader_epoch if found else -1
 
+    def from_offset(self, offset: int) -> list[SourceBatch]:
+        return [batch for batch in self.log if batch.last >= offset]
+
     def has(self, position: int) -> bool:
         return bool(self.target.read(position, self.end))
 

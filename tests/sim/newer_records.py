@@ -1,14 +1,29 @@
 """Which records in a compacted target are newer than others of their key."""
 
+from collections.abc import Set as AbstractSet
+
+from tests.sim.checks import once_a_check
 from tests.sim.known import NEVER
 from tests.sim.world import World
 
 
+@once_a_check
+def taken(world: World) -> AbstractSet[int]:
+    """Numbers of all records that the leader's log has, or would have if its cleaner had not removed them."""
+    checks, log = world.checks, world.target.brokers[world.target.leader].whole
+    if log != checks.whole:
+        checks.whole, checks.taken = log.copy(), world.target.taken()
+    return checks.taken
+
+
+@once_a_check
 def standing(world: World) -> list[int]:
+    """The records of the present leader's log."""
     log = world.target.brokers[world.target.leader].log
     return [number for stored in log for number in stored.numbers if number]
 
 
+@once_a_check
 def places(world: World) -> list[tuple[int, tuple[int, int]]]:
     """The records of the present leader's log, each with the base offset and the leader epoch of its batch."""
     log = world.target.brokers[world.target.leader].log
@@ -58,7 +73,7 @@ def was_theirs(world: World, number: int) -> bool:
     # Its cleaner may have removed the record because of which this one was left out, before a later one was lost.
     seen = range(appended + 1, world.known.left_out.get(number, 0) + 1)
     is_left_out = bool(lost) and any(world.target.key(each) == key for each in seen)
-    return is_left_out or (bool(lost) and number in world.target.taken()) or _was_presumed(world, number, lost)
+    return is_left_out or (bool(lost) and number in taken(world)) or _was_presumed(world, number, lost)
 
 
 def _was_presumed(world: World, number: int, lost: list[int]) -> bool:

@@ -1,9 +1,11 @@
 """Each source offset exactly once: copied, or explained by one verdict that is true."""
 
 from collections import Counter
+from collections.abc import Mapping
 
 from mirrord.ledger.facts.core import Reason
 from mirrord.replication.lane.state import Lane
+from tests.sim.checks import once_a_check
 from tests.sim.host import LANE
 from tests.sim.known import NEVER
 from tests.sim.newer_records import seems_newer
@@ -100,10 +102,16 @@ def _is_unknown(world: World, offset: int) -> bool:
     return any(hole.is_open for hole in world.truth.lanes[LANE].holes) and world.source.at(offset) is None
 
 
+@once_a_check
+def _last_numbers(world: World) -> Mapping[int, int]:
+    """Source offset → number of the last record that had it."""
+    return {at: number for number, at in world.source.offset_of.items()}
+
+
 def _is_true(world: World, offset: int, reason: Reason) -> bool:
     """Whether the source's own history says the same."""
     source = world.source
-    number = {at: number for number, at in source.offset_of.items()}.get(offset)
+    number = _last_numbers(world).get(offset)
     match reason:
         case "control":
             return number is None

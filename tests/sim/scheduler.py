@@ -178,7 +178,7 @@ class Story:
         """Let something happen that is not a fault. If nothing can, time passes."""
         world = self.world
         # A replicator that lives and was not replaced is there already; otherwise a supervisor would start one.
-        if not any(host.alive for host in world.hosts):
+        if not world.hosts.living:
             world.start_host(former_dead=False)
         choices = world.choices()
         if choices:
@@ -190,7 +190,7 @@ class Story:
     def _retire(self) -> None:
         """A replicator whose lane is halted does not notice that another one took it: its supervisor ends it."""
         record = self.world.truth.lanes.get(LANE)
-        for host in self.world.hosts:
+        for host in self.world.hosts.recent:
             if record is not None and host.lane.phase is Phase.HALTED and host.lane.grant != record.grant:
                 host.alive = False
 
@@ -206,7 +206,7 @@ class Story:
 
     def _done(self) -> bool:
         world = self.world
-        live = [host for host in world.hosts if host.alive]
+        live = world.hosts.living
         if not live or world.wire or any(host.appends or host.landed or host.unsent for host in live):
             return False
         lane, record = live[-1].lane, world.truth.lanes.get(LANE)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 READS = (AskScan, AskCheck, AskRebuild, AskSuperseded)
 ASKED_OF_LEADER = (AskEnd, AskProducers, AskVisible, AskShared, *READS)
+AT_ONCE = frozenset({"ask", "tell"})
+"""Kinds of questions and answers in flight that are not delayed."""
 APART_S = TTL_S + 2 * REQUEST_S
 """Time between two suspensions of brokers. A lane waits again only once because of a slow answer (`in_doubt.answered`),
 so it relies on a broker that is not suspended all the time."""
@@ -50,7 +52,7 @@ class Slowness:
 
     def suspended_until(self) -> float:
         """When all brokers run again."""
-        return max(self.suspended.values(), default=0.0)
+        return max(self.suspended.values()) if self.suspended else 0.0
 
 
 def lost_answer(question: Any) -> Input | None:
@@ -93,7 +95,7 @@ def fetched(world: "World", chunk: Chunk) -> tuple[str, Any]:
 
 def hold(world: "World", kind: str, content: Any) -> tuple[str, Any] | None:
     """Return what the inbox holds instead of a question that a suspended broker does not read, or None."""
-    if kind != "ask" or not world.slow.suspended:
+    if not world.slow.suspended or kind != "ask":
         return None
     question, broker = content
     until = world.slow.suspended.get(broker, 0.0)
@@ -107,13 +109,13 @@ def hold(world: "World", kind: str, content: Any) -> tuple[str, Any] | None:
 
 def is_due(world: "World", item: tuple[str, Any]) -> bool:
     """Whether a delayed answer arrives now, or a question is read now."""
-    return item[0] not in {"slow", "held"} or item[1][1] <= world.now
+    return item[0] in AT_ONCE or item[1][1] <= world.now
 
 
 def times(world: "World", host: Host) -> list[float]:
     """When something arrives that is delayed."""
     found = [item[1][1] for item in host.inbox if item[0] in {"slow", "held"}]
-    found += [answer[0].answer_at for answer in list(host.answers)[:1]]
+    found += [host.answers[0][0].answer_at] if host.answers else ()
     return [at for at in found if at > world.now]
 
 

@@ -1,7 +1,11 @@
 """A fake source partition: plain, transactional and compacted logs of numbered records."""
 
 import random
+from bisect import bisect_left
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from operator import attrgetter
 
 from mirrord.kafka.protocol.record_batch import CONTROL, HEADER, TRANSACTIONAL
 from tests.sim import toy
@@ -19,18 +23,29 @@ class SourceBatch:
     producer: int = -1
     newest_ms: int = 0
     epoch: int = 0
+    _encoded_as: tuple[int, int] = (-1, -1)
+    _encoded: bytes = b""
+    """The bytes, and with how many keys and records. The cleaner removes records, nothing else changes."""
 
-    def bytes(self, keys: int = 0) -> bytearray:
-        return toy.encode(
-            self.base,
-            self.last,
-            self.records,
-            newest_ms=self.newest_ms,
-            leader_epoch=self.epoch,
-            attributes=self.attributes,
-            producer=(self.producer, 0 if self.producer >= 0 else -1, 0 if self.producer >= 0 else -1),
-            keys=keys,
-        )
+    def encoded(self, keys: int = 0) -> bytes:
+        as_it_is = keys, len(self.records)
+        if as_it_is != self._encoded_as:
+            self._encoded_as = as_it_is
+            data = toy.encode(
+                self.base,
+                self.last,
+                self.records,
+                newest_ms=self.newest_ms,
+                leader_epoch=self.epoch,
+                attributes=self.attributes,
+                producer=(self.producer, 0 if self.producer >= 0 else -1, 0 if self.producer >= 0 else -1),
+                keys=keys,
+            )
+            self._encoded = bytes(data)
+        return self._encoded
+
+
+_LAST = attrgetter("last")
 
 
 class FakeSource:
@@ -75,6 +90,13 @@ class FakeSource:
         """Offsets at which unclean elections truncated the log."""
         self.losses: list[tuple[int, set[int]]] = []
         """The same, one after the other, each with the numbers of the records that the election removed."""
+        self._wanted: list[int] = []
+        self._wanted_from: list[SourceBatch] = []
+        self._wanted_in: tuple[int, ...] = ()
+        """What is wanted, from which batches, and in which state. A record that a batch loses becomes unwanted."""
+        self._never_copied_in: tuple[int, ...] = ()
+        self._never_copied: AbstractSet[int] = frozenset()
+        """What no lane copies, and in which state of the log."""
 
     def append(self, count: int, newest_ms: int, producer: int = -1) -> None:
         """Write a batch, in a transaction if a producer id is given."""
@@ -112,6 +134,14 @@ class FakeSource:
         self.log.append(marker)
         self.end += 1
 
+    def never_copied(self) -> AbstractSet[int]:
+        """Offsets of transaction markers and of records of aborted transactions."""
+        if self.state != self._never_copied_in:
+            self._never_copied_in = self.state
+            markers = {batch.base for batch in self.log if batch.attributes & CONTROL}
+            self._never_copied = markers | self.aborted_offsets()
+        return self._never_copied
+
     def aborted_offsets(self) -> set[int]:
         """Offsets of records of aborted transactions."""
         return {
@@ -123,8 +153,13 @@ class FakeSource:
         }
 
     @property
+    def state(self) -> tuple[int, ...]:
+        """A value that changes whenever the log does."""
+        return self.number, self.start, self.end, len(self.log), len(self.unwanted), len(self.open)
+
+    @property
     def last_stable(self) -> int:
-        return min(self.open.values(), default=self.end)
+        return min(self.open.values()) if self.open else self.end
 
     def compact(self, below: int, above: int = 0) -> bool:
         """Remove a record somewhere below an offset, as the cleaner does; the batch keeps its span."""
@@ -222,6 +257,8 @@ class FakeSource:
         not (KIP-595)."""
         if epoch < 0:
             return -1, -1
+        if epoch == self.epochs[-1][0]:
+            return (epoch, self.end) if self.end < position else (-1, -1)
         # LeaderEpochFileCache.endOffsetFor: below everything known the answer is the requested epoch.
         known = max((each[0] for each in self.epochs if each[0] <= epoch), default=epoch)
         end = next((start for later, start in self.epochs if later > epoch), self.end)
@@ -238,8 +275,9 @@ class FakeSource:
         """Whole batches from the one that holds the position on, below the last stable offset; aborted transactions.
         If `committed` is not set, batches above the last stable offset as well."""
         stable = self.last_stable if committed else self.end
-        found = [batch for batch in self.log if position <= batch.last < stable][:batches]
-        data = bytearray(b"".join(batch.bytes(self.keys) for batch in found))
+        first = self._first_from(position)
+        found = [batch for batch in self.log[first : first + batches] if batch.last < stable]
+        data = bytearray(b"".join(batch.encoded(self.keys) for batch in found))
         if not found:
             return data, []
         last = found[-1].last
@@ -249,29 +287,50 @@ class FakeSource:
     def has(self, position: int) -> bool:
         """Whether a fetch from this position finds anything."""
         stable = self.end if self.shows_all else self.last_stable
-        return any(position <= batch.last < stable for batch in reversed(self.log))
+        if position >= stable:
+            return False
+        at = self._first_from(position)
+        return at < len(self.log) and self.log[at].last < stable
 
-    def wanted(self) -> list[int]:
+    def wanted(self) -> Sequence[int]:
         """The numbers that a read_committed reader should have seen so far, in order."""
-        stable = self.last_stable
-        return [
-            number
-            for batch in self.log
-            if not batch.attributes & CONTROL and batch.last < stable
-            for offset, number in batch.records
-            if offset >= self.begin and number not in self.unwanted
-        ]
+        stable, state = self.last_stable, (len(self.unwanted), self.begin)
+        if state != self._wanted_in or self.log[: len(self._wanted_from)] != self._wanted_from:
+            self._wanted_in, self._wanted_from, self._wanted = state, [], []
+        first = len(self._wanted_from)
+        if first < len(self.log) and self.log[first].last < stable:
+            batches = [batch for batch in self.log[first:] if batch.last < stable]
+            self._wanted_from += batches
+            self._wanted = self._wanted + [
+                number
+                for batch in batches
+                if not batch.attributes & CONTROL
+                for offset, number in batch.records
+                if offset >= self.begin and number not in self.unwanted
+            ]
+        return self._wanted
 
     def epoch_of(self, offset: int) -> int:
         """The epoch of the batch that holds an offset now, or -1."""
-        return next((batch.epoch for batch in self.log if batch.base <= offset <= batch.last), -1)
+        batch = self._batch_at(offset)
+        return batch.epoch if batch is not None else -1
 
     def at(self, offset: int) -> int | None:
         """The number at this offset now."""
-        for batch in self.log:
-            if batch.base <= offset <= batch.last:
-                return dict(batch.records).get(offset)
-        return None
+        batch = self._batch_at(offset)
+        return next((number for at, number in batch.records if at == offset), None) if batch is not None else None
+
+    def from_offset(self, offset: int) -> list[SourceBatch]:
+        """The batches from the one that holds an offset on."""
+        return self.log[self._first_from(offset) :]
+
+    def _batch_at(self, offset: int) -> SourceBatch | None:
+        at = self._first_from(offset)
+        return self.log[at] if at < len(self.log) and self.log[at].base <= offset else None
+
+    def _first_from(self, offset: int) -> int:
+        """Which batch is the first one that ends at this offset or later."""
+        return bisect_left(self.log, offset, key=_LAST)
 
 
 assert HEADER.size == 61

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 BatchId = tuple[int, int]
 """Base offset and leader epoch of a batch."""
@@ -23,11 +24,11 @@ class Stored:
     """0 if the cleaner has removed a record."""
     leader_epoch: int
 
-    @property
+    @cached_property
     def end(self) -> int:
         return self.base + self.count
 
-    @property
+    @cached_property
     def id(self) -> BatchId:
         return self.base, self.leader_epoch
 

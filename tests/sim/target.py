@@ -60,7 +60,8 @@ class Broker:
 
     @property
     def end(self) -> int:
-        return self.whole[-1].end if self.whole else 0
+        whole = self.whole
+        return whole[-1].end if whole else 0
 
     def append(self, stored: Stored) -> None:
         self.log.append(stored)
@@ -74,6 +75,8 @@ class Broker:
     def expire(self, start: int) -> None:
         """Delete everything below an offset at which a batch begins. Producers are remembered all the same."""
         self.start = max(self.start, start)
+        if not self.log or self.log[0].end > self.start:
+            return
         self.deleted += [stored for stored in self.log if stored.end <= self.start]
         self.log[:] = [stored for stored in self.log if stored.end > self.start]
 
@@ -158,7 +161,8 @@ class FakeTarget:
     @property
     def end(self) -> int:
         """The end of the leader's log."""
-        return self.brokers[self.leader].end
+        whole = self.brokers[self.leader].whole
+        return whole[-1].end if whole else 0
 
     @property
     def start(self) -> int:
@@ -221,6 +225,8 @@ class FakeTarget:
     def _dislikes(self, batch: bytes) -> int:
         if len(batch) > self.largest:
             return TOO_LARGE
+        if not self.poison:
+            return 0
         return INVALID_RECORD if self.poison.intersection(number for _, number in toy.records(batch)) else 0
 
     def end_for(self, at: int, epoch: int) -> tuple[int, int, int]:
@@ -290,15 +296,16 @@ class FakeTarget:
             return False
         if follower.end < leader.start:
             follower.start_anew(leader)
-        follower.expire(min(leader.start, follower.end))
-        missing = [stored for stored in leader.log if stored.base >= follower.end]
-        if not missing:
+        end = follower.end
+        follower.expire(min(leader.start, end))
+        missing = next((stored for stored in leader.log if stored.base >= end), None)
+        if missing is None:
             if not self.in_sync:
                 self.in_sync = True
                 return True
             return False
-        follower.append(missing[0])
-        _remember(follower, missing[0])
+        follower.append(missing)
+        _remember(follower, missing)
         self.advance()
         return True
 

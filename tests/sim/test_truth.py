@@ -22,17 +22,19 @@ from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
 from tests.sim import toy
 from tests.sim.after_retention import expects_a_copied_ordinal, is_repeat_of_deleted
+from tests.sim.at_end import were_deleted
 from tests.sim.compacted_copy import is_older_than_copied
 from tests.sim.comparing import asked_about, presumed
-from tests.sim.host import LANE, Host
+from tests.sim.host import LANE, Host, Hosts
 from tests.sim.known import Lookup
 from tests.sim.newer_records import has_newer, was_theirs
+from tests.sim.order_of_keys import check_order_of_keys
 from tests.sim.partition import false_verdicts
 from tests.sim.target import FakeTarget, Memory, Stored
 from tests.sim.target_retention import sent_meanwhile
 from tests.sim.themes import shape_named
-from tests.sim.truth import Violation, are_apart, check_order_of_keys, were_deleted
-from tests.sim.unknown_records import is_hidden_copy, left_no_trace
+from tests.sim.unknown_records import are_apart, is_hidden_copy, left_no_trace
+from tests.sim.violation import Violation
 from tests.sim.world import World
 
 
@@ -114,7 +116,7 @@ def test_only_a_record_that_both_logs_removed_left_no_trace(
     """The record was acknowledged to r1. If `recorded`, the ledger says that it was deleted before it was copied."""
     world = overwritten(1)
     (number,) = world.known.taken
-    world.hosts = [cast("Host", SimpleNamespace(name=holder))]
+    world.hosts = Hosts([cast("Host", SimpleNamespace(name=holder))])
     world.source.expired = {number} if deleted else set()
     world.target.cleaned = {number} if cleaned else set()
     if recorded:

@@ -21,6 +21,8 @@ from mirrord.replication.lane.second_path import RebuildRequest, RebuiltBatch
 _PLAIN, _KEYED = Struct(">6BqB"), Struct(">7BqB")
 _PLAIN_NUMBERS, _KEYED_NUMBERS = Struct(">3xB2xqx"), Struct(">3xB3xqx")
 _PLAIN_LENGTH, _KEYED_LENGTH = 2 * (_PLAIN.size - 1), 2 * (_KEYED.size - 1)
+_CHECKSUM, _CHECKSUM_OFFSET, _CHECKED_FROM = Struct(">I"), 17, 21
+"""The checksum of a batch, where it is, and where the bytes begin that it covers."""
 _MOST = 64
 """Offset deltas and keys below this number fit into one byte."""
 
@@ -65,10 +67,10 @@ def _batch(
     body = b"".join(rows)
     batch = bytearray(HEADER_LENGTH + len(body))
     batch[HEADER_LENGTH:] = body
-    fields = [base, HEADER_LENGTH - 12 + len(body), leader_epoch, 2, 0, attributes, last - base, newest_ms, newest_ms]
-    HEADER.pack_into(batch, 0, *fields, *producer, len(rows))
-    fields[4] = google_crc32c.value(bytes(batch[21:]))
-    HEADER.pack_into(batch, 0, *fields, *producer, len(rows))
+    length = HEADER_LENGTH - 12 + len(body)
+    fields = (base, length, leader_epoch, 2, 0, attributes, last - base, newest_ms, newest_ms, *producer, len(rows))
+    HEADER.pack_into(batch, 0, *fields)
+    _CHECKSUM.pack_into(batch, _CHECKSUM_OFFSET, google_crc32c.value(bytes(batch[_CHECKED_FROM:])))
     return batch
 
 

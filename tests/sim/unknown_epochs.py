@@ -41,8 +41,9 @@ class UnknownEpochs:
 
     def resumed(self, standing: Iterable[int]) -> None:
         """A holder has read the log, and its resume position covers these records in the present leader epoch."""
-        for number in standing:
-            self._appended.pop(number, None)
+        if self._appended:
+            for number in standing:
+                self._appended.pop(number, None)
 
     def look_up(self, holder: str, asked: Iterable[int], committed: Sequence[Stored]) -> None:
         """A holder has read the log, and asks whether it has newer records than these. An earlier batch that was

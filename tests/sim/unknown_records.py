@@ -1,31 +1,39 @@
 """Which copied records a holder of the lane could not know about, and what the ledger records instead."""
 
-from mirrord.ledger.facts.core import Reason, VerdictGiven
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+
+from mirrord.ledger.facts.core import VerdictGiven
 from mirrord.ledger.state import LaneState
+from tests.sim.checks import once_a_check
 from tests.sim.host import LANE
+from tests.sim.left_out import recorded_as
+from tests.sim.stored import BatchId
 from tests.sim.world import World
-
-
-def recorded_as(world: World, reason: Reason) -> set[int]:
-    """Source offsets for which this is the ledger's last verdict."""
-    return {offset for gap in world.gaps if gap.reason == reason for offset in range(gap.start, gap.end)}
 
 
 def is_known(world: World, number: int) -> bool:
     """The holder of the lane can know that this record was in the target. What an election removes without a trace, or
     what superseded it, before any resume position mentions it, may as well never have been there."""
-    is_there = number in world.known.taken and number not in world.known.dropped | world.known.after_drop
+    known = world.known
+    is_there = number in known.taken and number not in known.dropped and number not in known.after_drop
     return is_there and not was_superseded(world, number)
 
 
 def was_superseded(world: World, number: int) -> bool:
     """Return whether a copied record was lost and then skipped because the target had newer ones, which an election
     removed later. It is copied again without another lookup (decision 95)."""
-    facts = (fact for entry in world.ledger for fact in entry.facts if isinstance(fact, VerdictGiven))
-    compacted = (each for fact in facts for each in fact.verdicts if each.reason == "compacted")
-    offset, key, taken = world.source.offset_of[number], world.target.key(number), world.known.taken[number]
+    key, taken = world.target.key(number), world.known.taken[number]
     lost = any(-each > taken and world.target.key(each) == key for each in world.target.lost)
-    return lost and any(each.start <= offset < each.end for each in compacted)
+    return lost and world.source.offset_of[number] in _left_out_of_plans(world)
+
+
+@once_a_check
+def _left_out_of_plans(world: World) -> AbstractSet[int]:
+    """Source offsets that a plan has left out, because the target had newer records."""
+    facts = (fact for entry in world.ledger for fact in entry.facts if isinstance(fact, VerdictGiven))
+    verdicts = (each for fact in facts for each in fact.verdicts if each.reason == "compacted")
+    return {offset for each in verdicts for offset in range(each.start, each.end)}
 
 
 def was_hidden(world: World, number: int, batch: tuple[int, int]) -> bool:
@@ -45,9 +53,18 @@ def is_hidden_copy(world: World, number: int) -> bool:
     that retention has deleted count as well."""
     if not world.shape.cleans:
         return False
-    history = world.target.brokers[world.target.leader].history
-    others = [(stored.base, stored.leader_epoch) for stored in history if number in stored.numbers][1:]
+    others = _batches_with_records(world).get(number, [])[1:]
     return bool(others) and all(was_hidden(world, number, batch) for batch in others)
+
+
+@once_a_check
+def _batches_with_records(world: World) -> Mapping[int, list[BatchId]]:
+    """The batches with each record, in the order of the log."""
+    found: dict[int, list[BatchId]] = {}
+    for stored in world.target.brokers[world.target.leader].history:
+        for number in dict.fromkeys(stored.numbers):
+            found.setdefault(number, []).append(stored.id)
+    return found
 
 
 def left_no_trace(world: World, number: int) -> bool:
@@ -67,7 +84,8 @@ def left_no_trace(world: World, number: int) -> bool:
 
 def is_left_open(world: World, ordinal: int, number: int) -> bool:
     """The ledger correctly says that the record of this ordinal is unknown: the source has lost it."""
-    is_void = any(hole.first <= ordinal <= hole.last for hole in world.truth.lanes[LANE].holes)
+    holes = world.truth.lanes[LANE].holes
+    is_void = bool(holes) and any(hole.first <= ordinal <= hole.last for hole in holes)
     return is_void and world.source.at(world.source.offset_of[number]) != number
 
 

@@ -5,7 +5,7 @@ forgets the epochs that have ended below the log start. If it deletes what has r
 lane has recorded the loss, nothing shows it any longer: the copied records may as well have been deleted by retention.
 """
 
-from mirrord.replication.lane.source.source_epochs import is_truncated
+from mirrord.replication.lane.source.recorded_epochs import is_truncated
 from tests.sim.host import LANE
 from tests.sim.world import World
 

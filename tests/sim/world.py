@@ -6,7 +6,7 @@ exhaustive explorer) decides the order of everything, faults included.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from mirrord.ledger.facts.core import (
@@ -14,6 +14,7 @@ from mirrord.ledger.facts.core import (
     Entry,
     FlowOpened,
     Holder,
+    LaneHalted,
     LeaseTaken,
     MapRebuilt,
     Progress,
@@ -30,51 +31,32 @@ from mirrord.replication.lane import fast_handoff
 from mirrord.replication.lane.limits import NEAR, Limits, Reach
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
-    AskCheck,
-    AskConfigs,
-    AskDivergence,
-    AskEnd,
-    AskOrigins,
-    AskProducerId,
-    AskProducers,
-    AskRebuild,
-    AskScan,
-    AskShared,
-    AskStart,
-    AskSuperseded,
-    AskVisible,
     Bound,
-    Chunk,
-    ConfigsAnswer,
-    DivergenceAnswer,
-    EndAnswer,
-    FetchFrom,
-    Input,
-    OriginsAnswer,
-    Park,
     ProduceAccepted,
     ProduceAnswer,
-    ProducerEntry,
-    ProducerIdAnswer,
-    ProducersAnswer,
-    SharedAnswer,
     Start,
-    StartAnswer,
     TargetMoved,
-    VisibleAnswer,
     Woken,
     Writer,
 )
 from mirrord.replication.lane.source.loop_detection import Origins
 from mirrord.replication.lane.state import Lane
 from tests.fixtures.attic import no_room
-from tests.sim import first_records, late_bytes, leases, slow_brokers, target_retention, toy
-from tests.sim.comparing import compared, is_asked_again, looked_up, relocated, scanned
-from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request, Shape, word_for_the_next
+from tests.sim import answering, first_records, late_bytes, leases, slow_brokers, target_retention, toy
+from tests.sim.checks import Checks
+from tests.sim.comparing import is_asked_again
+from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Hosts, Request, Shape, word_for_the_next
 from tests.sim.known import Known
 from tests.sim.letters import FakeLetters
-from tests.sim.source import OUT_OF_RANGE, FakeSource
+from tests.sim.slow_brokers import AT_ONCE
+from tests.sim.source import FakeSource
 from tests.sim.target import NOT_LEADER, FakeTarget
+
+_METHODS = {
+    kind: f"_do_{kind}"
+    for kind in ("inbox", "append", "read", "answer", "moved", "timer", "write", "arrive", "late", "replicate")
+}
+"""Name of the method for each kind of event."""
 
 
 class World:
@@ -93,7 +75,7 @@ class World:
         self.ledger: list[Entry] = []
         self.truth = FlowState(memory=no_room())
         """The ledger folded at once, as an omniscient reader."""
-        self.hosts: list[Host] = []
+        self.hosts = Hosts()
         self.wire: list[Request] = []
         self.progress: Progress | None = None
         self.left_cleanly = False
@@ -127,7 +109,7 @@ class World:
         """Source offsets that were skipped because the target refuses them, according to the ledger."""
         self.letters = FakeLetters()
         self.rebuilds = self.attempts = 0
-        self.checked: tuple[int, ...] = ()
+        self.checks = Checks()
         self.faults = True
         self.origins: Callable[[], Origins | None] = lambda: None
         self.writers: Callable[[], tuple[Writer, ...]] = tuple
@@ -153,6 +135,8 @@ class World:
         self.ledger.append(entry)
         bound = fold(self.truth, entry, len(self.ledger) - 1)
         for fact, binds in zip(entry.facts, bound, strict=True):
+            if isinstance(fact, LaneHalted):
+                self.checks.halts.append(len(self.ledger) - 1)
             if binds:
                 self.gaps.take(fact, 0)
             if binds and isinstance(fact, VerdictGiven):
@@ -160,6 +144,7 @@ class World:
                 left_out = [each for each in fact.verdicts if each.reason == "compacted"]
                 self.known.leave_out(self.source.at(at) for each in left_out for at in range(each.start, each.end))
             if binds and isinstance(fact, SourceRun):
+                self.checks.mapped_at = len(self.ledger) - 1
                 for reason, offsets in (("expired", self.lost), ("rejected", self.rejected)):
                     offsets.update(*(range(each.start, each.end) for each in fact.verdicts if each.reason == reason))
                 gone = [each for each in fact.verdicts if each.reason == "truncated"]
@@ -192,10 +177,11 @@ class World:
         first_records.begins(self, host)
         word = word_for_the_next(self)
         behind = self.rng.randrange(4) if word is not None else 0
+        read = len(self.ledger) - behind
         for offset, entry in enumerate(self.ledger):
-            if offset < len(self.ledger) - behind or not fast_handoff.is_last(word, host.record()):
+            if offset < read or not fast_handoff.is_last(word, host.record()):
                 fold(host.state, entry, offset)
-        self.hosts.append(host)
+        self.hosts.begin(host)
         record = host.record()
         progress = self.progress if self.left_cleanly else None
         left = progress is not None and record is not None and progress.grant == record.grant
@@ -213,56 +199,62 @@ class World:
     def choices(self) -> list[tuple[str, Any]]:  # noqa: C901 -- one line for each kind of thing that can happen
         """Everything that could happen now, except for faults."""
         found: list[tuple[str, Any]] = []
-        for host in self.hosts:
+        now, end, epoch = self.now, len(self.ledger), self.target.epoch
+        for host in self.hosts.recent:
             if host.paused or not host.alive:
                 continue
-            found += [("inbox", (host, at)) for at, each in enumerate(host.inbox) if self.answerable(each)]
+            for at, item in enumerate(host.inbox):
+                if item[0] in AT_ONCE or self.answerable(item):
+                    found.append(("inbox", (host, at)))
             if host.appends and not host.ledger_is_slow:
                 found.append(("append", host))
-            if host.state.next_offset < len(self.ledger):
+            if host.state.next_offset < end:
                 found.append(("read", host))
             if host.answers and self._answerable(host.answers[0]):
                 found.append(("answer", host))
-            has_moved = host.lane.phase is Phase.COPYING and host.lane.log.end_epoch != self.target.epoch
+            has_moved = host.lane.log.end_epoch != epoch and host.lane.phase is Phase.COPYING
             if has_moved and self.rng.random() < 0.2:
                 found.append(("moved", host))
-            if any(at <= self.now for at, _ in host.timers):
+            if host.timers and min(host.timers)[0] <= now:
                 found.append(("timer", host))
             if host.unsent and not (self.holds_bytes and self.rng.random() < 0.7):
                 found.append(("write", host))
-        heads: set[tuple[str, int]] = set()
-        for request in self.wire:
-            key = (request.host.name, request.connection)
-            if key not in heads:
-                heads.add(key)
-                if (self.slow_wire and self.rng.random() < 0.9) or not slow_brokers.is_read(self, request):
-                    continue
-                if request.held and not any(each.lane.in_flight for each in self.hosts if each is not request.host):
-                    continue
-                found.append(("arrive", request))
-        if any(late_bytes.reads_again(self, host, each) for each in self.limbo for host in self.hosts):
+        found += [("arrive", request) for request in self._arriving()] if self.wire else ()
+        if self.limbo and late_bytes.any_is_read(self):
             found.append(("late", None))
         if self._behind() and not (self.slow_replication and self.rng.random() < 0.95):
             found.append(("replicate", None))
         return found
+
+    def _arriving(self) -> Iterator[Request]:
+        """The requests that a broker may read now: the first one of each connection."""
+        heads: set[tuple[str, int]] = set()
+        for request in self.wire:
+            key = (request.host.name, request.connection)
+            if key in heads:
+                continue
+            heads.add(key)
+            if (self.slow_wire and self.rng.random() < 0.9) or not slow_brokers.is_read(self, request):
+                continue
+            if not request.held or any(each.lane.in_flight for each in self.hosts if each is not request.host):
+                yield request
 
     def answerable(self, item: tuple[str, Any]) -> bool:
         """Whether a question or an answer in flight can end now."""
         # A fetch at the end of the log is a long poll: nothing happens until something is written.
         if item[0] != "fetch":
             return slow_brokers.is_due(self, item)
-        wish = item[1]
-        outside = not self.source.start <= wish.position <= self.source.end
-        return self.source.has(wish.position) or outside or self._parts(wish)[1] >= 0
-
-    def _parts(self, wish: FetchFrom) -> tuple[int, int]:
-        return self.source.diverging(wish.position, wish.last_epoch)
+        source, wish = self.source, item[1]
+        if source.has(wish.position) or not source.start <= wish.position <= source.end:
+            return True
+        return source.diverging(wish.position, wish.last_epoch)[1] >= 0
 
     def _behind(self) -> bool:
         target = self.target
-        follower = target.brokers[1 - target.leader]
-        is_behind = follower.end < target.end or follower.start < target.start or not target.in_sync
-        return is_behind and not follower.leads and self.slow.suspended_until() <= self.now
+        leader, follower = target.brokers[target.leader], target.brokers[1 - target.leader]
+        if follower.leads or (self.slow.suspended and self.slow.suspended_until() > self.now):
+            return False
+        return not target.in_sync or follower.start < leader.start or follower.end < leader.end
 
     def _answerable(self, answer: tuple[Request, int, int, int]) -> bool:
         request, error, base, epoch = answer
@@ -278,7 +270,7 @@ class World:
 
     def do(self, choice: tuple[str, Any]) -> None:
         kind, what = choice
-        getattr(self, f"_do_{kind}")(what)
+        getattr(self, _METHODS[kind])(what)
 
     def _do_timer(self, host: Host) -> None:
         timer = min(host.timers)
@@ -388,7 +380,7 @@ class World:
         kind, content = host.inbox[at]
         del host.inbox[at]
         if kind == "fetch":
-            self._fetch(host, content)
+            host.inbox.append(answering.fetch(self, host, content))
         elif kind == "tell":
             host.take(content)
         elif kind == "slow":
@@ -397,85 +389,26 @@ class World:
             host.inbox.append(held)
         else:
             question, broker = content[0] if kind == "held" else content
-            answer = self._reply(host, question, broker)
+            answer = answering.answer(self, host, question, broker)
             if error := getattr(answer, "error", 0):
                 host.leader = self.target.leader
-            asks_again = is_asked_again(host.lane, question, error)
-            again = "ask", (question, broker)
-            host.inbox.append(again if asks_again else slow_brokers.reply(self, host, question, answer))
-
-    def _fetch(self, host: Host, effect: FetchFrom) -> None:
-        end, start = self.source.end, self.source.start
-        expired = effect.position < start
-        # A broker looks at the epochs first, but not before the start of its log (Partition.readRecords).
-        epoch, parts = (-1, -1) if expired else self._parts(effect)
-        error = OUT_OF_RANGE if expired or (effect.position > end and parts < 0) else 0
-        # A fast handoff fetches before the ledger has been read to its end, and may do so in vain.
-        counts = host.lane.takeover.fast_handoff is None
-        if (error or parts >= 0) and counts and not self.source.cut and not expired:
-            raise AssertionError(f"{host.name} would learn of a truncation at {parts} that never happened: {effect}")
-        data, aborted = bytearray(), list[tuple[int, int]]()
-        if not error and parts < 0:
-            data, aborted = self.source.fetch(effect.position, self.rng.randint(1, 4), host.lane.read_committed)
-        stable = self.source.last_stable
-        chunk = Chunk(effect.question, error, end, stable, start, aborted, data, 0, len(data), None, epoch, parts)
-        host.inbox.append(slow_brokers.fetched(self, chunk))
-
-    def _reply(  # noqa: C901, PLR0911 -- one case per kind of question
-        self, host: Host, question: Any, broker: int
-    ) -> Input:
-        target, epoch = self.target, self.target.brokers[broker].epoch
-        match question:
-            case AskProducerId():
-                self.producer_ids += 1
-                self.given.add(self.producer_ids)
-                return ProducerIdAnswer(question.question, 0, self.producer_ids, 0)
-            case AskDivergence():
-                return DivergenceAnswer(question.question, *self.source.parting(question.position, question.epoch))
-            case AskStart():
-                return StartAnswer(question.question, 0, self.source.begin)
-            case AskEnd():
-                error, leader_epoch, end = target.end_for(broker, epoch)
-                return EndAnswer(question.question, error, leader_epoch, end)
-            case AskProducers():
-                error, entry = target.producers(broker, question.producer_id, self.wall_ms)
-                return ProducersAnswer(question.question, error, ProducerEntry(*entry) if entry else None)
-            case AskVisible():
-                error, watermark, start = target.visible(broker, question.leader_epoch)
-                return VisibleAnswer(question.question, error, watermark, start)
-            case AskScan():
-                return scanned(self, question)
-            case AskCheck():
-                return compared(self, host.record(), question)
-            case AskShared():
-                return SharedAnswer(question.question, *target.shared(broker, epoch, question.epoch))
-            case AskSuperseded():
-                return looked_up(self, host, question)
-            case AskRebuild():
-                return relocated(self, host, question)
-            case AskOrigins():
-                return OriginsAnswer(question.question, self.writers())
-            case AskConfigs() | Park():
-                return self._of_refused(question)
-            case _:
-                raise AssertionError(question)
-
-    def _of_refused(self, question: AskConfigs | Park) -> Input:
-        if isinstance(question, Park):
-            return self.letters.park(question, self.rng if self.faults else None)
-        if self.faults and self.rng.random() < 0.2:
-            return ConfigsAnswer(question.question, "", "nobody answers", may_pass=True)
-        return ConfigsAnswer(question.question, f"settings {self.target.settings}")
+                if is_asked_again(host.lane, question, error):
+                    host.inbox.append(("ask", (question, broker)))
+                    return
+            host.inbox.append(slow_brokers.reply(self, host, question, answer))
 
     # --- time
 
     def next_time(self) -> float | None:
         """The next moment at which something becomes possible by itself; bytes in flight do not outlive it."""
-        times = [at for host in self.hosts if host.alive and not host.paused for at, _ in host.timers if at > self.now]
-        times += [max(request.deadline, request.read_until) for request in self.wire]
-        times += [at for host in self.hosts if host.alive and not host.paused for at in slow_brokers.times(self, host)]
-        times += [until for until in (*self.slow.suspended.values(), *self.slow.muted.values()) if until > self.now]
-        times += [host.sent[0].deadline for host in self.hosts if host.alive and not host.paused and host.sent]
+        times = [max(request.deadline, request.read_until) for request in self.wire]
+        for host in self.hosts.recent:
+            if host.alive and not host.paused:
+                times += [at for at, _ in host.timers if at > self.now]
+                times += slow_brokers.times(self, host)
+                times += [host.sent[0].deadline] if host.sent else ()
+        if self.slow.suspended or self.slow.muted:
+            times += [until for until in (*self.slow.suspended.values(), *self.slow.muted.values()) if until > self.now]
         return min(times, default=None)
 
     def advance(self, to: float) -> None:
@@ -488,7 +421,7 @@ class World:
                     request.host.is_cut = True  # the kernel gives the connection up (TCP_USER_TIMEOUT)
                 else:
                     request.host.disconnect()
-        for host in self.hosts:
+        for host in self.hosts.recent:
             if host.alive and not host.paused and host.sent and host.sent[0].deadline <= self.now:
                 host.disconnect()
             if leases.is_renewed(host):
@@ -496,5 +429,4 @@ class World:
 
     def phase(self) -> Phase | None:
         """Phase of the newest live host's lane."""
-        live = [host for host in self.hosts if host.alive]
-        return live[-1].lane.phase if live else None
+        return self.hosts.living[-1].lane.phase if self.hosts.living else None

@@ -31,7 +31,7 @@ def drive(
         found = done()
         if found or not host.alive or host.paused:
             return found
-        possible = [each for each in world.choices() if each[0] not in without and _owner(each) in {None, host}]
+        possible = [each for each in world.choices() if _happens_to(each, host) and each[0] not in without]
         if possible:
             world.do(world.rng.choice(possible))
             continue
@@ -104,10 +104,12 @@ def on_the_way(world: "World", host: Host, batches: int = 1) -> list[Request]:
     return found if len(found) >= batches else []
 
 
-def _owner(choice: tuple[str, Any]) -> Host | None:
-    """The host to which an event happens, if it is one."""
-    what = choice[1][0] if choice[0] == "inbox" else choice[1]
-    return what.host if isinstance(what, Request) else what
+def _happens_to(choice: tuple[str, Any], host: Host) -> bool:
+    """Whether an event happens to this host, or to none."""
+    kind, what = choice
+    if kind == "inbox":
+        return what[0] is host
+    return what is None or (what.host if kind == "arrive" else what) is host
 
 
 def appended_by(world: "World", host: Host, ordinal: int) -> Callable[[], bool]:

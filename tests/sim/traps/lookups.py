@@ -115,7 +115,7 @@ def _save(world: "World", host: Host) -> None:
 
 
 def _is_looking_up(world: "World") -> bool:
-    asked = (item for host in world.hosts if host.alive for item in host.inbox if item[0] in {"ask", "held"})
+    asked = (item for host in world.hosts.living for item in host.inbox if item[0] in {"ask", "held"})
     return any(isinstance(content[0], AskSuperseded) for _, content in asked)
 
 

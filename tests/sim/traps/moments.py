@@ -37,7 +37,7 @@ def pause(world: "World") -> Script:
 
 
 def running(world: "World") -> list[Host]:
-    return [host for host in world.hosts if host.alive and not host.paused]
+    return [host for host in world.hosts.living if not host.paused]
 
 
 def copying(world: "World", *, acked: int = 0) -> Host | None:
@@ -82,7 +82,7 @@ def deliver(world: "World", requests: list[Request]) -> Script:
 
 def may_start(world: "World") -> bool:
     """Whether another replicator may take the lane: there are not too many."""
-    return len([host for host in world.hosts if host.alive]) < 3
+    return len(world.hosts.living) < 3
 
 
 def may_elect(world: "World") -> bool:

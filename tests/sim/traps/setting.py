@@ -174,7 +174,7 @@ class Traps:
         """Advance each script. One that has ended begins again after a while. If no replicator is left, the supervisor
         soon starts one."""
         world, rng = self._story.world, self._story.rng
-        if not any(host.alive for host in world.hosts) and rng.random() < 0.2:
+        if not world.hosts.living and rng.random() < 0.2:
             world.start_host(former_dead=False)
         for trap, script in self._scripts.items():
             if trap in ENDINGS:

@@ -1,6 +1,7 @@
 """Determines the source offsets to which ordinals map. Holes in the target log are excluded, as are records that the
 source lost after they were copied."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -50,7 +51,8 @@ def ascending_parts(record: LaneRecord, first: int, end: int) -> list[AscendingP
     records the source has lost."""
     runs, cuts = record.source_runs, record.truncations
     first = max(first, runs.at(0).ordinal)
-    inner = {each for each in (*runs.turns, *(cut for cut, _ in cuts)) if first < each < end}
+    turns = runs.turns[bisect_right(runs.turns, first) : bisect_left(runs.turns, end)]
+    inner = {*turns, *(cut for cut, _ in cuts if first < cut < end)}
     found: list[AscendingPart] = []
     for begin, behind in pairwise(sorted({*inner, first, max(first, end)})):
         limit = min((start for beyond, start in cuts if begin < beyond), default=NEVER)
@@ -146,9 +148,12 @@ def _without(holes: Sequence[HoleFound], looked_up: Sequence[tuple[int, int]]) -
 def highest_copied(record: LaneRecord, first: int, end: int, below: int = NEVER) -> tuple[int, int] | None:
     """Return the highest source offset below `below` to which one of the ordinals [first, end) maps, together with that
     ordinal. Offsets that the source has lost are ignored."""
-    found = (
-        _last(record.source_runs, *each[:2], min(each.limit, below)) for each in ascending_parts(record, first, end)
-    )
+    return highest_in(record.source_runs, ascending_parts(record, first, end), below)
+
+
+def highest_in(runs: Runs, parts: Sequence[AscendingPart], below: int) -> tuple[int, int] | None:
+    """Return the same for the ordinals of these parts."""
+    found = [_last(runs, *each[:2], min(each.limit, below)) for each in parts if each.lowest < below]
     return max((each for each in found if each is not None), default=None)
 
 

@@ -9,7 +9,13 @@ from collections.abc import Container, Iterable
 from mirrord.model.runs import Run
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import CheckAnswer, LaneRecord
-from mirrord.replication.lane.source.copied_pieces import highest_copied, ordinal_of, with_unknown
+from mirrord.replication.lane.source.copied_pieces import (
+    ascending_parts,
+    highest_copied,
+    highest_in,
+    ordinal_of,
+    with_unknown,
+)
 from mirrord.replication.lane.source.declared_runs import continues_at, mended_until, rest
 from mirrord.replication.lane.source.last_copied import last_copied
 from mirrord.replication.lane.source.offsets_of_epochs import offsets_of_epochs, unknown_ordinals
@@ -192,9 +198,10 @@ def _by_offset(record: LaneRecord, epochs: Epochs, end: int) -> list[tuple[int, 
     if following is not None and not is_truncated(record, end, following):
         lowest += [(following, epoch) for first, epoch in epochs if first == end]
     found: list[tuple[int, int]] = []
+    parts = ascending_parts(record, begin, end)
     for offset, epoch in lowest:
         # The records in between were not copied and may belong to the later epoch.
-        former = highest_copied(record, begin, end, offset)
+        former = highest_in(record.source_runs, parts, offset)
         start = offset if former is None else former[0] + 1
         # No record of this epoch was copied. If no other record was copied either, the epoch is used nevertheless.
         is_at_end = former is not None and start == offset == following
