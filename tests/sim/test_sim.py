@@ -280,6 +280,17 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
         "sequence",
         ("truncated_after_an_epoch", "deleted_under_late_bytes", "unreadable_gap", "bytes_after_the_next_holder"),
     ),
+    (
+        586390548859,
+        "target retention",
+        "sequence",
+        (
+            "bytes_of_the_former_holder",
+            "lost_twice",
+            "bytes_after_the_next_holder",
+            "a_gap_before_the_ledger_answers",
+        ),
+    ),
 )
 """The same, with as many steps as `bench.stories` plays."""
 LONG_STEPS = 300
