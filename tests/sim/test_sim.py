@@ -253,6 +253,7 @@ TRAPPED: tuple[tuple[int, str, Mode, bool, tuple[str, ...]], ...] = (
     (679509618853, "late + retention", "at-least-once", True, ("removed_under_way", "bytes_of_the_former_holder")),
     (14548849671, "target retention", "sequence", False, ("own_bytes_of_a_dead_connection",)),
     (1018187193938, "target retention", "sequence", True, ("stale_position",)),
+    (1042412959188, "plain", "sequence", False, ("a_gap_before_the_ledger_answers", "letters_in_doubt")),
 )
 """The same with faults at the moments at which a rule matters (`tests.sim.traps`)."""
 LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
