@@ -254,6 +254,13 @@ TRAPPED: tuple[tuple[int, str, Mode, bool, tuple[str, ...]], ...] = (
     (14548849671, "target retention", "sequence", False, ("own_bytes_of_a_dead_connection",)),
     (1018187193938, "target retention", "sequence", True, ("stale_position",)),
     (1042412959188, "plain", "sequence", False, ("a_gap_before_the_ledger_answers", "letters_in_doubt")),
+    (
+        1012633312782,
+        "plain, old records",
+        "sequence",
+        False,
+        ("older_epoch_under_way", "answers_again", "everything_lost_before_a_handoff", "expired_while_away"),
+    ),
 )
 """The same with faults at the moments at which a rule matters (`tests.sim.traps`)."""
 LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (

@@ -28,7 +28,7 @@ from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.copied_pieces import mapped_by
 from mirrord.replication.lane.source.declared_runs import decided_below
-from mirrord.replication.lane.source.recorded_epochs import UNKNOWN, Epochs, is_of_later_epoch
+from mirrord.replication.lane.source.recorded_epochs import UNKNOWN, Epochs, is_of_another_epoch
 from mirrord.replication.lane.target import missing_records
 from mirrord.replication.lane.target.existing_copies import may_be_a_lanes
 from mirrord.replication.lane.target.scan_result import Missing
@@ -230,7 +230,7 @@ class SupersededLookup:
         loaded, because it is then not known what was copied.
         """
         for missing, ordinal in places:
-            if is_of_later_epoch(epochs, ordinal, epoch):
+            if is_of_another_epoch(epochs, ordinal, epoch):
                 continue  # a different record, which was not copied
             copy: DecodedRecord | Reason = record
             if self._rules.decide is not None:
@@ -337,7 +337,7 @@ class SupersededLookup:
                 for record in await _decoded(batch):
                     ordinal, offset, length = stretch[max(bisect_right(begins, record.offset) - 1, 0)]
                     at = record.offset - offset
-                    if 0 <= at < length and not is_of_later_epoch(self._record.epochs, ordinal + at, epoch):
+                    if 0 <= at < length and not is_of_another_epoch(self._record.epochs, ordinal + at, epoch):
                         copy = record if decide is None else decide(record, True)
                         if not isinstance(copy, str):
                             judge.see_appended(copy.key, record.offset)
