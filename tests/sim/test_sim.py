@@ -261,6 +261,7 @@ TRAPPED: tuple[tuple[int, str, Mode, bool, tuple[str, ...]], ...] = (
         False,
         ("older_epoch_under_way", "answers_again", "everything_lost_before_a_handoff", "expired_while_away"),
     ),
+    (56496106044, "policies of old records", "sequence", False, ("another_branch", "lost_while_idle")),
 )
 """The same with faults at the moments at which a rule matters (`tests.sim.traps`)."""
 LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
