@@ -262,6 +262,14 @@ TRAPPED: tuple[tuple[int, str, Mode, bool, tuple[str, ...]], ...] = (
         ("older_epoch_under_way", "answers_again", "everything_lost_before_a_handoff", "expired_while_away"),
     ),
     (56496106044, "policies of old records", "sequence", False, ("another_branch", "lost_while_idle")),
+    (206830864764, "compacted copy, beside others", "sequence", False, ("letters_in_doubt", "newer_epoch_under_way")),
+    (
+        286644286334,
+        "compacted copy, beside others",
+        "sequence",
+        False,
+        ("source_ends_below_the_copies", "letters_in_doubt"),
+    ),
 )
 """The same with faults at the moments at which a rule matters (`tests.sim.traps`)."""
 LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
@@ -299,6 +307,13 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
             "bytes_after_the_next_holder",
             "a_gap_before_the_ledger_answers",
         ),
+    ),
+    (898560975924, "compacted copy", "sequence", ("a_gap_before_the_ledger_answers", "letters_in_doubt")),
+    (
+        90314875899,
+        "plain, old records",
+        "sequence",
+        ("truncated_after_an_epoch", "letters_in_doubt", "a_gap_before_the_ledger_answers"),
     ),
 )
 """The same, with as many steps as `bench.stories` plays."""
