@@ -315,6 +315,7 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
         "sequence",
         ("truncated_after_an_epoch", "letters_in_doubt", "a_gap_before_the_ledger_answers"),
     ),
+    (606876713370, "target retention, old records", "at-least-once", ("others_where_all_copies_were",)),
 )
 """The same, with as many steps as `bench.stories` plays."""
 LONG_STEPS = 300
