@@ -316,6 +316,12 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
         ("truncated_after_an_epoch", "letters_in_doubt", "a_gap_before_the_ledger_answers"),
     ),
     (606876713370, "target retention, old records", "at-least-once", ("others_where_all_copies_were",)),
+    (
+        391158409425,
+        "plain",
+        "sequence",
+        ("isolation_changed", "removed_from_its_batch", "lost_beside_others", "lost_and_expired"),
+    ),
 )
 """The same, with as many steps as `bench.stories` plays."""
 LONG_STEPS = 300
