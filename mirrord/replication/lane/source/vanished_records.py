@@ -31,12 +31,7 @@ def leave_out(lane: Lane, now: float, chunk: Chunk, found: Vanished) -> Effects:
     if in_doubt.holds(lane, lane.next_ordinal):
         lane.go(Quiesce())
         return []
-    start = run.offset + lane.next_ordinal - run.ordinal
-    gone = [
-        Verdict(max(each.start, start), min(each.end, found.end), each.reason)
-        for each in lane.skipped
-        if each.start < found.end and start < each.end
-    ]
+    gone = _passed(lane, run.offset + lane.next_ordinal - run.ordinal, found.end)
     if not gone:
         return difference.vanished(lane, now)
     gone += _removed(lane, chunk, found.end)
@@ -51,6 +46,19 @@ def leave_out(lane: Lane, now: float, chunk: Chunk, found: Vanished) -> Effects:
     effects = intake.leave_out(lane)
     lane.left_out = left_out
     return effects + in_flight.send(lane) + intake.want_more(lane)
+
+
+def _passed(lane: Lane, start: int, end: int) -> list[Verdict]:
+    """Return why the offsets [start, end) are left out, over which the lane has just passed. If the lane has not noted
+    a reason, the records are missing at the end of a batch. Brokers do not accept batches with gaps, so the log cleaner
+    must have removed them."""
+    known = [each for each in lane.skipped if each.start < end and start < each.end]
+    removed = [*uncovered((start, end), [(each.start, each.end) for each in known])]
+    lane.gap.compacts = lane.gap.compacts or bool(removed)
+    return [
+        *(Verdict(max(each.start, start), min(each.end, end), each.reason) for each in known),
+        *(Verdict(*part, "compacted") for part in removed),
+    ]
 
 
 def _removed(lane: Lane, chunk: Chunk, position: int) -> Iterator[Verdict]:

@@ -108,6 +108,18 @@ def test_removed_records_at_the_end_of_a_hole() -> None:
     assert play.record.newest_verdicts == [Verdict(4, 6, "compacted")]
 
 
+def test_removed_records_at_the_end_of_a_batch() -> None:
+    """The log cleaner keeps the last offset of a batch when it removes the last records. The next batch begins where
+    the batch ended."""
+    play, fetch = taken()
+    play.lane.gap.compacts = False
+    effects = play.tell(chunk(fetch, (0, 3, (0, 1)), (4, 5, (4, 5))))
+    assert sent(play, effects) == [(8, 2, 0)]
+    assert one(effects, FetchFrom).position == 4
+    assert offsets(play, 8, 13) == [0, 1, 4, 5, 8, 9]
+    assert play.record.newest_verdicts == [Verdict(2, 4, "compacted")]
+
+
 def test_all_removed_records_of_a_chunk_are_recorded_at_once() -> None:
     """An entry for each of them would be slow if the cleaner has removed many."""
     play, fetch = taken()
