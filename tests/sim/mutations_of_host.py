@@ -41,9 +41,9 @@ def batches_in_a_row_are_all_that_were_written(patch: pytest.MonkeyPatch) -> Non
 def other_batches_are_not_reported(patch: pytest.MonkeyPatch) -> None:
     true = own_batch_scan.own_batches
 
-    async def own_batches(*question: Any) -> tuple[tuple[OwnBatch, ...], tuple[()]]:
-        own, _ = await true(*question)
-        return own, ()
+    async def own_batches(*question: Any) -> tuple[tuple[OwnBatch, ...], tuple[()], int]:
+        own, _, epoch = await true(*question)
+        return own, (), epoch
 
     patch.setattr(own_batch_scan, "own_batches", own_batches)
 

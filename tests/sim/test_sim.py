@@ -270,6 +270,11 @@ TRAPPED: tuple[tuple[int, str, Mode, bool, tuple[str, ...]], ...] = (
         False,
         ("source_ends_below_the_copies", "letters_in_doubt"),
     ),
+    (767683813916, "plain", "sequence", False, ("batch_where_copies_were", "lost_twice")),
+    # The source removed records of a hole that went through a policy
+    (109207617266, "sought, refused and filtered", "sequence", False, ("removed_beside_a_hole",)),
+    (993480939863, "policies", "sequence", False, ("removed_beside_a_hole", "removed_under_way")),
+    (850915897656, "refused and parked, old records", "sequence", False, ("removed_beside_a_hole",)),
 )
 """The same with faults at the moments at which a rule matters (`tests.sim.traps`)."""
 LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
@@ -321,6 +326,17 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
         "plain",
         "sequence",
         ("isolation_changed", "removed_from_its_batch", "lost_beside_others", "lost_and_expired"),
+    ),
+    (
+        420656938894,
+        "sought, refused and filtered",
+        "sequence",
+        (
+            "removed_under_way",
+            "removed_under_a_former_holder",
+            "removed_under_a_dead_holder",
+            "batch_where_copies_were",
+        ),
     ),
 )
 """The same, with as many steps as `bench.stories` plays."""

@@ -46,7 +46,9 @@ from mirrord.replication.lane.target.superseded_records import AskShared, Shared
 
 def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
     """Handle the result of scanning the target log after the resume position."""
-    if answer.error != NONE:
+    if answer.error != NONE or answer.leader_epoch > lane.log.end_epoch:
+        # If a later leader has appended a batch below the end, an unclean election has removed records since the lane
+        # asked for the end, and what the former leader remembers about the producer does not apply to this log.
         return lane.retry()
     log = missing_ordinals.read(lane, answer)
     if displaced_ordinals.must_ask(lane):

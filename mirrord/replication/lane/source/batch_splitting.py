@@ -6,7 +6,8 @@ rebuilt as batches with half as many records, until that record is alone in a ba
 therefore its sequence, so a crash between two of the new batches does no harm.
 """
 
-from itertools import pairwise
+from bisect import bisect_left, bisect_right
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -107,9 +108,12 @@ def without_left_out(lane: Lane) -> Rest:
     pieces: list[tuple[int, int, int]] = []
     gone: list[Verdict] = []
     ordinal = begin.ordinal
+    reach = [*accumulate((out.end for out in lane.left_out), max)]
     for run, following in pairwise((begin, *lane.plan)):
         offset, end = run.offset, run.offset + following.ordinal - run.ordinal
-        for out in [*lane.left_out, Verdict(end, end, "rejected")]:
+        first = bisect_right(reach, offset)
+        behind = bisect_left(lane.left_out, end, lo=first, key=_start)
+        for out in [*lane.left_out[first:behind], Verdict(end, end, "rejected")]:
             if out.start < end and offset < out.end:
                 gone.append(Verdict(max(out.start, offset), min(out.end, end), out.reason))
             kept = max(min(out.start, end) - offset, 0)
@@ -124,6 +128,10 @@ def without_left_out(lane: Lane) -> Rest:
             gone.append(Verdict(offset, out.end, out.reason))
             offset = out.end
     return Rest([*runs, Run(ordinal, offset)], [*pieces, (ordinal, lane.plan[-1].ordinal, 1)], gone)
+
+
+def _start(verdict: Verdict) -> int:
+    return verdict.start
 
 
 def rebuild(lane: Lane, wanted: RebuildRequest) -> RebuiltBatch | None:
