@@ -275,6 +275,18 @@ TRAPPED: tuple[tuple[int, str, Mode, bool, tuple[str, ...]], ...] = (
     (109207617266, "sought, refused and filtered", "sequence", False, ("removed_beside_a_hole",)),
     (993480939863, "policies", "sequence", False, ("removed_beside_a_hole", "removed_under_way")),
     (850915897656, "refused and parked, old records", "sequence", False, ("removed_beside_a_hole",)),
+    (
+        823897207398,
+        "several daemons, old records",
+        "sequence",
+        False,
+        (
+            "lost_and_expired",
+            "cleaned_before_a_takeover",
+            "last_records_cleaned_behind_a_filter",
+            "removed_from_its_batch",
+        ),
+    ),
 )
 """The same with faults at the moments at which a rule matters (`tests.sim.traps`)."""
 LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (

@@ -190,7 +190,7 @@ def search(lane: Lane, begins: int = NEVER) -> Effects:
     if lane.log.end < start:
         return _stay(lane, f"the target log ends at offset {lane.log.end}, before them")
     lane.stage = Stage.LOCATE
-    unread = last_copied.unread_from(record, found.last)
+    unread = last_copied.unread_from(lane, found.last)
     where = (found.first, start, lane.log.end)
     return [AskRebuild(ask(lane), lane.producer_id, *where, -1 if unread is None else unread)]
 

@@ -9,6 +9,7 @@ from mirrord.ledger.facts.quarantine import Quarantined
 from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 from mirrord.model.runs import Run
 from mirrord.replication.lane import rebuilding
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Append,
@@ -273,7 +274,7 @@ def test_the_records_of_unread_ordinals_are_unknown_and_the_lane_continues_after
     play.bind_all(effects)
     assert [(hole.first, hole.last) for hole in play.record.holes if hole.is_open] == [(13, 14)]
     assert (play.record.halted, play.record.source_runs.offset_of(15)) == (None, 15)
-    assert last_copied.unread_from(play.record, 14) is None  # it is settled
+    assert last_copied.unread_from(lane, 14) is None  # it is settled
 
 
 @pytest.mark.parametrize(
@@ -290,12 +291,20 @@ def test_which_ordinals_are_unread(facts: tuple[LaneFact, ...], last: int, first
     """Only those after a leap, if the epoch of the first record after it has not been recorded since."""
     play = leapt()
     play.fold(*facts)
-    assert last_copied.unread_from(play.record, last) == first
+    play.lane.record = play.record
+    assert last_copied.unread_from(play.lane, last) == first
 
 
-def test_without_any_epoch_nothing_is_certain() -> None:
+@pytest.mark.parametrize(
+    ("assigned_from", "sent_below", "first"), [(NEVER, 0, None), (14, 13, None), (13, 14, None), (13, 13, 13)]
+)
+def test_without_any_epoch_only_what_the_lane_itself_has_assigned_is_certain(
+    assigned_from: int, sent_below: int, first: int | None
+) -> None:
     """The source may have records of old message formats, which have no epochs."""
-    assert last_copied.unread_from(leapt(epochs=()).record, 13) is None
+    play = leapt(epochs=())
+    play.lane.record, play.lane.comparison.assigned_from, play.lane.sent_below = play.record, assigned_from, sent_below
+    assert last_copied.unread_from(play.lane, 13) == first
 
 
 @pytest.mark.parametrize(("epoch", "lost"), [(4, 10), (1, 12), (-1, 12)])
