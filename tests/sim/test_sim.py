@@ -287,6 +287,13 @@ TRAPPED: tuple[tuple[int, str, Mode, bool, tuple[str, ...]], ...] = (
             "removed_from_its_batch",
         ),
     ),
+    (
+        721741667386,
+        "target retention, old records",
+        "sequence",
+        False,
+        ("lost_beside_others", "last_records_cleaned_behind_a_filter", "later_batches_follow_lost_ones"),
+    ),
 )
 """The same with faults at the moments at which a rule matters (`tests.sim.traps`)."""
 LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (

@@ -301,8 +301,8 @@ class SupersededLookup:
         # A record that a later leader accepted supersedes a lost one, and may be anywhere in the log.
         is_lost = any(each.kind == "lost" for each in asked.missing)
         start = 0 if is_lost else min(each.above for each in asked.missing)
-        _, begin = await bounds(self._target_asks, self._target_partition)
-        start, end = max(start, begin), asked.end
+        end, begin = await bounds(self._target_asks, self._target_partition)
+        start, end = max(start, begin), max(end, asked.end)
         # During the read, the cleaner may have removed the record that superseded a missing one, because an even later
         # record has the same key. Reading therefore continues up to the new end of the log.
         while start < end:

@@ -151,6 +151,22 @@ async def test_a_copied_record_that_the_cleaner_removed_supersedes_older_ones(
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize(("end", "again"), [(3, ((0, 0), (2, 2))), (4, ((0, 0),))])
+async def test_records_that_others_write_to_an_empty_log_supersede_lost_ones(
+    end: int, again: tuple[tuple[int, int], ...]
+) -> None:
+    """STALE VALUE. Retention has deleted all of the target log, which ended at offset 2 when the lane asked. Other
+    clients have written one or two records since."""
+    source = FakeLog([written(0, "abc")], 3, 3)
+    target = FakeLog([written(2, "bc"[: end - 2])], end, end, begin=2)
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),)))
+    missing = Missing("lost", 0, 2, 2, has_room=False, leader_epoch=1)
+    answer = await lookup(source, target, play.record).run(AskSuperseded(1, (missing,), 2))
+    assert (answer.trouble, answer.again) == ("", again)
+
+
+@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("epoch", "again"), [(3, ((0, 1),)), (4, ((1, 1),)), (5, ((0, 1),))], ids=["earlier", "the same", "later"]
 )
