@@ -20,7 +20,6 @@ from mirrord.kafka.protocol.sequence import nearest
 from mirrord.ledger.facts.core import Reason
 from mirrord.model.intervals import ranges
 from mirrord.replication.host.unwritten_records import unwritten
-from mirrord.replication.lane import seek
 from mirrord.replication.lane.signals import AskRebuild, LaneRecord, OwnBatch, RebuildAnswer
 from mirrord.replication.lane.target import rebuilt_verdicts
 from mirrord.replication.lane.target.batch_relocation import (
@@ -31,11 +30,9 @@ from mirrord.replication.lane.target.batch_relocation import (
     covered_below,
     last_below,
     locate,
-    named_below,
     open_ordinals,
     replaced,
     search_range,
-    without_decided,
 )
 from mirrord.replication.lane.target.relocation_result import Located
 
@@ -103,11 +100,9 @@ class BatchRelocation:
                 unstable = Range(max(searched.end, begin), readable_end)
                 _refuse_uncommitted(standing, originals, await self._uncommitted(unstable, timed=timed))
             opens = await self._opens(record, wanted, last, originals, high_watermark)
-            named = named_below(record, wanted.first, originals)
-            located = locate(standing, originals, covered, before, searched, opens, named)
+            located = locate(standing, originals, covered, before, searched, opens, record.source_runs.offset_of)
         except (Unplaced, ValueError) as why:
             return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))
-        located = without_decided(located, seek.left_out(record, searched.start))
         located = msgspec.structs.replace(located, source_start=begin)
         if rebuilt_verdicts.has_gaps(record, wanted.first, own, located) and not _is_compacted(originals):
             located = msgspec.structs.replace(located, source_compacts=await source_compacts() is not False)

@@ -17,14 +17,12 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.model.intervals import Interval, joined, ranges, uncovered, within
 from mirrord.model.runs import Runs
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.copied_pieces import mapped as standing_pieces
-from mirrord.replication.lane.source.recorded_epochs import Epochs, is_of_another_epoch, is_truncated, recorded_at
+from mirrord.replication.lane.source.recorded_epochs import Epochs, is_of_another_epoch, is_truncated
 from mirrord.replication.lane.target.relocation_result import Located
 from mirrord.replication.lane.target.target_scan import but_not_void
 
@@ -149,22 +147,6 @@ def replaced(
                     yield ordinal + begin - offset, ordinal + behind - offset
 
 
-def named_below(record: LaneRecord, first: int, originals: Sequence[SourceBatch]) -> Callable[[int], int | None]:
-    """Return a function that returns the source offset to which the ledger maps an ordinal. If no holder has read the
-    record that the source has at this offset, the function returns a lower offset, up to which records were read.
-
-    The ledger records a new leader epoch before the first record of that epoch is produced. Records of later epochs
-    than those in the ledger have therefore not been produced. This is not certain if the ledger does not have the epoch
-    of an ordinal at or above `first`: a former holder may have produced records of later epochs under it.
-    """
-    epochs, named = record.epochs, record.source_runs.offset_of
-    if recorded_at(epochs, first) < 0 or any(ordinal > first and epoch < 0 for ordinal, epoch in epochs):
-        return named
-    latest = max(epoch for _, epoch in epochs)
-    unread = next((each.start for each in originals if each.epoch > latest), sys.maxsize)
-    return lambda ordinal: None if (offset := named(ordinal)) is None else min(offset, unread - 1)
-
-
 def _end(batch: SourceBatch) -> int:
     return batch.end
 
@@ -239,8 +221,8 @@ def locate(
     `standing` contains the lane's own batches in the order of the target log. `originals` contains all source batches
     in `searched`. `covered` contains the source offsets of lower ordinals, and `before` is the offset of the highest of
     these ordinals. `opens` returns whether the record of an ordinal must be left unplaced if the source no longer has
-    that record. `named` returns the offset to which the ledger maps an ordinal (see `named_below`). Raises `Unplaced`
-    if the offsets cannot be determined.
+    that record. `named` returns the offset to which the ledger maps an ordinal. Raises `Unplaced` if the offsets cannot
+    be determined.
     """
     source = _Source(originals, searched)
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
@@ -264,23 +246,6 @@ def locate(
         runs.add(ordinal, offset)
     left_out = tuple(Verdict(each.start, each.end, each.left_out) for each in originals if each.left_out is not None)
     return Located(tuple(runs), doubled, missing, top + 1, _epochs(originals), left, left_out)
-
-
-def without_decided(located: Located, decided: Sequence[Verdict]) -> Located:
-    """Return the result of a search without the missing records that the lane skips because of a decision in the ledger
-    (see `seek.left_out`). `decided` contains these decisions in ascending order. Their ranges may overlap."""
-    skipped: list[Verdict] = []
-    end = 0
-    for each in decided:
-        parts = within((max(each.start, end), each.end), located.missing)
-        skipped += [Verdict(*part, each.reason) for part in parts]
-        end = max(end, each.end)
-    if not skipped:
-        return located
-    taken = [(each.start, each.end) for each in skipped]
-    missing = tuple(part for whole in located.missing for part in uncovered(whole, taken))
-    left_out = tuple(sorted([*located.left_out, *skipped], key=lambda each: each.start))
-    return replace(located, missing=missing, left_out=left_out)
 
 
 def _epochs(originals: Sequence[SourceBatch]) -> tuple[tuple[int, int], ...]:

@@ -18,15 +18,12 @@ from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.target.batch_relocation import covered_below
 from mirrord.replication.lane.target.relocation_result import Located
 
-_DECIDED: tuple[Reason, ...] = ("rejected", "skipped")
-
 
 def verdicts(record: LaneRecord, first: int, own: Sequence[OwnBatch], located: Located) -> list[Verdict]:
     """Return verdicts on the source offsets that the former map contains at or above the ordinal `first` and that the
     rebuilt map does not contain.
 
-    If an offset is in a source batch that is not copied, its verdict is the reason why the batch is not copied. The
-    verdict on a record that is skipped because of a decision in the ledger is the reason for this decision. At all
+    If an offset is in a source batch that is not copied, its verdict is the reason why the batch is not copied. At all
     other offsets, the source has no record. The verdict on such an offset is "expired" below the log start offset of
     the source. Above it, the verdict is "compacted" if the topic may have been compacted, and "unexplained" otherwise.
     However, if the target has records whose source offsets could not be determined, all of these offsets are
@@ -67,9 +64,8 @@ class Loss(NamedTuple):
 
 def loss(given: Iterable[Verdict]) -> Loss | None:
     """Return the loss that these verdicts report, or None if they report none. The reason of the loss is "expired" if
-    all of the verdicts on lost records have this reason, and "unexplained" otherwise. Records that are skipped because
-    of an earlier decision do not count."""
-    lost = [each for each in given if each.reason in LOSSES and each.reason not in _DECIDED]
+    all of the verdicts on lost records have this reason, and "unexplained" otherwise."""
+    lost = [each for each in given if each.reason in LOSSES]
     if not lost:
         return None
     start, end = min(each.start for each in lost), max(each.end for each in lost)

@@ -22,8 +22,7 @@ class Located(msgspec.Struct, frozen=True):
     open: tuple[tuple[int, int], ...] = ()
     """Ordinals [start, end) for which the source records could not be determined."""
     left_out: tuple[Verdict, ...] = ()
-    """The source batches that are not copied, and the records that are skipped because of a decision in the ledger,
-    with the reasons. They are in ascending order and do not overlap."""
+    """The source batches that are not copied, with the reasons. They are in ascending order."""
     source_compacts: bool = True
     """Whether the source topic may have been compacted. Its log can then lack offsets although no record was lost."""
     source_start: int = 0

@@ -8,8 +8,7 @@ import pytest
 
 from mirrord.kafka.client.range_reader import ReadFailed
 from mirrord.kafka.protocol.record_batch import TRANSACTIONAL
-from mirrord.ledger.facts.core import SourceRun, TargetRun, Verdict
-from mirrord.ledger.facts.quarantine import Quarantined
+from mirrord.ledger.facts.core import SourceRun, TargetRun
 from mirrord.model.runs import Run
 from mirrord.replication.host.batch_relocation import POLICY, BatchRelocation
 from mirrord.replication.lane.signals import AskRebuild, RebuildAnswer
@@ -142,26 +141,6 @@ def test_records_of_an_open_transaction_that_are_to_be_copied_again() -> None:
     copied = (*numbers[:2], *numbers[4:])
     with pytest.raises(ReadFailed, match="OFFSET_NOT_AVAILABLE"):
         relocated(source, copied, 4, (Run(0, 0), Run(2, 4), Run(4, 2), Run(6, 6)))
-
-
-async def test_a_refused_record_that_is_skipped_is_not_missing() -> None:
-    """NEEDLESS HALT. The target has refused offset 1. The copy is compacted, and it was not known whether its cleaner
-    had removed the record."""
-    source = FakeLog([written(0, "abcd")], 4, 4)
-    target = FakeLog([written(0, "a", producer=(PRODUCER, 0)), written(1, "cd", producer=(PRODUCER, 1))], 3, 3)
-    play = Play.opened()
-    play.fold(SourceRun(LANE, 1, (Run(0, 0),)), TargetRun(LANE, 1, 0, 0, 1))
-    play.fold(Quarantined(LANE, 1, 1, 2, 87, "refused", skip=True, letters=1, letters_at=0))
-    sides = as_any(source), as_any(target), PARTITION, PARTITION
-    search = BatchRelocation(*sides, as_any(Ends(source)), None, read_committed=True)
-
-    async def compacts() -> bool:
-        return True
-
-    located = (await search.run(play.record, AskRebuild(1, PRODUCER, 0, 0, 3), compacts, compacts)).located
-    assert located is not None
-    assert located.runs == (Run(0, 0), Run(1, 2))
-    assert (located.missing, located.left_out) == ((), (Verdict(1, 2, "rejected"),))
 
 
 def deleted(later: int = 0) -> FakeSource:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirrord.ledger.facts.core import HoleFound, Verdict
+from mirrord.ledger.facts.core import HoleFound
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane.target.batch_relocation import (
@@ -12,11 +12,9 @@ from mirrord.replication.lane.target.batch_relocation import (
     Unplaced,
     covered_below,
     locate,
-    named_below,
     open_ordinals,
     replaced,
     search_range,
-    without_decided,
 )
 from mirrord.replication.lane.target.relocation_result import Located
 from tests.fixtures.calls import calls_of
@@ -82,17 +80,6 @@ def test_an_empty_target_lacks_all_later_records() -> None:
 
 def test_a_removed_record_is_not_placed_at_an_offset_that_is_not_copied() -> None:
     assert found("ab cd", "ab#.d").runs == (Run(0, 0), Run(2, 3))
-
-
-def test_records_that_are_skipped_by_a_decision_are_not_missing() -> None:
-    """NEEDLESS HALT. The target has refused c and d, and an operator has skipped d to f. A former holder had copied
-    f."""
-    located = found("ab f h", "abcdefgh")
-    assert located.missing == ((2, 5), (6, 7))
-    left = without_decided(located, [Verdict(2, 4, "rejected"), Verdict(3, 6, "skipped")])
-    assert (left.runs, left.missing) == (located.runs, ((6, 7),))
-    assert left.left_out == (Verdict(2, 4, "rejected"), Verdict(4, 5, "skipped"))
-    assert without_decided(located, [Verdict(0, 2, "rejected"), Verdict(9, 12, "skipped")]) == located
 
 
 @pytest.mark.parametrize(
@@ -204,32 +191,6 @@ def test_records_of_earlier_epochs_have_replaced_the_lost_ones() -> None:
     offsets, and batches of which the epoch is not known."""
     originals = [SourceBatch(2, 6, {}, epoch=1), SourceBatch(6, 9, {}, epoch=2), SourceBatch(9, 10, {})]
     assert [*replaced(((0, 1), (4, 3)), [(0, 2, 8)], originals)] == [(4, 7)]
-
-
-def test_records_of_epochs_that_the_ledger_does_not_have_were_never_read() -> None:
-    """Ordinals map to the same source offsets. The first offset that nobody has read is at most 12."""
-    originals = [SourceBatch(2, 6, {}, epoch=1), SourceBatch(6, 9, {}, epoch=2), SourceBatch(9, 10, {}, epoch=3)]
-
-    def unread(*epochs: tuple[int, int]) -> int:
-        record = Record(source_runs=Runs((Run(0, 0),)), epochs=epochs)
-        return 1 + (named_below(record, 5, originals)(11) or 0)
-
-    assert (unread((0, 1)), unread((0, 1), (7, 2)), unread((0, 1), (3, 2))) == (6, 9, 9)
-    assert unread((0, -1), (4, 1)) == 6, "the epochs of lower ordinals do not matter"
-    assert {unread(), unread((0, 1), (4, -1)), unread((0, 1), (8, -1)), unread((8, 1)), unread((0, 3))} == {12}
-
-
-def test_records_that_were_never_read_follow_in_source_order() -> None:
-    """NEEDLESS HALT. The source has lost the record of ordinal 2, and its offset belongs to a record that nobody has
-    read."""
-    standing, originals = [TargetBatch(0, "ab"), TargetBatch(2, "x")], source("abcd")
-
-    def found_below(unread: int) -> Located:
-        at = (lambda ordinal: ordinal == 2), (lambda ordinal: min(ordinal, unread - 1))
-        return locate(standing, originals, [], -1, Range(0, 4), *at)
-
-    assert (found_below(2).open, found_below(2).missing, found_below(2).next_offset) == (((2, 3),), (), 2)
-    assert (found_below(3).missing, found_below(3).next_offset) == (((2, 3),), 3)
 
 
 def test_where_to_search() -> None:

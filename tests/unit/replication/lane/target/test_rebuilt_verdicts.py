@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from mirrord.ledger.facts.core import HoleFound, SourceRun, Verdict
 from mirrord.model.runs import Run
 from mirrord.replication.lane.signals import OwnBatch
-from mirrord.replication.lane.target.rebuilt_verdicts import has_gaps, loss, verdicts
+from mirrord.replication.lane.target.rebuilt_verdicts import has_gaps, verdicts
 from mirrord.replication.lane.target.relocation_result import Located
 from tests.fixtures.ledger import lane_id
 from tests.unit.replication.lane.test_rebuilding import Play
@@ -45,21 +45,6 @@ def test_adjacent_batches_with_the_same_reason_get_one_verdict() -> None:
     own, left_out = (OwnBatch(0, 1, 0, 0),), tuple(Verdict(at, at + 1, "aborted") for at in range(5))
     located = Located((Run(0, 5),), (), (), 6, left_out=left_out)
     assert given((Run(0, 0),), 0, own, located) == [(0, 5, "aborted")]
-
-
-def test_a_decision_to_skip_records_is_no_new_loss() -> None:
-    """The decision had been recorded, but the run after the skipped records had not."""
-    own, left_out = (OwnBatch(0, 1, 0, 0),), (Verdict(2, 5, "rejected"),)
-    located = Located((Run(0, 5),), (), (), 6, left_out=left_out, source_start=2)
-    assert given((Run(0, 2),), 0, own, located) == [(2, 5, "rejected")]
-    assert loss(left_out) is None
-    assert loss([*left_out, Verdict(7, 9, "expired"), Verdict(9, 10, "skipped")]) == (
-        "expired",
-        7,
-        9,
-        "the rebuilt offset map shows a loss: 2 source offsets in [7, 9) are not in the map, and the source no longer "
-        "has them",
-    )
 
 
 def test_what_the_source_has_deleted_is_expired() -> None:
