@@ -253,6 +253,13 @@ TRAPPED: tuple[tuple[int, str, Mode, bool, tuple[str, ...]], ...] = (
     (679509618853, "late + retention", "at-least-once", True, ("removed_under_way", "bytes_of_the_former_holder")),
     (14548849671, "target retention", "sequence", False, ("own_bytes_of_a_dead_connection",)),
     (1018187193938, "target retention", "sequence", True, ("stale_position",)),
+    (
+        894677808574,
+        "source truncated",
+        "sequence",
+        False,
+        ("letters_in_doubt", "others_where_all_copies_were"),
+    ),
     (1042412959188, "plain", "sequence", False, ("a_gap_before_the_ledger_answers", "letters_in_doubt")),
 )
 """The same with faults at the moments at which a rule matters (`tests.sim.traps`)."""
@@ -292,6 +299,14 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
             "a_gap_before_the_ledger_answers",
         ),
     ),
+    (852492726432, "source truncated", "sequence", ("another_branch", "letters_in_doubt")),
+    (
+        681306758800,
+        "plain",
+        "sequence",
+        ("letters_in_doubt", "lost_before_a_comparison", "truncated_while_away"),
+    ),
+    (1098195756766, "source truncated", "sequence", ("letters_in_doubt", "another_branch")),
 )
 """The same, with as many steps as `bench.stories` plays."""
 LONG_STEPS = 300
