@@ -260,6 +260,7 @@ TRAPPED: tuple[tuple[int, str, Mode, bool, tuple[str, ...]], ...] = (
         False,
         ("letters_in_doubt", "others_where_all_copies_were"),
     ),
+    (206830864764, "compacted copy, beside others", "sequence", False, ("letters_in_doubt", "newer_epoch_under_way")),
     (1042412959188, "plain", "sequence", False, ("a_gap_before_the_ledger_answers", "letters_in_doubt")),
 )
 """The same with faults at the moments at which a rule matters (`tests.sim.traps`)."""
