@@ -253,6 +253,14 @@ TRAPPED: tuple[tuple[int, str, Mode, bool, tuple[str, ...]], ...] = (
     (679509618853, "late + retention", "at-least-once", True, ("removed_under_way", "bytes_of_the_former_holder")),
     (14548849671, "target retention", "sequence", False, ("own_bytes_of_a_dead_connection",)),
     (1018187193938, "target retention", "sequence", True, ("stale_position",)),
+    (
+        894677808574,
+        "source truncated",
+        "sequence",
+        False,
+        ("letters_in_doubt", "others_where_all_copies_were"),
+    ),
+    (206830864764, "compacted copy, beside others", "sequence", False, ("letters_in_doubt", "newer_epoch_under_way")),
     (1042412959188, "plain", "sequence", False, ("a_gap_before_the_ledger_answers", "letters_in_doubt")),
     (
         1012633312782,
@@ -262,7 +270,6 @@ TRAPPED: tuple[tuple[int, str, Mode, bool, tuple[str, ...]], ...] = (
         ("older_epoch_under_way", "answers_again", "everything_lost_before_a_handoff", "expired_while_away"),
     ),
     (56496106044, "policies of old records", "sequence", False, ("another_branch", "lost_while_idle")),
-    (206830864764, "compacted copy, beside others", "sequence", False, ("letters_in_doubt", "newer_epoch_under_way")),
     (
         286644286334,
         "compacted copy, beside others",
@@ -357,6 +364,14 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
             "batch_where_copies_were",
         ),
     ),
+    (852492726432, "source truncated", "sequence", ("another_branch", "letters_in_doubt")),
+    (
+        681306758800,
+        "plain",
+        "sequence",
+        ("letters_in_doubt", "lost_before_a_comparison", "truncated_while_away"),
+    ),
+    (1098195756766, "source truncated", "sequence", ("letters_in_doubt", "another_branch")),
 )
 """The same, with as many steps as `bench.stories` plays."""
 LONG_STEPS = 300
