@@ -52,14 +52,15 @@ def may_be_cleaned(record: LaneRecord, first: int, located: Located) -> Sequence
 
     The ledger's runs assign ordinals from `first` onward to the other missing records, but the source has records of a
     later leader epoch at these offsets. They have not been produced yet, because a new epoch is recorded before its
-    first record is produced.
+    first record is produced. Records of an epoch that the ledger has for other ordinals may have been produced.
     """
     never = list(_of_later_epochs(record, first, located))
     return [part for whole in located.missing for part in uncovered(whole, never)]
 
 
 def _of_later_epochs(record: LaneRecord, first: int, located: Located) -> Iterator[Interval]:
-    batches = [SourceBatch(start, end, {}, None, epoch) for start, end, epoch in _epochs(located)]
+    latest = max((epoch for _, epoch in record.epochs), default=NEVER)
+    batches = [SourceBatch(start, end, {}, None, epoch) for start, end, epoch in _epochs(located) if epoch > latest]
     for ordinal, offset, length in record.source_runs.between(first, sys.maxsize):
         for start, end in within((offset, offset + length), located.missing):
             piece = (ordinal + start - offset, start, end - start)

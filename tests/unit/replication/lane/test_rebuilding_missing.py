@@ -88,7 +88,8 @@ def test_a_record_in_the_place_of_a_refused_one_is_missing(*, compacts: bool) ->
 
 
 @pytest.mark.parametrize(
-    ("source", "start"), [(((0, 3),), 12), (((0, 3), (13, 4)), 12), (((0, 2), (12, 4), (13, 3)), 13), ((), 12)]
+    ("source", "start"),
+    [(((0, 3),), 12), (((0, 3), (13, 4)), 12), (((0, 2), (12, 4), (13, 3)), 13), (((0, 3), (12, 2)), 12), ((), 12)],
 )
 def test_a_compacted_target_may_have_had_records_of_a_recorded_epoch(
     source: tuple[tuple[int, int], ...], start: int
