@@ -301,6 +301,20 @@ TRAPPED: tuple[tuple[int, str, Mode, bool, tuple[str, ...]], ...] = (
         False,
         ("lost_beside_others", "last_records_cleaned_behind_a_filter", "later_batches_follow_lost_ones"),
     ),
+    (
+        408632800414,
+        "target retention, old records",
+        "sequence",
+        False,
+        ("batch_where_copies_were", "lost_before_the_position_is_saved"),
+    ),
+    (
+        1003063964497,
+        "target retention, old records",
+        "sequence",
+        False,
+        ("truncated_while_away", "two_takers", "handover_of_an_earlier_holder", "expired_and_compared_again"),
+    ),
 )
 """The same with faults at the moments at which a rule matters (`tests.sim.traps`)."""
 LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (

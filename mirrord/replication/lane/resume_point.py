@@ -121,7 +121,13 @@ def _acknowledged_runs(lane: Lane, ordinal: int) -> list[Run]:
 
 def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
     """Resume at this ordinal. If batches below it were not acknowledged during this attempt to host the lane, first
-    compare them with the source. `begins` is the lowest target offset of a batch that has to be compared."""
+    compare them with the source. `begins` is the lowest target offset of a batch that has to be compared.
+
+    A former holder may have found a hole that begins below a resume position, because the log had also lost records
+    before this position. If the log no longer shows where the lane was, the lane continues after the hole: the ledger
+    says that the target has no records under the ordinals of the hole."""
+    if lane.log.entry is None:
+        ordinal = target_scan.after_hole(lane, ordinal)
     lane.resume_ordinal = ordinal
     lane.comparison.begins_at = min(begins, lane.comparison.begins_at if lane.notes else NEVER)
     if must_check(lane):
