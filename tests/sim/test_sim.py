@@ -386,6 +386,7 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
         ("letters_in_doubt", "lost_before_a_comparison", "truncated_while_away"),
     ),
     (1098195756766, "source truncated", "sequence", ("letters_in_doubt", "another_branch")),
+    (991551390201, "target retention, old records", "sequence", ("cleaned_before_a_takeover", "lost_beside_others")),
 )
 """The same, with as many steps as `bench.stories` plays."""
 LONG_STEPS = 300
