@@ -43,8 +43,10 @@ def check_complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- o
     arrived = set(numbers)
     known = arrived | world.target.outlived
     left_out = filtered(world) | passed_over(world) | skipped(world)
+    # The offset of a record that was refused may belong to another record by now.
+    known |= world.target.poison | world.target.former_poison
     wanted = [number for number in world.source.wanted() if number not in known]
-    missing = [offset for offset in map(world.source.offset_of.__getitem__, wanted) if offset not in world.rejected]
+    missing = [world.source.offset_of[number] for number in wanted]
     missing = [offset for offset in missing if offset not in left_out]
     # An offset that an unclean election removed belongs to another record by now.
     there = {world.source.offset_of[number] for number in arrived - world.source.cut}

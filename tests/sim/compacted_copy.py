@@ -10,7 +10,7 @@ from mirrord.replication.lane.phases import Phase
 from tests.sim.after_retention import lost_without_trace, was_cleaned, was_deleted
 from tests.sim.checks import once_a_check
 from tests.sim.host import LANE, Host
-from tests.sim.newer_records import has_newer, is_superseded, seems_newer, taken, was_theirs
+from tests.sim.newer_records import has_newer, is_superseded, seems_newer, standing, taken, was_theirs
 from tests.sim.partition import explained_for
 from tests.sim.unknown_records import left_no_trace
 from tests.sim.world import World
@@ -27,6 +27,12 @@ def may_come_back(world: World, number: int) -> bool:
     well, although a lane may have used their ordinals again."""
     may_be_gone = number in world.target.lost or world.shape.expires
     return world.shape.cleans and world.shape.unclean and may_be_gone
+
+
+def came_back_deleted(world: World, number: int) -> bool:
+    """Whether an election may have brought back this record, and retention has deleted it from the log of the leader.
+    Nobody can read it there, and no holder can find that its ordinal was used again."""
+    return may_come_back(world, number) and number not in standing(world)
 
 
 def came_back(world: World) -> bool:

@@ -23,7 +23,7 @@ def _is_needless(world: World, halt: LaneHalted) -> bool:
         return True
     # The records of the ordinals are in one of the logs, in worlds in which neither log forgets any.
     shape = world.shape
-    forgets = world.source.expired or world.excused or world.late or shape.cleans or shape.policies or shape.expires
+    forgets = world.source.expired or world.excused or world.late or shape.cleans or shape.expires
     return halt.reason == "unexplained" and "cannot be rebuilt" in halt.line and not forgets
 
 

@@ -41,6 +41,15 @@ class Stored:
         return replace(self, numbers=tuple(0 if (self.id, each) in copies else each for each in self.numbers))
 
 
+def adopt(mine: list[Stored], theirs: Collection[Stored], start: int) -> None:
+    """Give a follower what the leader has, or had, below the follower's log start offset. The follower may have deleted
+    records there that the leader never had: once the leader has deleted its own records there, it no longer knows that
+    the two logs parted below."""
+    there = {stored.id for stored in theirs}
+    if not all(stored.id in there for stored in mine if stored.end <= start):
+        mine[:] = [each for each in theirs if each.end <= start] + [each for each in mine if each.end > start]
+
+
 @dataclass
 class UnknownCopies:
     """Deleted copies of records that may as well never have been in the target, because nothing shows a holder of the

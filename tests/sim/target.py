@@ -12,7 +12,7 @@ import google_crc32c
 
 from mirrord.kafka.protocol.record_batch import CONTROL, HEADER, LENGTH_OFFSET, TRANSACTIONAL
 from tests.sim import toy
-from tests.sim.stored import Stored, UnknownCopies
+from tests.sim.stored import Stored, UnknownCopies, adopt
 
 SEQUENCES = 1 << 31
 CORRUPT, UNKNOWN_TOPIC, NOT_LEADER, TOO_LARGE, OUT_OF_ORDER, INVALID_EPOCH = 2, 3, 6, 10, 45, 47
@@ -426,6 +426,8 @@ class FakeTarget:
         if shared < broker.end:
             broker.truncate(shared)
             self.reload(at, now_ms)
+        adopt(broker.deleted, leader.deleted + leader.log, broker.start)
+        adopt(broker.whole, leader.whole, broker.start)
         return True
 
     def reload(self, at: int, now_ms: int) -> None:

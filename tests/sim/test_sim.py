@@ -253,6 +253,68 @@ TRAPPED: tuple[tuple[int, str, Mode, bool, tuple[str, ...]], ...] = (
     (679509618853, "late + retention", "at-least-once", True, ("removed_under_way", "bytes_of_the_former_holder")),
     (14548849671, "target retention", "sequence", False, ("own_bytes_of_a_dead_connection",)),
     (1018187193938, "target retention", "sequence", True, ("stale_position",)),
+    (
+        894677808574,
+        "source truncated",
+        "sequence",
+        False,
+        ("letters_in_doubt", "others_where_all_copies_were"),
+    ),
+    (206830864764, "compacted copy, beside others", "sequence", False, ("letters_in_doubt", "newer_epoch_under_way")),
+    (1042412959188, "plain", "sequence", False, ("a_gap_before_the_ledger_answers", "letters_in_doubt")),
+    (
+        1012633312782,
+        "plain, old records",
+        "sequence",
+        False,
+        ("older_epoch_under_way", "answers_again", "everything_lost_before_a_handoff", "expired_while_away"),
+    ),
+    (56496106044, "policies of old records", "sequence", False, ("another_branch", "lost_while_idle")),
+    (
+        286644286334,
+        "compacted copy, beside others",
+        "sequence",
+        False,
+        ("source_ends_below_the_copies", "letters_in_doubt"),
+    ),
+    (767683813916, "plain", "sequence", False, ("batch_where_copies_were", "lost_twice")),
+    # The source removed records of a hole that went through a policy
+    (109207617266, "sought, refused and filtered", "sequence", False, ("removed_beside_a_hole",)),
+    (993480939863, "policies", "sequence", False, ("removed_beside_a_hole", "removed_under_way")),
+    (850915897656, "refused and parked, old records", "sequence", False, ("removed_beside_a_hole",)),
+    (
+        823897207398,
+        "several daemons, old records",
+        "sequence",
+        False,
+        (
+            "lost_and_expired",
+            "cleaned_before_a_takeover",
+            "last_records_cleaned_behind_a_filter",
+            "removed_from_its_batch",
+        ),
+    ),
+    (
+        721741667386,
+        "target retention, old records",
+        "sequence",
+        False,
+        ("lost_beside_others", "last_records_cleaned_behind_a_filter", "later_batches_follow_lost_ones"),
+    ),
+    (
+        408632800414,
+        "target retention, old records",
+        "sequence",
+        False,
+        ("batch_where_copies_were", "lost_before_the_position_is_saved"),
+    ),
+    (
+        1003063964497,
+        "target retention, old records",
+        "sequence",
+        False,
+        ("truncated_while_away", "two_takers", "handover_of_an_earlier_holder", "expired_and_compared_again"),
+    ),
 )
 """The same with faults at the moments at which a rule matters (`tests.sim.traps`)."""
 LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
@@ -280,6 +342,51 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
         "sequence",
         ("truncated_after_an_epoch", "deleted_under_late_bytes", "unreadable_gap", "bytes_after_the_next_holder"),
     ),
+    (
+        586390548859,
+        "target retention",
+        "sequence",
+        (
+            "bytes_of_the_former_holder",
+            "lost_twice",
+            "bytes_after_the_next_holder",
+            "a_gap_before_the_ledger_answers",
+        ),
+    ),
+    (898560975924, "compacted copy", "sequence", ("a_gap_before_the_ledger_answers", "letters_in_doubt")),
+    (
+        90314875899,
+        "plain, old records",
+        "sequence",
+        ("truncated_after_an_epoch", "letters_in_doubt", "a_gap_before_the_ledger_answers"),
+    ),
+    (606876713370, "target retention, old records", "at-least-once", ("others_where_all_copies_were",)),
+    (
+        391158409425,
+        "plain",
+        "sequence",
+        ("isolation_changed", "removed_from_its_batch", "lost_beside_others", "lost_and_expired"),
+    ),
+    (
+        420656938894,
+        "sought, refused and filtered",
+        "sequence",
+        (
+            "removed_under_way",
+            "removed_under_a_former_holder",
+            "removed_under_a_dead_holder",
+            "batch_where_copies_were",
+        ),
+    ),
+    (852492726432, "source truncated", "sequence", ("another_branch", "letters_in_doubt")),
+    (
+        681306758800,
+        "plain",
+        "sequence",
+        ("letters_in_doubt", "lost_before_a_comparison", "truncated_while_away"),
+    ),
+    (1098195756766, "source truncated", "sequence", ("letters_in_doubt", "another_branch")),
+    (991551390201, "target retention, old records", "sequence", ("cleaned_before_a_takeover", "lost_beside_others")),
 )
 """The same, with as many steps as `bench.stories` plays."""
 LONG_STEPS = 300

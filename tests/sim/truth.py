@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from mirrord.model.runs import Runs
 from tests.sim.at_end import check_complete
 from tests.sim.checks import Matched
-from tests.sim.compacted_copy import may_come_back, note_returned, wrong_so_far
+from tests.sim.compacted_copy import came_back_deleted, may_come_back, note_returned, wrong_so_far
 from tests.sim.halts import needless_halt
 from tests.sim.host import LANE
 from tests.sim.late_records import lost_as_well, named_anew
@@ -136,6 +136,7 @@ def _is_excused(world: World, ordinal: int, offset: int | None, number: int, *, 
         or (number in source.unwanted and source.at(offset or 0) is None)
         or number in lost_as_well(world)
         or left_no_trace(world, number)
+        or came_back_deleted(world, number)
         or is_left_open(world, ordinal, number)
         # A former holder may have been further; what it sent is compared before the end.
         or (0 <= record.regiven <= ordinal and not final)

@@ -11,7 +11,6 @@ from typing import Any
 from mirrord.kafka.protocol import sequence
 from mirrord.kafka.rules.error_policy import Fetched, fetched
 from mirrord.replication.lane import (
-    difference,
     fast_handoff,
     in_flight,
     intake,
@@ -60,7 +59,7 @@ from mirrord.replication.lane.signals import (
     VisibleAnswer,
     Woken,
 )
-from mirrord.replication.lane.source import offset_gaps, origin_check, truncation
+from mirrord.replication.lane.source import offset_gaps, origin_check, truncation, vanished_records
 from mirrord.replication.lane.source.cleanup_policy import CleanupAnswer
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt, late_verification, reassigned_ordinals, refused_retry, target_scan
@@ -299,7 +298,7 @@ def _chunk(lane: Lane, now: float, chunk: Chunk) -> Effects:
             lane.go(Quiesce())
             return effects
         if isinstance(unreadable, Vanished):
-            return effects + difference.vanished(lane, now)
+            return effects + vanished_records.leave_out(lane, now, chunk, unreadable)
         if isinstance(unreadable, Diverged):
             return effects + in_flight.send(lane) + truncation.another_record(lane, now)
         if unreadable is not None:

@@ -27,6 +27,7 @@ from mirrord.replication.lane.second_path import NOT_YET
 from mirrord.replication.lane.signals import AskDivergence, Chunk, DivergenceAnswer, Effects, Lost, StopFetch, Wake
 from mirrord.replication.lane.source import last_copied, recorded_epochs, source_epochs
 from mirrord.replication.lane.source.copied_pieces import highest_copied
+from mirrord.replication.lane.source.left_out_ranges import left_out
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt, position_rewind
 from mirrord.replication.lane.transitions import Quiesce
@@ -369,7 +370,7 @@ def _go_back(lane: Lane, start: int, gone: Verdict, what: str) -> Effects:
     lane.open_run = Run(lane.next_ordinal, start)
     lane.declared = -1
     lane.decided = NOT_YET  # different records have these offsets now
-    lane.left_out = [each for each in lane.left_out if each.end <= gone.start]
+    lane.left_out = [each for each in left_out(lane.record, start) if each.end <= gone.start] if lane.record else []
     lane.log.lost_below = None
     lane.history.source_confirmed, lane.history.left_position, lane.history.short_end = False, None, -1
     epochs = (*before, (lane.next_ordinal, lane.epoch))

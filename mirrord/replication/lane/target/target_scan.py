@@ -211,7 +211,7 @@ def ordinal_at(lane: Lane, target_offset: int) -> int:
     """Return the ordinal of the lane's first record at or above a target offset, according to the ledger. The result is
     at most the ordinal of the resume position."""
     ordinal = _counted_up_to(lane, target_offset, in_run_of=target_offset)
-    return min(_after_hole(lane, ordinal), lane.resume_position.ordinal)
+    return min(after_hole(lane, ordinal), lane.resume_position.ordinal)
 
 
 def ordinal_before(lane: Lane, target_offset: int) -> int:
@@ -219,7 +219,7 @@ def ordinal_before(lane: Lane, target_offset: int) -> int:
     is at most the ordinal of the resume position."""
     ordinal = _counted_up_to(lane, target_offset, in_run_of=target_offset - 1)
     ordinal = min(ordinal, first_possible_from(lane, target_offset))
-    return min(before_displaced(lane, _after_hole(lane, ordinal)), lane.resume_position.ordinal)
+    return min(before_displaced(lane, after_hole(lane, ordinal)), lane.resume_position.ordinal)
 
 
 def _counted_up_to(lane: Lane, target_offset: int, *, in_run_of: int) -> int:
@@ -300,12 +300,12 @@ def displaced_of(record: LaneRecord | None) -> tuple[Displaced, ...]:
     return kept_from(record.displaced, 0 if first is None else first.ordinal)
 
 
-def _after_hole(lane: Lane, ordinal: int) -> int:
+def after_hole(lane: Lane, ordinal: int) -> int:
     """Return `ordinal`, or, if a hole contains `ordinal`, the first ordinal after that hole.
 
-    Callers derive `ordinal` from a target offset, on the assumption that the run that begins before this offset
-    continues up to it. If the derived ordinal is in a hole, the assumption is wrong, and the record at the offset
-    belongs to another writer.
+    In this module, callers derive `ordinal` from a target offset, on the assumption that the run that begins before
+    this offset continues up to it. If the derived ordinal is in a hole, the assumption is wrong, and the record at the
+    offset belongs to another writer.
     """
     holes = lane.record.holes if lane.record is not None else ()
     return max([ordinal, *(hole.last + 1 for hole in holes if not hole.is_open and hole.first < ordinal <= hole.last)])
