@@ -253,6 +253,7 @@ TRAPPED: tuple[tuple[int, str, Mode, bool, tuple[str, ...]], ...] = (
     (679509618853, "late + retention", "at-least-once", True, ("removed_under_way", "bytes_of_the_former_holder")),
     (14548849671, "target retention", "sequence", False, ("own_bytes_of_a_dead_connection",)),
     (1018187193938, "target retention", "sequence", True, ("stale_position",)),
+    (349976355858, "plain, old records", "sequence", False, ("isolation_changed", "lost_and_cleaned")),
 )
 """The same with faults at the moments at which a rule matters (`tests.sim.traps`)."""
 LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
