@@ -281,6 +281,17 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
         "sequence",
         ("truncated_after_an_epoch", "deleted_under_late_bytes", "unreadable_gap", "bytes_after_the_next_holder"),
     ),
+    (
+        933169076796,
+        "plain",
+        "sequence",
+        (
+            "refused_and_forgotten",
+            "source_ends_below_the_copies",
+            "position_of_a_slow_first_holder",
+            "batch_where_copies_were",
+        ),
+    ),
 )
 """The same, with as many steps as `bench.stories` plays."""
 LONG_STEPS = 300
