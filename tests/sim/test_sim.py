@@ -254,6 +254,7 @@ TRAPPED: tuple[tuple[int, str, Mode, bool, tuple[str, ...]], ...] = (
     (14548849671, "target retention", "sequence", False, ("own_bytes_of_a_dead_connection",)),
     (1018187193938, "target retention", "sequence", True, ("stale_position",)),
     (349976355858, "plain, old records", "sequence", False, ("isolation_changed", "lost_and_cleaned")),
+    (174783548694, "retention", "sequence", False, ("another_branch", "expired_while_away")),
 )
 """The same with faults at the moments at which a rule matters (`tests.sim.traps`)."""
 LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
@@ -291,6 +292,12 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
             "position_of_a_slow_first_holder",
             "batch_where_copies_were",
         ),
+    ),
+    (
+        174783548694,
+        "retention",
+        "sequence",
+        ("foreign_between_two_batches", "another_branch", "lost_beside_a_hole", "expired_while_away"),
     ),
 )
 """The same, with as many steps as `bench.stories` plays."""
