@@ -255,6 +255,13 @@ TRAPPED: tuple[tuple[int, str, Mode, bool, tuple[str, ...]], ...] = (
     (1018187193938, "target retention", "sequence", True, ("stale_position",)),
     (349976355858, "plain, old records", "sequence", False, ("isolation_changed", "lost_and_cleaned")),
     (174783548694, "retention", "sequence", False, ("another_branch", "expired_while_away")),
+    (
+        247488357841,
+        "source truncated",
+        "sequence",
+        False,
+        ("lost_beside_a_hole", "foreign_tail_lost", "truncated_while_away", "handover_of_an_earlier_holder"),
+    ),
 )
 """The same with faults at the moments at which a rule matters (`tests.sim.traps`)."""
 LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
