@@ -306,6 +306,12 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
         "sequence",
         ("foreign_between_two_batches", "another_branch", "lost_beside_a_hole", "expired_while_away"),
     ),
+    (
+        955408873624,
+        "source truncated, handed over",
+        "sequence",
+        ("two_takers_at_once", "letters_in_doubt", "unreplicated_at_the_start"),
+    ),
 )
 """The same, with as many steps as `bench.stories` plays."""
 LONG_STEPS = 300
