@@ -222,9 +222,11 @@ class Story:
         at_end = at_end and lane.log.end_epoch == world.target.epoch
         at_end = at_end and not any(world.answerable(item) for item in live[-1].inbox)
         at_end = at_end and not slow_brokers.times(world, live[-1])
-        return (
-            at_end and lane.position >= world.source.end and not lane.comparison.later_pending and not lane.confirming
-        )
+        # A lane that still has records to copy again asks from time to time whether the source has them. A comparison
+        # that failed is repeated after a pause.
+        waits = lane.comparison.later_pending or lane.confirming or lane.plan
+        waits = waits or lane.comparison.first_ack_check is not None
+        return at_end and lane.position >= world.source.end and not waits
 
     # --- what goes wrong
 

@@ -19,7 +19,7 @@ SEEDS = {
     "6 first fact wins": 121,
     "intent before gap": 0,
     "each answer counts once": 0,
-    "a fetch carries the epoch of the batch before it": 197,
+    "a fetch carries the epoch of the batch before it": 3383,
     "records missing after a difference follow": 139,
     "an epoch is recorded before its first record": 8,
     "an epoch waits for former holders": 2301,

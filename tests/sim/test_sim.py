@@ -315,6 +315,15 @@ TRAPPED: tuple[tuple[int, str, Mode, bool, tuple[str, ...]], ...] = (
         False,
         ("truncated_while_away", "two_takers", "handover_of_an_earlier_holder", "expired_and_compared_again"),
     ),
+    (349976355858, "plain, old records", "sequence", False, ("isolation_changed", "lost_and_cleaned")),
+    (174783548694, "retention", "sequence", False, ("another_branch", "expired_while_away")),
+    (
+        247488357841,
+        "source truncated",
+        "sequence",
+        False,
+        ("lost_beside_a_hole", "foreign_tail_lost", "truncated_while_away", "handover_of_an_earlier_holder"),
+    ),
 )
 """The same with faults at the moments at which a rule matters (`tests.sim.traps`)."""
 LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
@@ -387,6 +396,29 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
     ),
     (1098195756766, "source truncated", "sequence", ("letters_in_doubt", "another_branch")),
     (991551390201, "target retention, old records", "sequence", ("cleaned_before_a_takeover", "lost_beside_others")),
+    (
+        933169076796,
+        "plain",
+        "sequence",
+        (
+            "refused_and_forgotten",
+            "source_ends_below_the_copies",
+            "position_of_a_slow_first_holder",
+            "batch_where_copies_were",
+        ),
+    ),
+    (
+        174783548694,
+        "retention",
+        "sequence",
+        ("foreign_between_two_batches", "another_branch", "lost_beside_a_hole", "expired_while_away"),
+    ),
+    (
+        955408873624,
+        "source truncated, handed over",
+        "sequence",
+        ("two_takers_at_once", "letters_in_doubt", "unreplicated_at_the_start"),
+    ),
 )
 """The same, with as many steps as `bench.stories` plays."""
 LONG_STEPS = 300

@@ -102,7 +102,7 @@ class World:
         """Source offsets that the target holds twice according to the ledger."""
         self.lost: set[int] = set()
         """Source offsets that were deleted before they were copied, according to the ledger."""
-        self.truncated: list[tuple[Verdict, set[int] | None]] = []
+        self.truncated: list[tuple[Verdict, list[set[int]]]] = []
         """The ledger's verdicts about what the source lost after it was copied (see `FakeSource.notice`)."""
         self.gaps = Gaps(self.truth)
         self.rejected: set[int] = set()

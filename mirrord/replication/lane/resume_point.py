@@ -330,7 +330,7 @@ def _begin_to_read(lane: Lane, record: LaneRecord) -> Effects:
     lane.left_out = left_out(record, lowest)
     effects = [*intake.leave_out(lane), *seek.carry_out(lane)]
     is_short = lane.history.short_end >= 0
-    effects += [] if is_short else intake.want_more(lane)
+    effects += [] if is_short else truncation.begin_to_read(lane)
     effects += reassigned_ordinals.compare_again(lane, lane.resume_ordinal)
     if lane.comparison.later_pending:
         effects.append(Wake(ask(lane), lane.late_writes.former_holder_until))

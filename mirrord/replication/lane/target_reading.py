@@ -164,6 +164,7 @@ def _from_below(lane: Lane, answer: ScanAnswer, log: Log) -> Reading:
     own, is_lost = answer.own, has_lost_records(lane)
     if lane.log.shared >= 0 or (lane.log.cleaned and not own):
         first, is_lost = target_scan.ordinal_before(lane, max(answer.start, lane.log.shared)), True
+        own, log = target_scan.from_ordinal(lane, own, log, first)
         found = target_scan.walk(lane, own, first, log)
     elif not own:
         # If there is no record of the lane left to read, the runs show which ordinal was at the end of the log or at
@@ -260,7 +261,8 @@ def shared_answered(lane: Lane, now: float, answer: SharedAnswer) -> Effects:
         return rebuilding.search(lane)
     lane.stage = Stage.SCAN if is_whole else Stage.VERIFY
     purpose = "resume" if is_whole else "verify"
-    start, expected = max(lane.log.shared, lane.log.log_start), lane.resume_position.ordinal
+    begin = lane.log.shared if is_whole else target_scan.begin_above(lane, lane.log.shared)
+    start, expected = max(begin, lane.log.log_start), lane.resume_position.ordinal
     return [AskScan(ask(lane), purpose, lane.producer_id, start, lane.log.end, expected)]
 
 

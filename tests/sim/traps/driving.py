@@ -128,14 +128,16 @@ def land(world: "World", requests: list[Request]) -> None:
 
 
 def leave_cleanly(world: "World", host: Host) -> bool:
-    """Drain a lane once nothing is in doubt any more. Return whether its holder has left it cleanly."""
+    """Drain a lane once nothing is in doubt any more. Return whether its holder has left it cleanly, with a handover.
+    There is none while the ledger lacks facts."""
+    words = len(world.words)
     if not host.lane.sent:
         world.source.append(world.rng.randint(1, 3), world.record_ms())
     if not drive(world, host, lambda: _is_calm(world, host)):
         return False
     host.take(Drain())
     drive(world, host, lambda: not host.alive, waits=False)
-    return not host.alive and world.left_cleanly
+    return not host.alive and world.left_cleanly and len(world.words) > words
 
 
 def _is_calm(world: "World", host: Host) -> bool:

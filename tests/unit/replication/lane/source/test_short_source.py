@@ -59,9 +59,16 @@ def scanned(play: Faulty, effects: Effects, *log: OwnBatch) -> Effects:
 
 
 def resumed(play: Faulty) -> FetchFrom:
-    """The next holder finds nothing after ordinal 12."""
+    """The next holder finds nothing after ordinal 12. When it begins to read, the source still has what was copied."""
     play.take(replace(progress_at(13), source_epoch=4))
-    return one(play.ask_target(13, last=12), FetchFrom)
+    return confirmed(play, play.ask_target(13, last=12))
+
+
+def confirmed(play: Faulty, effects: Effects) -> FetchFrom:
+    """If the lane asks whether the source still has the copied records, it does."""
+    for question in [each for each in effects if isinstance(each, AskDivergence)]:
+        effects += play.tell(DivergenceAnswer(question.question, 0))
+    return one(effects, FetchFrom)
 
 
 def ended(play: Faulty, fetch: FetchFrom, end: int) -> Effects:
@@ -84,6 +91,30 @@ def halted_at(effects: Effects) -> tuple[str, int, int]:
 def test_the_source_is_asked_at_the_position_about_the_last_record_whose_epoch_is_known() -> None:
     question = asked(leapt())
     assert (question.position, question.epoch) == (15, 4)
+
+
+def test_a_loss_is_noticed_although_no_record_arrives() -> None:
+    """LOSS. The source had lost copied records before the lane resumed, and its log ended at the position of the lane
+    again. A fetch returned nothing, and what had replaced the lost records was not copied before the next record."""
+    play = leapt()
+    play.take(replace(progress_at(13), source_epoch=4))
+    question = one(play.ask_target(13, last=12), AskDivergence)
+    assert (question.position, question.epoch) == (13, 4)
+    wake = one(play.tell(DivergenceAnswer(question.question, NOT_LEADER)), Wake)
+    question = one(play.tell(Woken(wake.question)), AskDivergence)
+    effects = play.tell(DivergenceAnswer(question.question, 0, 4, 11))
+    assert "were copied, and the source has lost them" in one(effects, Lost).line
+    fetch = one(effects, FetchFrom)
+    assert (fetch.position, fetch.last_epoch) == (11, 4)
+
+
+def test_records_that_arrive_after_that_are_confirmed() -> None:
+    """The source may have lost copied records after it was asked."""
+    play = leapt()
+    fetch = resumed(play)
+    question = one(play.tell(chunk(fetch, data((15, 1, 5, 0)))), AskDivergence)
+    assert (question.position, question.epoch) == (13, 4)
+    assert one(play.tell(DivergenceAnswer(question.question, 0, 4, 11)), FetchFrom).position == 11
 
 
 @pytest.mark.parametrize(("epoch", "end", "start"), [(4, 11, 11), (1, 10, 8), (1, 4, 4)])

@@ -52,7 +52,11 @@ def leapt() -> Leapt:
     (check,) = [each for each in effects if isinstance(each, AskCheck)]
     # The source's records before the position may be of another history than the copied ones.
     effects = play.tell(CheckAnswer(check.question, 0, 10, 12, "unverifiable", "", 5))
-    (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
+    # The source still has the copied records when the lane begins to read.
+    (asked,) = [each for each in effects if isinstance(each, AskDivergence)]
+    assert (asked.position, asked.epoch) == (13, 4)
+    (fetch,) = play.tell(DivergenceAnswer(asked.question, 0))
+    assert isinstance(fetch, FetchFrom)
     assert (fetch.position, fetch.last_epoch) == (15, -1)
     return play, fetch
 
