@@ -74,6 +74,6 @@ def begin(world: "World", until_wrap: int) -> Past:
     return past
 
 
-def copied(host: "Host") -> int:
+def acked_in_story(host: "Host") -> int:
     """The number of records that the target has acknowledged to a lane in this story, by its ordinals."""
     return host.lane.acked - host.world.past.ordinal

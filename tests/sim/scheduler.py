@@ -8,7 +8,7 @@ from mirrord.replication.lane.signals import AppendFailed, Drain, TargetFar
 from tests.sim import late_bytes, leases, slow_brokers, target_retention, toy, truth
 from tests.sim.host import LANE, Host, Shape
 from tests.sim.operator import decide_on_parked, seek
-from tests.sim.past import copied
+from tests.sim.past import acked_in_story
 from tests.sim.themes import BY_CHANCE, OLD_MS, THEMES
 from tests.sim.traps.moments import Script
 from tests.sim.traps.setting import Traps
@@ -116,7 +116,7 @@ class Story:
         copying = [host for host in world.hosts if host.alive and not host.paused and host.lane.phase is Phase.COPYING]
         if world.left_cleanly and rng.random() < 0.7:
             world.start_host(former_dead=False)
-        elif copying and copied(copying[-1]) > 0 and rng.random() < 0.1:
+        elif copying and acked_in_story(copying[-1]) > 0 and rng.random() < 0.1:
             copying[-1].take(Drain())
 
     def _go_far(self) -> None:

@@ -32,7 +32,7 @@ def a_gap_before_the_ledger_answers(story: "Story") -> Script:
     world.source.append(ordinary, world.record_ms())
     end = world.source.number
     if world.shape.poison:
-        world.target.poison.difference_update(range(first, end + 1))
+        world.target.poison.difference_update(range(first + 1, end + 1))
 
     def intending() -> Host | None:
         return next((host for host in running(world) if host.lane.intents and host.appends), None)
