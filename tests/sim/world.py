@@ -109,8 +109,7 @@ class World:
         """Source offsets that were skipped because the target refuses them, according to the ledger."""
         self.letters = FakeLetters()
         self.rebuilds = self.attempts = 0
-        self.checks = Checks()
-        self.faults = True
+        self.checks, self.faults = Checks(), True
         self.origins: Callable[[], Origins | None] = lambda: None
         self.writers: Callable[[], tuple[Writer, ...]] = tuple
         """What the ledgers on the source's cluster say."""

@@ -84,9 +84,9 @@ def stale_position(story: "Story") -> Script:
     """The first holder of the lane saves its position once more after others have written, and ends."""
     world = story.world
     first = world.hosts[0]
-    if not (yield from until(lambda: first.lane.grant == 1 and first.lane.phase is Phase.COPYING)) or acked_in_story(first):
+    if not (yield from until(lambda: first.lane.grant == 1 and first.lane.phase is Phase.COPYING)):
         return
-    if not first.alive or not may_start(world):
+    if acked_in_story(first) or not first.alive or not may_start(world):
         return
     first.paused = True
     later = world.start_host(former_dead=False)
