@@ -3,7 +3,7 @@
 from mirrord.ledger.offset_map import CopiedPosition, LaneMap
 from mirrord.ledger.state import LaneState
 from tests.sim.host import LANE
-from tests.sim.target import SEQUENCES
+from tests.sim.stored import SEQUENCES, ordinal_of
 from tests.sim.unknown_records import is_left_open
 from tests.sim.world import World
 
@@ -14,14 +14,14 @@ def wrong_translation(world: World) -> str:
     log = [stored for stored in world.target.brokers[world.target.leader].log if stored.producer >= 0]
     if not log:
         return ""
-    copied = CopiedPosition(log[-1].sequence + log[-1].count, log[-1].end, world.source.end)
+    copied = CopiedPosition(log[-1].ordinal + log[-1].count, log[-1].end, world.source.end)
     lane = LaneMap(world.truth.lanes[LANE], copied)
     places = {
         number: stored.base + at
         for stored in log
         for at, number in enumerate(stored.numbers)
-        if not is_left_open(world, stored.sequence + at, number)
-        if not may_be_forgotten(world, stored.sequence + at, stored.base + at)
+        if not is_left_open(world, stored.ordinal + at, number)
+        if not may_be_forgotten(world, stored.ordinal + at, stored.base + at)
     }
     for number in places.keys() - world.source.cut:
         offset, place = world.source.offset_of[number], places[number]
@@ -73,8 +73,8 @@ def expects_a_copied_ordinal(world: World) -> bool:
     known = broker.memory.get(producer)
     if known is None or not world.target.unknown.since:
         return False
-    behind = max((each.sequence + each.count for each in broker.deleted if each.producer == producer), default=0)
-    return known.last_sequence + 1 < behind
+    behind = max((each.ordinal + each.count for each in broker.deleted if each.producer == producer), default=0)
+    return ordinal_of(known.last_sequence, world.past.ordinal) + 1 < behind
 
 
 def is_repeat_of_deleted(world: World) -> bool:

@@ -51,7 +51,7 @@ def note_returned(world: World) -> None:
 def _has_others(world: World) -> bool:
     runs = world.truth.lanes[LANE].source_runs
     log = [stored for stored in world.target.brokers[world.target.leader].history if stored.producer >= 0]
-    stand = [(stored.sequence + at, number) for stored in log for at, number in enumerate(stored.numbers) if number]
+    stand = [(stored.ordinal + at, number) for stored in log for at, number in enumerate(stored.numbers) if number]
     others = (number for ordinal, number in stand if runs.offset_of(ordinal) != world.source.offset_of[number])
     return any(may_come_back(world, number) or left_no_trace(world, number) for number in others)
 

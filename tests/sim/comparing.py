@@ -91,7 +91,7 @@ def _differs(world: "World", record: Any, question: AskCheck) -> bool:
     """Whether the target holds another record than the source at an ordinal whose record is known according to the
     ledger."""
     own = (each for each in world.target.read(question.start, question.end) if each.producer == question.producer_id)
-    stand = ((each.sequence + at, number) for each in own for at, number in enumerate(each.numbers) if number)
+    stand = ((each.ordinal + at, number) for each in own for at, number in enumerate(each.numbers) if number)
     for ordinal, number in stand:
         is_void = any(hole.first <= ordinal <= hole.last for hole in record.holes)
         if question.first <= ordinal <= question.last and not is_void:
@@ -124,7 +124,7 @@ def _holds_any(world: "World", question: AskRebuild) -> bool:
     """Whether the source still has any of the lane's records that a rebuild is about."""
     source = world.source
     own = (each for each in world.target.read(question.start, question.end) if each.producer == question.producer_id)
-    numbers = (number for stored in own for number in stored.numbers[max(question.first - stored.sequence, 0) :])
+    numbers = (number for stored in own for number in stored.numbers[max(question.first - stored.ordinal, 0) :])
     return any(source.at(source.offset_of[number]) == number for number in numbers if number)
 
 

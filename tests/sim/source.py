@@ -108,6 +108,11 @@ class FakeSource:
         self._never_copied: AbstractSet[int] = frozenset()
         """What no lane copies, and in which state of the log."""
 
+    def begin_at(self, offset: int) -> None:
+        """Before the story, retention has deleted everything below this offset."""
+        self.start = self.end = self.begin = offset
+        self.epochs = [(self.epochs[-1][0], offset)]
+
     def append(self, count: int, newest_ms: int, producer: int = -1) -> None:
         """Write a batch, in a transaction if a producer id is given."""
         records: list[tuple[int, int]] = []

@@ -4,10 +4,16 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+SEQUENCES = 1 << 31
 BatchId = tuple[int, int]
 """Base offset and leader epoch of a batch."""
 Copy = tuple[BatchId, int]
 """Batch and number of a record."""
+
+
+def ordinal_of(sequence: int, lowest: int) -> int:
+    """The ordinal that has this sequence number, if `lowest` is the lowest ordinal of the story."""
+    return lowest + (sequence - lowest) % SEQUENCES
 
 
 @dataclass(frozen=True)
@@ -23,6 +29,13 @@ class Stored:
     numbers: tuple[int, ...]
     """0 if the cleaner has removed a record."""
     leader_epoch: int
+    turns: int = 0
+    """How often the producer's sequence numbers had started again at 0. No broker knows it."""
+
+    @cached_property
+    def ordinal(self) -> int:
+        """The ordinal of the first record of a lane's batch."""
+        return self.sequence + self.turns * SEQUENCES
 
     @cached_property
     def end(self) -> int:
