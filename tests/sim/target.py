@@ -50,7 +50,6 @@ class Broker:
     """The log start offset at the beginning of the story."""
     deleted: list[Stored] = field(default_factory=list)
     """What retention has deleted from the log."""
-
     unknown: UnknownCopies = field(default_factory=UnknownCopies)
     """All brokers of a partition have the same."""
 
@@ -367,7 +366,6 @@ class FakeTarget:
         return {number for stored in self.brokers[self.leader].whole for number in stored.numbers}
 
     def key(self, number: int) -> int:
-        """The key of a record, of the lane or foreign."""
         return toy.key_of(number, self.keys)
 
     def hidden(self, at: int) -> set[int]:

@@ -234,7 +234,7 @@ def begin_above(lane: Lane, target_offset: int) -> int:
     them.
     """
     record, first = lane.record, ordinal_before(lane, target_offset)
-    counted = _after_hole(lane, _counted_up_to(lane, target_offset, in_run_of=target_offset - 1))
+    counted = after_hole(lane, _counted_up_to(lane, target_offset, in_run_of=target_offset - 1))
     if record is None or first >= min(counted, lane.resume_position.ordinal):
         return target_offset
     before = but_not_void([hole for hole in record.holes if not hole.is_open], 0, first - 1)
