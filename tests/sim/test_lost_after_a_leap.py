@@ -41,7 +41,8 @@ class Lost(Story):
 
         def skips() -> Host | None:
             resuming = (host for host in running(world) if host.lane.phase is Phase.RESUMING and host.lane.acked > 1)
-            is_skipped = any(each.skipped for each in world.truth.lanes[LANE].quarantine)
+            record = world.truth.lanes.get(LANE)
+            is_skipped = record is not None and any(each.skipped for each in record.quarantine)
             return next(resuming, None) if is_skipped else None
 
         if (yield from until(skips, LONG)):
