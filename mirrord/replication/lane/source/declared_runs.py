@@ -24,6 +24,7 @@ from mirrord.replication.lane.source.copied_pieces import (
     AscendingPart,
     HeldOffsets,
     ascending_parts,
+    highest_copied,
     mapped,
 )
 
@@ -253,28 +254,20 @@ def continues_at(record: LaneRecord, ordinal: int, looked_up: Sequence[tuple[int
     """Return the source offset at which a lane continues if it resumes at this ordinal. `looked_up` contains ranges of
     ordinals (first, last) that have already been looked up. Their records are left out, as in `rest`.
 
-    If both source and target have lost the record of this ordinal, the result is the offset at which the source's log
-    diverges from the copied records.
+    If both source and target have lost the record of this ordinal, the result is the offset after the last copied
+    record that the source still has. The records between that offset and the truncation were not copied. The source may
+    have lost some of them as well, and may have others there, which the lane has not read.
     """
     offset = record.source_runs.offset_of(ordinal)
     if offset is None:
         return None
     if (found := rest(record, ordinal, looked_up)) is not None:
         return found.runs[0].offset
-    return min([offset, *_lost_at(record, ordinal, offset)])
-
-
-def _lost_at(record: LaneRecord, ordinal: int, offset: int) -> Iterator[int]:
-    """If the source has lost the record of this ordinal, with this source offset, yield the offsets at which the lane
-    may continue instead.
-
-    The first lost record that was copied may be above the offset at which the logs diverge, because the lane had
-    skipped the records before it. The lane then went on below it, with the ordinal after the last lost record. This
-    does not apply if there is a hole below: that ordinal may then have the record of the hole."""
-    has_holes = any(hole.first < ordinal for hole in record.holes)
-    for beyond, start in record.truncations:
-        if ordinal < beyond and start <= offset:
-            yield start
-            went_on = record.source_runs.offset_of(beyond)
-            if went_on is not None and not has_holes:
-                yield went_on
+    cuts = [(beyond, start) for beyond, start in record.truncations if ordinal < beyond and start <= offset]
+    if not cuts:
+        return offset
+    lost_from = min(start for _, start in cuts)
+    last = highest_copied(record, 0, ordinal, lost_from)
+    if last is not None:
+        return last[0] + 1
+    return min([lost_from, *(record.source_runs.offset_of(beyond) or 0 for beyond, _ in cuts)])
