@@ -227,9 +227,10 @@ def torn(record: LaneRecord, ordinal: int) -> Iterator[tuple[int, int]]:
     last = record.source_runs.last
     if last is None or last.ordinal <= ordinal:
         return
-    judged = sorted((verdict.start, verdict.end) for verdict in record.newest_verdicts)
+    # A "truncated" verdict is about other records than those that the source has at its offsets now.
+    judged = sorted((each.start, each.end) for each in record.newest_verdicts if each.reason != "truncated")
     known = NEVER
-    for _, offset, length in (*record.source_runs.between(ordinal, last.ordinal - 1), (last.ordinal, last.offset, 0)):
+    for _, offset, length in (*mapped(record, ordinal, last.ordinal - 1), (last.ordinal, last.offset, 0)):
         for start, end in judged:
             if known < start < offset:
                 yield known, start

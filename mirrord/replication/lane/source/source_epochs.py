@@ -8,6 +8,7 @@ from collections.abc import Container, Iterable
 
 from mirrord.model.runs import Run
 from mirrord.replication.lane.limits import NEVER
+from mirrord.replication.lane.second_path import NOT_YET
 from mirrord.replication.lane.signals import CheckAnswer, LaneRecord
 from mirrord.replication.lane.source.copied_pieces import (
     ascending_parts,
@@ -273,6 +274,8 @@ def note_epoch(lane: Lane, epoch: int, count: int) -> bool:
             _pass_expected(lane)
         return False
     former = history.recorded_epoch
+    if former >= 0 or history.expected_epochs:
+        lane.decided = NOT_YET  # the source has other records than those on which the ledger has decisions
     if former >= 0 and not history.new_epochs and history.recorded_epoch_since < lane.next_ordinal:
         history.new_epochs.append((history.recorded_epoch_since, former))
     history.new_epochs.append((lane.next_ordinal, epoch))
