@@ -5,6 +5,7 @@ A request contains the source offset after a copied record and the leader epoch 
 the broker's answer shows whether its log has this record.
 """
 
+from collections.abc import Collection
 from itertools import pairwise
 
 from mirrord.ledger.decided_verdicts import NOT_COPIED
@@ -86,11 +87,17 @@ def left_at(lane: Lane, known: tuple[int, int] | None, end: int, position: int) 
         return None
     if known is not None:
         return known
-    begins = {each.end: each.start for each in record.newest_verdicts if each.reason in NOT_COPIED}
-    start = position
-    while begins.get(start, start) < start:
-        start = begins[start]
+    start = judged_from(record, position, NOT_COPIED)
     return (start, UNKNOWN) if start < position else None
+
+
+def judged_from(record: LaneRecord, position: int, reasons: Collection[Reason]) -> int:
+    """Return the source offset from which all records up to `position` have verdicts with these reasons. Only the
+    newest verdicts are known."""
+    begins = {each.end: each.start for each in record.newest_verdicts if each.reason in reasons}
+    while begins.get(position, position) < position:
+        position = begins[position]
+    return position
 
 
 def unread_from(lane: Lane, last: int) -> int | None:

@@ -22,10 +22,13 @@ from mirrord.model.intervals import Interval, joined, ranges, uncovered, within
 from mirrord.model.runs import Runs
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.copied_pieces import mapped as standing_pieces
+from mirrord.replication.lane.source.last_copied import judged_from
 from mirrord.replication.lane.source.recorded_epochs import Epochs, is_of_another_epoch, is_truncated
 from mirrord.replication.lane.target.relocation_result import Located
 from mirrord.replication.lane.target.target_scan import but_not_void
 
+_PASSED_OVER: tuple[Reason, ...] = ("control", "aborted", "compacted", "copied-from-target", "unexplained")
+"""The reasons for which a lane does not copy records, apart from decisions and retention."""
 LOOK_AROUND = 1_000
 """Number of records that are searched before and after the mapped offsets. The records that two holders read from the
 source are expected to differ by at most this number."""
@@ -71,12 +74,18 @@ class Range(NamedTuple):
 
 def search_range(record: LaneRecord, first: int, last: int) -> Range:
     """Return the range of source offsets that can contain the records of the ordinals [first, last] and all records
-    that are still to be copied again."""
+    that are still to be copied again.
+
+    If the range begins with the first record that the lane has copied, it also includes the records before it that were
+    not copied. The source may have lost them in an election, and may have others there.
+    """
     runs = record.source_runs
     lowest = runs.at(0).ordinal
     around = list(runs.between(max(first - LOOK_AROUND, lowest), max(last, first)))
     planned = [run.offset for run in runs.beginning_in(first, sys.maxsize)]
     start = min([offset for _, offset, _ in around] + planned)
+    if start == runs.at(0).offset:
+        start = judged_from(record, start, _PASSED_OVER)
     end = max([offset + length for _, offset, length in around] + planned)
     return Range(max(start, 0), end + max(last - first, 0) + LOOK_AROUND)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirrord.ledger.facts.core import HoleFound
+from mirrord.ledger.facts.core import HoleFound, Verdict
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane.target.batch_relocation import (
@@ -199,6 +199,15 @@ def test_where_to_search() -> None:
     assert search_range(record, 15, 19) == Range(100, 1164)
     assert covered_below(record, 15) == [Range(100, 105), Range(107, 110), Range(150, 155)]
     assert covered_below(record, 0) == []
+
+
+def test_the_search_includes_what_was_not_copied_before_the_first_record() -> None:
+    """LOSS. The source has lost the marker at offset 102, and the records after it. It has another record at offset
+    102. The search did not find that one, because it began at offset 103."""
+    verdicts = [Verdict(90, 95, "skipped"), Verdict(95, 100, "compacted"), Verdict(100, 103, "control")]
+    record = Record(source_runs=Runs([Run(0, 103)]), newest_verdicts=verdicts)
+    assert search_range(record, 0, 1).start == 95
+    assert search_range(record, 1500, 1501).start == 603
 
 
 def test_the_work_grows_with_the_number_of_records_that_the_source_has_removed() -> None:
