@@ -8,7 +8,7 @@ import pytest
 
 from mirrord.kafka.client.range_reader import ReadFailed
 from mirrord.kafka.protocol.record_batch import TRANSACTIONAL
-from mirrord.ledger.facts.core import SourceRun, TargetRun
+from mirrord.ledger.facts.core import AnyFact, SourceRun, TargetRun
 from mirrord.model.runs import Run
 from mirrord.replication.host.batch_relocation import POLICY, BatchRelocation
 from mirrord.replication.lane.signals import AskRebuild, RebuildAnswer
@@ -27,19 +27,19 @@ def relocated(
     numbers: tuple[int, ...],
     first: int = 0,
     runs: tuple[Run, ...] = (Run(0, 0),),
-    *,
+    *others: AnyFact,
     unread_from: int = -1,
     has_policies: bool = False,
     is_compacted: bool = False,
     regiven: bool = False,
 ) -> RebuildAnswer:
     """Search for a batch of the lane with these records, which begins with ordinal 0, from the ordinal `first` on. The
-    ledger has the runs `runs`, and may say that other records were sent before (`regiven`)."""
+    ledger has the runs `runs` and other facts, and may say that other records were sent before (`regiven`)."""
     target = FakeTarget()
     target.brokers[0].append(Stored(0, len(numbers), PRODUCER, 0, 0, 1, numbers, 1))
     target.high_watermark = len(numbers)
     play = Play.opened()
-    play.fold(SourceRun(LANE, 1, runs, regiven=regiven), TargetRun(LANE, 1, 0, 0, 1))
+    play.fold(SourceRun(LANE, 1, runs, regiven=regiven), TargetRun(LANE, 1, 0, 0, 1), *others)
     reads, copies = as_any(SourceReader(source)), as_any(TargetReader(target))
     search = BatchRelocation(reads, copies, PARTITION, PARTITION, reads, None, read_committed=True)
 
@@ -94,6 +94,27 @@ def test_an_open_transaction_does_not_delay_the_search() -> None:
     located = relocated(source, (first, first + 1)).located
     assert located is not None
     assert (located.runs, located.missing, located.next_offset) == ((Run(0, 0),), (), 2)
+
+
+@pytest.mark.parametrize("is_branch", [False, True])
+def test_lost_records_are_unknown_whatever_epoch_their_successors_have(*, is_branch: bool) -> None:
+    """NEEDLESS HALT. The source has lost the records of epoch 1 that the lane has copied. In their place, it has
+    records of epoch 2, or, if the next leader has a different history, of epoch 0."""
+    source = FakeSource(Random(0))
+    source.append(2, 1)
+    first = min(source.offset_of)
+    source.elect()
+    source.append(2, 1)
+    if is_branch:
+        source.branch(3, 1)
+    else:
+        source.truncate(1)
+        source.append(3, 1)
+    numbers = tuple(range(first, first + 4))
+    answer = relocated(source, numbers, 0, (Run(0, 0),), SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 0), (2, 1))))
+    located = answer.located
+    assert located is not None, answer.trouble
+    assert (located.runs, located.open, located.missing) == ((Run(0, 0),), ((2, 4),), ((2, 4),))
 
 
 def test_uncommitted_records_that_a_compacted_target_may_have_lost_are_not_new() -> None:
