@@ -57,7 +57,9 @@ def park(quarantine: Quarantine, fact: Quarantined) -> Quarantine:
 
 
 def _holds(entry: Parked, other: Parked) -> bool:
-    return entry.skipped == other.skipped and entry.start <= other.start and other.end <= entry.end
+    # If the epochs differ, the source has lost the records of the entry, and has others at their offsets.
+    is_same = entry.epoch == other.epoch or -1 in {entry.epoch, other.epoch}
+    return is_same and entry.skipped == other.skipped and entry.start <= other.start and other.end <= entry.end
 
 
 def decide(quarantine: Quarantine, order: QuarantineOrder) -> Quarantine | None:
