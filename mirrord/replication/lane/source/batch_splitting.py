@@ -89,11 +89,14 @@ def next_piece(lane: Lane, position: int, next_offset: int) -> BatchPiece:
 
 
 def left_out_here(lane: Lane) -> LeftOut | None:
-    """Return the range to skip that contains the lane's position, or None if there is none. The epochs of a log
-    ascend: if the record before the position has a later epoch than the records that a decision is about, the source
-    has lost those."""
+    """Return the range to skip that contains the lane's position, or None if there is none.
+
+    If the source has lost the records that a decision is about, the lane reads the ones in their place. The ledger may
+    already have the epoch of the next one. If not, the epoch before the position counts, because the epochs of a log
+    ascend."""
     here = (each for each in lane.left_out if each.start <= lane.position < each.end)
-    return next((each for each in here if not 0 <= each.epoch < lane.epoch), None)
+    known = epoch_at(lane.history.expected_epochs, lane.next_ordinal)
+    return next((each for each in here if each.is_about(known) and not 0 <= each.epoch < lane.epoch), None)
 
 
 def epoch_before(lane: Lane, end: int) -> int:

@@ -4,7 +4,7 @@ refused record does not apply to that one."""
 import pytest
 from msgspec.structs import replace
 
-from mirrord.ledger.facts.core import LaneFact, SourceRun, TargetRun, Verdict
+from mirrord.ledger.facts.core import HoleFound, LaneFact, SourceRun, TargetRun, Verdict
 from mirrord.ledger.facts.quarantine import Quarantined
 from mirrord.model.runs import Run
 from mirrord.replication.lane.signals import FetchFrom, OwnBatch
@@ -45,6 +45,18 @@ def test_the_ledger_shows_that_the_refused_record_is_gone() -> None:
     assert (fetch.position, fetch.last_epoch) == (9, 4)
     play.bind_all(play.tell(chunk(fetch, data((9, 3, 4, 0)))))
     assert offsets(play, 8, 11) == [8, 9, 10, 11]
+
+
+@pytest.mark.parametrize(("recorded", "position"), [(4, 10), (1, 11), (-1, 11)])
+def test_a_rebuilt_map_shows_that_the_refused_record_is_gone(recorded: int, position: int) -> None:
+    """LOSS. A search in both logs has read the record that the source now has at offset 10, and could not determine
+    ordinals 8 and 9. The epoch of the record before them was of no use, so the refused record seemed to be there."""
+    epochs = ((0, 1), (8, -1), (10, recorded))
+    hole = HoleFound(LANE, 1, 8, 9, 10, 10)
+    play = opened(*SKIPPED[:3], SourceRun(LANE, 1, (Run(8, 11), Run(10, 10)), (), epochs), hole)
+    play.take(progress_at(10))
+    play.bind_all(play.ask_target(10, last=9))
+    assert play.lane.position == position
 
 
 @pytest.mark.parametrize(("former", "epoch", "found"), [(1, 4, 4), (1, 1, 1), (-1, 4, -1), (1, -1, 1), (-1, -1, -1)])
