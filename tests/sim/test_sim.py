@@ -296,6 +296,19 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
             "batch_where_copies_were",
         ),
     ),
+    # The source deleted records that were to be copied again
+    (
+        495137029483,
+        "plain",
+        "sequence",
+        ("lost_beside_a_hole", "sought_before_a_takeover", "expired_while_away"),
+    ),
+    (
+        526591830461,
+        "refused and parked, old records",
+        "sequence",
+        ("batch_where_copies_were", "lost_while_idle", "expired_before_it_arrives"),
+    ),
 )
 """The same, with as many steps as `bench.stories` plays."""
 LONG_STEPS = 300
