@@ -309,6 +309,19 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
         "sequence",
         ("batch_where_copies_were", "lost_while_idle", "expired_before_it_arrives"),
     ),
+    # Nothing shows that the source has used the offsets of aborted records again
+    (
+        497327090786,
+        "refused and parked, old records",
+        "sequence",
+        ("removed_under_way", "removed_beside_a_hole", "another_branch", "expired_while_away"),
+    ),
+    (
+        411071184208,
+        "late",
+        "sequence",
+        ("a_gap_before_the_ledger_answers", "leader_in_the_sandwich", "expired_while_away", "another_branch"),
+    ),
 )
 """The same, with as many steps as `bench.stories` plays."""
 LONG_STEPS = 300
