@@ -315,6 +315,7 @@ TRAPPED: tuple[tuple[int, str, Mode, bool, tuple[str, ...]], ...] = (
         False,
         ("truncated_while_away", "two_takers", "handover_of_an_earlier_holder", "expired_and_compared_again"),
     ),
+    (948796291518, "target retention", "sequence", False, ("others_where_all_copies_were",)),
 )
 """The same with faults at the moments at which a rule matters (`tests.sim.traps`)."""
 LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
