@@ -388,6 +388,7 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
     ),
     (1098195756766, "source truncated", "sequence", ("letters_in_doubt", "another_branch")),
     (991551390201, "target retention, old records", "sequence", ("cleaned_before_a_takeover", "lost_beside_others")),
+    (791215179570, "target retention", "sequence", ("lost_beside_others", "last_records_cleaned")),
 )
 """The same, with as many steps as `bench.stories` plays."""
 LONG_STEPS = 300
