@@ -324,6 +324,7 @@ TRAPPED: tuple[tuple[int, str, Mode, bool, tuple[str, ...]], ...] = (
         False,
         ("lost_beside_a_hole", "foreign_tail_lost", "truncated_while_away", "handover_of_an_earlier_holder"),
     ),
+    (948796291518, "target retention", "sequence", False, ("others_where_all_copies_were",)),
 )
 """The same with faults at the moments at which a rule matters (`tests.sim.traps`)."""
 LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
@@ -419,6 +420,7 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
         "sequence",
         ("two_takers_at_once", "letters_in_doubt", "unreplicated_at_the_start"),
     ),
+    (791215179570, "target retention", "sequence", ("lost_beside_others", "last_records_cleaned")),
 )
 """The same, with as many steps as `bench.stories` plays."""
 LONG_STEPS = 300
