@@ -13,6 +13,7 @@ from mirrord.model.runs import Run
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.copied_pieces import HeldOffsets, highest_copied, ordinal_of
+from mirrord.replication.lane.source.declared_runs import mended_until
 from mirrord.replication.lane.source.offsets_of_epochs import offsets_of_epochs
 from mirrord.replication.lane.source.recorded_epochs import (
     UNKNOWN,
@@ -114,11 +115,20 @@ def unread_from(lane: Lane, last: int) -> int | None:
     is_known = any(epoch >= 0 for _, epoch in record.epochs)
     is_known = is_known or max(lane.comparison.assigned_from, lane.sent_below) <= run.ordinal
     is_leap = any(each.end == run.offset and each.reason in _NOT_READ for each in record.newest_verdicts)
-    is_explained = any(
-        hole.again <= run.ordinal < hole.until or (hole.is_open and hole.first <= last <= hole.last)
-        for hole in record.holes
-    )
-    return run.ordinal if begins and is_known and is_leap and not is_explained else None
+    return run.ordinal if is_known and is_leap and begins and not _is_explained(record, run.ordinal, last) else None
+
+
+def _is_explained(record: LaneRecord, first: int, last: int) -> bool:
+    """Return whether there is another reason why the epochs of the ordinals [first, last] are not known: their records
+    are copied again, or a rebuild could not determine them.
+
+    A plan for copying records again may have become shorter, because some of them were left out. `HoleFound.until` does
+    not show this.
+    """
+    if any(hole.is_open and hole.first <= last <= hole.last for hole in record.holes):
+        return True
+    is_possible = any(hole.again <= first < hole.until for hole in record.holes)
+    return is_possible and mended_until(record, first) > first
 
 
 def _highest(lane: Lane, record: LaneRecord, first: int, end: int, below: int = NEVER) -> tuple[int, int] | None:
