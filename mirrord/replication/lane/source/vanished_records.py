@@ -50,10 +50,10 @@ def leave_out_deleted(lane: Lane, log_start: int) -> Effects:
         return []
     gone = _passed(lane, run.offset + lane.next_ordinal - run.ordinal, lane.position)
     deleted = uncovered((0, log_start), [(each.start, each.end) for each in gone])
-    return _without(lane, run, [*gone, *(Verdict(*each, "expired") for each in deleted)])
+    return _without(lane, run, [*gone, *(LeftOut(*each, "expired") for each in deleted)])
 
 
-def _without(lane: Lane, run: Run, gone: list[Verdict]) -> Effects:
+def _without(lane: Lane, run: Run, gone: list[LeftOut]) -> Effects:
     """Go on with the plan without the source offsets in `gone`, at the next ordinal. `run` is the run of this
     ordinal."""
     lane.skipped.clear()
