@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from mirrord.ledger.decided_verdicts import NOT_COPIED
 from mirrord.ledger.facts.core import Reason
+from mirrord.model.intervals import Interval
 from mirrord.model.runs import Run
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
@@ -27,16 +28,6 @@ from mirrord.replication.lane.state import Lane
 
 _NOT_READ: tuple[Reason, ...] = ("expired", "rejected", "skipped")
 """The reasons for which a lane leaps over source offsets."""
-
-
-def unproven(lane: Lane) -> tuple[int, int] | None:
-    """While the lane is copying some records again, return the source offset after the copied record about which the
-    source must be asked, and the leader epoch of that record. Return None if a fetch shows all that an answer would.
-
-    The lane fetches only the records that it copies again, so a fetch does not show whether the source has lost records
-    after them. If a fetch carries no epoch, it does not show either whether the source has lost records before them.
-    """
-    return furthest(lane) or (last_copied(lane) if lane.epoch < 0 else None)
 
 
 def furthest(lane: Lane) -> tuple[int, int] | None:
@@ -189,9 +180,25 @@ def divergence(lane: Lane, epoch: int, end: int) -> int:
     not contain them.
     """
     record, start = lane.record, lane.seen.divergence(epoch, end)
+    if record is None or not record.holes or epoch < 0:
+        return start
+    first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
+    return _before_later(record, start, (first, lane.acked), epoch)
+
+
+def divergence_of_copied(lane: Lane, epoch: int, end: int) -> int:
+    """Return the source offset at which a source log diverges from the copied records. Unlike `divergence`, consider
+    all epochs in the ledger."""
+    record, start = lane.record, divergence(lane, epoch, end)
     if record is None or epoch < 0 or not record.source_runs:
         return start
-    ordinals = record.source_runs.at(0).ordinal, lane.next_ordinal
+    first = record.source_runs.at(0).ordinal
+    return _before_later(record, start, (first, lane.next_ordinal), epoch)
+
+
+def _before_later(record: LaneRecord, start: int, ordinals: Interval, epoch: int) -> int:
+    """Return the lowest source offset of the records of these ordinals that have a higher epoch than this one, or
+    `start` if it is lower."""
     return min([start, *(at for at, known in offsets_of_epochs(record, record.epochs, *ordinals) if known > epoch)])
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from mirrord.ledger.facts.core import HoleFound, MapRebuilt, SourceRun, TargetRun, Verdict
 from mirrord.model.runs import Run
-from mirrord.replication.lane.signals import Append, AskDivergence, Chunk, DivergenceAnswer, FetchFrom, Wake, Woken
+from mirrord.replication.lane.signals import Append, AskDivergence, DivergenceAnswer, FetchFrom
 from tests.unit.replication.lane.source.test_source_epochs import chunk, data
 from tests.unit.replication.lane.test_fourth_faults import retake
 from tests.unit.replication.lane.test_rebuilding import LANE
@@ -49,21 +49,6 @@ def test_the_source_is_asked_about_the_records_before_the_unknown_ones(follow: t
     assert [(each.start, each.reason) for each in fact.verdicts] == [(4, "truncated")]
 
 
-def test_a_source_that_ends_below_a_plan_is_asked_again() -> None:
-    """NEEDLESS HALT. The source loses its records after it has been asked, and before the lane fetches."""
-    play = rebuilt(Run(14, 11), Run(15, 13), Run(16, 22), until=16)
-    asked = one(play.ask_target(14, last=13), AskDivergence)
-    effects = play.tell(DivergenceAnswer(asked.question, 0))
-    fetch, wake = one(effects, FetchFrom), one(effects, Wake)
-    assert (fetch.position, fetch.last_epoch) == (11, -1)
-    assert play.tell(Chunk(fetch.question, 1, 8, 8, 0, (), bytearray(), 0, 0)) == []
-    asked = one(play.tell(Woken(wake.question)), AskDivergence)
-    assert (asked.position, asked.epoch) == (10, 0)
-    (fact,) = one(play.tell(DivergenceAnswer(asked.question, 0, 0, 8)), Append).facts
-    assert isinstance(fact, SourceRun)
-    assert (fact.runs, fact.verdicts[0].start) == ((Run(14, 8),), 8)
-
-
 def test_if_nothing_else_was_copied_a_fetch_shows_what_the_source_has_lost_since() -> None:
     """NEEDLESS HALT. The fetch carried no epoch. When the source log ended below the position, the lane halted."""
     play = rebuilt(Run(14, 22), until=14, begin=10)
@@ -74,22 +59,3 @@ def test_if_nothing_else_was_copied_a_fetch_shows_what_the_source_has_lost_since
     assert isinstance(fact, SourceRun)
     assert (fact.runs, fact.verdicts) == ((Run(14, 21),), (Verdict(21, 22, "truncated"),))
     assert one(effects, FetchFrom).position == 21
-
-
-def test_all_copied_records_of_later_epochs_are_lost() -> None:
-    """LOSS. The next leader has a different history: records of epoch 0 up to offset 7. Offsets 4 to 9 were copied in
-    epoch 1. The epochs of the records that follow are not known, and the lane went back to offset 8 only."""
-    play = opened(
-        SourceRun(LANE, 1, (Run(0, 0), Run(14, 11), Run(15, 13), Run(16, 22)), (), ((0, 0), (4, 1), (10, -1))),
-        TargetRun(LANE, 1, 0, 0, 1),
-        HoleFound(LANE, 1, 10, 13, 14, 14),
-        MapRebuilt(LANE, 1, 10, 13, 16),
-    )
-    retake(play, 14, 14, 11)
-    asked = one(play.ask_target(14, last=13), AskDivergence)
-    assert (asked.position, asked.epoch) == (10, 1)
-    effects = play.tell(DivergenceAnswer(asked.question, 0, 0, 8))
-    (fact,) = one(effects, Append).facts
-    assert isinstance(fact, SourceRun)
-    assert fact.runs == (Run(14, 4),)
-    assert [(each.start, each.reason) for each in fact.verdicts] == [(4, "truncated")]
