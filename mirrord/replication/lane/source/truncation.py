@@ -195,7 +195,7 @@ def _reading_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Effec
         lane.history.divergence_question = ask(lane)
         return [Wake(lane.history.divergence_question, now + lane.limits.retry_s, refresh=True)]
     lane.history.asked_before_reading, lane.fetching = None, False
-    start = last_copied.divergence(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
+    start = last_copied.divergence_of_copied(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
     if start >= known[0]:
         return intake.want_more(lane)
     return _lose(lane, now, start, (answer.epoch, answer.end), known[0])
