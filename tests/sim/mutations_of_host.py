@@ -41,9 +41,9 @@ def batches_in_a_row_are_all_that_were_written(patch: pytest.MonkeyPatch) -> Non
 def other_batches_are_not_reported(patch: pytest.MonkeyPatch) -> None:
     true = own_batch_scan.own_batches
 
-    async def own_batches(*question: Any) -> tuple[tuple[OwnBatch, ...], tuple[()]]:
-        own, _ = await true(*question)
-        return own, ()
+    async def own_batches(*question: Any) -> tuple[tuple[OwnBatch, ...], tuple[()], int]:
+        own, _, epoch = await true(*question)
+        return own, (), epoch
 
     patch.setattr(own_batch_scan, "own_batches", own_batches)
 
@@ -152,7 +152,7 @@ def a_filter_is_not_asked_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_record_of_a_later_epoch_was_copied(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(superseded_lookup, "is_of_later_epoch", lambda *_: False)
+    patch.setattr(superseded_lookup, "is_of_another_epoch", lambda *_: False)
 
 
 def retention_removes_what_a_cleaner_may_have_removed(patch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,14 @@ forgets the epochs that have ended below the log start. If it deletes what has r
 lane has recorded the loss, nothing shows it any longer: the copied records may as well have been deleted by retention.
 """
 
+from mirrord.ledger.facts.core import Reason
 from mirrord.replication.lane.source.recorded_epochs import is_truncated
 from tests.sim.host import LANE
+from tests.sim.left_out import recorded_as
 from tests.sim.world import World
+
+_NOT_COPIED: tuple[Reason, ...] = ("control", "aborted", "compacted")
+"""Why a lane does not copy offsets that it has read."""
 
 
 def is_lost(world: World, number: int, ordinal: int) -> bool:
@@ -18,6 +23,10 @@ def is_lost(world: World, number: int, ordinal: int) -> bool:
 
 
 def taken_offsets(world: World, arrived: set[int]) -> set[int]:
-    """Source offsets of such records that were copied. Nothing shows that the source had other records there, too, and
-    has deleted these before they were copied."""
-    return {world.source.offset_of[number] for number in arrived & world.source.untraced}
+    """Source offsets of such records that were copied, and of those in between that the ledger had explained before.
+    Nothing shows that the source had other records there, too, and has deleted these before they were copied."""
+    source, none = world.source, frozenset[int]()
+    losses = [loss for loss in source.losses if not loss.numbers.isdisjoint(source.untraced)]
+    gone = none.union(*(range(loss.begin, loss.end) for loss in losses))
+    explained = none.union(*(recorded_as(world, reason) for reason in _NOT_COPIED)) if gone else none
+    return {source.offset_of[number] for number in arrived & source.untraced} | (gone & explained)

@@ -18,24 +18,26 @@ async def scan(
 
     Raises ReadFailed when the target cannot be read at the moment.
     """
-    own, others = await own_batches(target, partition, asked)
+    own, others, epoch = await own_batches(target, partition, asked)
     cleans = await compacts() if may_be_cleaned(asked, own, others) else False
-    return ScanAnswer(asked.question, 0, asked.purpose, asked.start, asked.end, own, others, cleans)
+    return ScanAnswer(asked.question, 0, asked.purpose, asked.start, asked.end, own, others, cleans, epoch)
 
 
 async def own_batches(
     target: Stretches, partition: PartitionId, asked: AskScan
-) -> tuple[tuple[OwnBatch, ...], tuple[Interval, ...]]:
+) -> tuple[tuple[OwnBatch, ...], tuple[Interval, ...], int]:
     """Return the lane's own batches in the requested range of target offsets, in log order. Also return the offset
-    ranges of other batches.
+    ranges of other batches, and the highest leader epoch of all batches (`ScanAnswer.leader_epoch`).
 
     A batch is returned with all the ordinals that it was written with, even if the log cleaner has removed some of its
     records. Raises ReadFailed when the target cannot be read at the moment.
     """
     own: list[OwnBatch] = []
     others: list[Interval] = []
+    epoch = -1
     async for batch in target.read(partition, asked.start, asked.end):
         header = batch.header
+        epoch = epoch if batch.is_old else max(epoch, header.leader_epoch)
         if header.producer_id == asked.producer_id:
             count = header.last_offset_delta + 1
             where = (header.base_offset, count, header.base_sequence)
@@ -44,7 +46,7 @@ async def own_batches(
             behind = header.base_offset + header.last_offset_delta + 1
             begun = others.pop()[0] if others and others[-1][1] == header.base_offset else header.base_offset
             others.append((begun, behind))
-    return tuple(own), tuple(others)
+    return tuple(own), tuple(others), epoch
 
 
 def may_be_cleaned(asked: AskScan, own: Sequence[OwnBatch], others: Sequence[Interval]) -> bool:

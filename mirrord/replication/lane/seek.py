@@ -9,29 +9,19 @@ each holder that takes the lane carries out the command again.
 
 import msgspec
 
-from mirrord.ledger.facts.core import Verdict
 from mirrord.ledger.facts.seeks import SeekDone
-from mirrord.ledger.quarantine import skipped_ranges
-from mirrord.ledger.seeks import Seeks, passed_ranges, pending
+from mirrord.ledger.seeks import Seeks, pending
 from mirrord.ledger.standing_orders import describe_origin
 from mirrord.replication.lane import intake, quarantine
 from mirrord.replication.lane.lane_report import source_offset
 from mirrord.replication.lane.notes import note
 from mirrord.replication.lane.phases import Phase
-from mirrord.replication.lane.signals import Append, Effects, LaneRecord, Lost
+from mirrord.replication.lane.signals import Append, Effects, Lost
 from mirrord.replication.lane.source import truncation
 from mirrord.replication.lane.source.declared_runs import mended_until
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt
 from mirrord.replication.lane.transitions import Quiesce, Resume
-
-
-def left_out(record: LaneRecord, lowest: int) -> list[Verdict]:
-    """Return, in ascending order, the ranges of source offsets that are skipped because of a decision in the ledger and
-    that end above `lowest`."""
-    found = [Verdict(*each, "rejected") for each in skipped_ranges(record.quarantine)]
-    found += [Verdict(*each, "skipped") for each in passed_ranges(record.seeks)]
-    return sorted((each for each in found if each.end > lowest), key=lambda each: (each.start, each.end))
 
 
 def order_recorded(lane: Lane) -> Effects:
@@ -67,6 +57,12 @@ def _due(lane: Lane) -> Seeks:
     at = source_offset(lane)
     end = max(lane.source_end, at)
     return tuple(each for each in lane.seeks if each.start <= at and each.end <= end)
+
+
+def accepts_deleted(lane: Lane, log_start: int) -> bool:
+    """Return whether an operator has commanded a lane to seek ahead of records that were to be copied again, and knew
+    that the source has deleted its records below `log_start`."""
+    return bool(lane.plan) and any(each.start <= lane.position and log_start <= each.log_start for each in lane.seeks)
 
 
 def must_wait(lane: Lane) -> bool:

@@ -191,6 +191,9 @@ class ScanAnswer(msgspec.Struct, frozen=True):
     compacts: bool | None = False
     """Whether the topic is compacted; None if that is not known. If it is certain that no record has been removed, the
     cluster is not asked, and the value is False."""
+    leader_epoch: int = -1
+    """The highest leader epoch of the batches in the range, whoever wrote them. -1 if there are none, or if they have
+    no leader epochs."""
 
 
 class CheckAnswer(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from mirrord.model.runs import Run
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.copied_pieces import HeldOffsets, highest_copied, ordinal_of
+from mirrord.replication.lane.source.declared_runs import mended_until
 from mirrord.replication.lane.source.offsets_of_epochs import offsets_of_epochs
 from mirrord.replication.lane.source.recorded_epochs import (
     UNKNOWN,
@@ -84,8 +85,8 @@ def left_at(lane: Lane, known: tuple[int, int] | None, end: int, position: int) 
     return (start, UNKNOWN) if start < position else None
 
 
-def unread_from(record: LaneRecord, last: int) -> int | None:
-    """Return the first of the ordinals up to `last` to which the ledger assigns source records that no holder has read.
+def unread_from(lane: Lane, last: int) -> int | None:
+    """Return the first of the ordinals up to `last` to which the ledger assigns source records that no holder has sent.
     Return None if there are none.
 
     A lane that leaps over source records records that the epoch is not known from the next ordinal onward. Before it
@@ -94,19 +95,31 @@ def unread_from(record: LaneRecord, last: int) -> int | None:
     ordinals, they were sent before the leap.
 
     This is not certain if the ledger has no epoch at all: the source may have records of message formats 0 and 1, which
-    have no epochs.
+    have no epochs. However, if the lane itself has leapt since this replicator began to host it, it knows what it has
+    sent since then.
     """
-    run = record.source_runs.run_at(last)
-    if run is None or last < 0 or recorded_at(record.epochs, last) != UNKNOWN or follows(record, run.ordinal):
+    record = lane.record
+    run = record.source_runs.run_at(last) if record is not None else None
+    if record is None or run is None or last < 0 or follows(record, run.ordinal):
         return None
+    begins = recorded_at(record.epochs, run.ordinal) == recorded_at(record.epochs, last) == UNKNOWN
     is_known = any(epoch >= 0 for _, epoch in record.epochs)
+    is_known = is_known or max(lane.comparison.assigned_from, lane.sent_below) <= run.ordinal
     is_leap = any(each.end == run.offset and each.reason in _NOT_READ for each in record.newest_verdicts)
-    is_explained = any(
-        hole.again <= run.ordinal < hole.until or (hole.is_open and hole.first <= last <= hole.last)
-        for hole in record.holes
-    )
-    begins = recorded_at(record.epochs, run.ordinal) == UNKNOWN
-    return run.ordinal if is_known and is_leap and begins and not is_explained else None
+    return run.ordinal if is_known and is_leap and begins and not _is_explained(record, run.ordinal, last) else None
+
+
+def _is_explained(record: LaneRecord, first: int, last: int) -> bool:
+    """Return whether there is another reason why the epochs of the ordinals [first, last] are not known: their records
+    are copied again, or a rebuild could not determine them.
+
+    A plan for copying records again may have become shorter, because some of them were left out. `HoleFound.until` does
+    not show this.
+    """
+    if any(hole.is_open and hole.first <= last <= hole.last for hole in record.holes):
+        return True
+    is_possible = any(hole.again <= first < hole.until for hole in record.holes)
+    return is_possible and mended_until(record, first) > first
 
 
 def _highest(lane: Lane, record: LaneRecord, first: int, end: int, below: int = NEVER) -> tuple[int, int] | None:

@@ -18,8 +18,12 @@ from mirrord.replication.lane.state import Lane
 
 def reason_of(lane: Lane, start: int, end: int) -> Reason | None:
     """Return why the source has no batch for [start, end). If the reason is not known yet, store the gap in `lane.gap`
-    and return None."""
-    if lane.gap.compacts or lane.plan:
+    and return None.
+
+    A gap among records that are to be copied again counts as compacted: the offset map is then rebuilt, and the rebuilt
+    map determines the reason. If the records go through policies, the map is not rebuilt (see `vanished_records`).
+    """
+    if lane.gap.compacts or (lane.plan and not lane.has_policies):
         return "compacted"
     known = next((each for each in _verdicts(lane) if each.start <= start and end <= each.end), None)
     if known is not None:

@@ -49,3 +49,20 @@ def test_the_policy_matters_if_records_may_be_missing(
 def test_the_policy_matters_if_the_log_is_read_again_because_it_may_have_lost_records() -> None:
     """The remaining batches may be newer than those that are lost."""
     assert scanned(12, 14, purpose="verify").compacts
+
+
+def test_the_newest_leader_epoch_of_the_range_is_reported() -> None:
+    """Other clients' batches count as well. Batches outside the range do not."""
+    target = FakeTarget()
+    for at, (producer, epoch) in enumerate(((PRODUCER, 1), (-1, 3), (PRODUCER, 3), (-1, 4))):
+        target.brokers[0].append(Stored(at, 1, producer, 0, at, 1, (at + 1,), epoch))
+    target.high_watermark = target.end
+
+    async def compacts() -> bool:
+        return False
+
+    found = [
+        at_once(scan(as_any(TargetReader(target)), PARTITION, AskScan(1, "resume", PRODUCER, 0, end), compacts))
+        for end in (0, 1, 2, 3)
+    ]
+    assert [each.leader_epoch for each in found] == [-1, 1, 3, 3]
