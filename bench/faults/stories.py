@@ -23,7 +23,7 @@ from tests.fixtures.attic import scarce
 from tests.sim.host import Shape
 from tests.sim.scheduler import STEPS, Story
 from tests.sim.themes import BESIDE, PLAIN, THEMES, shape_named
-from tests.sim.traps.setting import TRAPS, draw_traps, shape_with
+from tests.sim.traps.setting import AT_WRAP, TRAPS, draw_traps, shape_with
 
 _AT_ONCE = 100
 _GARBAGE = 200_000
@@ -36,6 +36,10 @@ _WEAK_SHARE, _SCARCE_SHARE, _THEME_SHARE = 0.1, 0.15, 0.3
 """Shares of stories in the mode at-least-once, with hardly any memory for runs, and with a theme beside traps. A world
 in which little else happens shows best what a trap leads to."""
 _MOST_TRAPS = 4
+_WRAP_SHARE, _AT_WRAP_SHARE, _MOST_UNTIL_WRAP = 0.15, 0.5, 40
+"""Share of stories in which the lane's sequence numbers start again at 0, share of those among them whose traps include
+one that waits for this, and the highest number of records before it."""
+_UNTIL_WRAP = "records that the lane of that story copies before its sequence numbers start again at 0"
 _STEPS_WITH_TRAPS = 300
 """A trap waits for its moment, and is set again after it has struck."""
 
@@ -50,6 +54,7 @@ class Drawn(NamedTuple):
     scarce: bool = False
     traps: tuple[str, ...] = ()
     steps: int = STEPS
+    until_wrap: int = 0
 
     def __str__(self) -> str:
         """Return the options that replay it."""
@@ -57,6 +62,7 @@ class Drawn(NamedTuple):
         words += [f"--mode {self.mode}"] if self.mode != "sequence" else []
         words += ["--scarce"] if self.scarce else []
         words += [f"--steps {self.steps}"] if self.steps != STEPS else []
+        words += [f"--until-wrap {self.until_wrap}"] if self.until_wrap else []
         return " ".join([*words, *(f"--trap {each}" for each in self.traps)])
 
 
@@ -81,6 +87,16 @@ class Outcome:
 
 def draw(seed: int, number: int, themes: tuple[str, ...]) -> Drawn:
     """Return story `number` of a seed."""
+    drawn = _drawn(seed, number, themes)
+    # This is drawn last, and separately, so that the other stories stay the same.
+    chance = random.Random(f"{seed} {number} wrap")
+    if chance.random() >= _WRAP_SHARE:
+        return drawn
+    at_wrap = (chance.choice(AT_WRAP),) if drawn.traps and chance.random() < _AT_WRAP_SHARE else ()
+    return drawn._replace(traps=drawn.traps + at_wrap, until_wrap=chance.randint(1, _MOST_UNTIL_WRAP))
+
+
+def _drawn(seed: int, number: int, themes: tuple[str, ...]) -> Drawn:
     chance = random.Random(f"{seed} {number}")
     has_all, kind = themes == tuple(THEMES), chance.random()
     story, theme, is_scarce = chance.randrange(1 << 40), chance.choice(themes), chance.random() < _SCARCE_SHARE
@@ -97,12 +113,13 @@ def draw(seed: int, number: int, themes: tuple[str, ...]) -> Drawn:
 
 
 def _shape(drawn: Drawn) -> Shape:
-    return shape_with(replace(shape_named(drawn.theme), mode=drawn.mode), drawn.traps)
+    shape = replace(shape_named(drawn.theme), mode=drawn.mode, until_wrap=drawn.until_wrap)
+    return shape_with(shape, drawn.traps)
 
 
 def begun(drawn: Drawn) -> Story:
     """Return the story before its first step."""
-    return Story(drawn.seed, _shape(drawn) if drawn.theme else None)
+    return Story(drawn.seed, _shape(drawn) if drawn.theme else None, drawn.until_wrap)
 
 
 def collect_rarely() -> None:
@@ -183,14 +200,16 @@ def main() -> int:
     parser.add_argument("--mode", choices=("sequence", "at-least-once"), default="sequence", help="of that story")
     parser.add_argument("--scarce", action="store_true", help="play that story with hardly any memory for runs")
     parser.add_argument("--steps", type=_count, default=STEPS, help="of that story (default: %(default)s)")
+    parser.add_argument("--until-wrap", type=_count, default=0, metavar="RECORDS", help=_UNTIL_WRAP)
     parser.add_argument("--trap", action="append", choices=sorted(TRAPS), default=[], help="play that story with it")
     arguments = parser.parse_args()
     themes = tuple(arguments.theme or ())
     if arguments.story is not None:
         if len(themes) > 1:
             parser.error("--story takes one --theme")
-        traps = tuple(arguments.trap)
-        return _show(Drawn(arguments.story, "".join(themes), arguments.mode, arguments.scarce, traps, arguments.steps))
+        theme, traps = "".join(themes), tuple(arguments.trap)
+        how = (arguments.mode, arguments.scarce, traps, arguments.steps, arguments.until_wrap)
+        return _show(Drawn(arguments.story, theme, *how))
     limits = {"processes": arguments.processes, "minutes": arguments.minutes}
     outcome = run(
         arguments.seed,

@@ -89,11 +89,6 @@ def go_on(quarantine: Quarantine) -> Quarantine:
     return tuple(each for each in quarantine if each.skipped is not None)
 
 
-def skipped_ranges(quarantine: Iterable[Parked]) -> list[tuple[int, int]]:
-    """Return the skipped ranges [start, end) of source offsets, in ascending order."""
-    return sorted((each.start, each.end) for each in quarantine if each.skipped is not None)
-
-
 def lettered_from(quarantine: Iterable[Parked]) -> int:
     """Return the offset in the dead-letter topic from which to search for parked records of undecided ranges. These
     records follow the parked records of all decided ranges, so none of them has a lower offset. Return -1 if no range

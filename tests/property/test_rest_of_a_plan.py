@@ -187,7 +187,9 @@ class Copying:
         lane.plan = deque()
         self.epoch += 1
         epochs = (*carried(self.play.record.epochs, pieces), (runs[-1].ordinal, self.epoch))
-        lost = (Verdict(start, end, "truncated"),)
+        # The lane may have skipped the first records that the source has lost (see `truncation._gone_from`).
+        first = min((offset for offset in self.log.values() if offset >= start), default=end)
+        lost = (Verdict(first, end, "truncated"),) if first < end else ()
         self.play.fold(SourceRun(LANE, self.play.record.grant, tuple(runs), lost, epochs))
         self.gone.update(ordinal for ordinal, offset in self.log.items() if offset >= start)
         self.end = start
@@ -237,6 +239,7 @@ class Copying:
 )
 @example([*[("copy", 1, 1)] * 4, ("rebuild", 2, 1), ("back_with_hole", 1, 1)])  # the log loses one of two copies
 @example([("copy", 5, 1), ("lose", 1, 1), ("copy", 3, 1), ("back_with_hole", 3, 1), ("supersede", 1, 3)])
+@example([("copy", 2, 1), ("skip", 2, 1), ("copy", 1, 1), ("lose", 3, 1), ("copy", 2, 1), ("back", 3, 1)])
 def test_each_record_is_copied_once(operations: list[tuple[str, int, int]]) -> None:
     copying = Copying()
     for name, count, more in operations:

@@ -3,7 +3,7 @@
 from mirrord.ledger.offset_map import CopiedPosition, LaneMap
 from mirrord.ledger.state import LaneState
 from tests.sim.host import LANE
-from tests.sim.target import SEQUENCES
+from tests.sim.stored import SEQUENCES, ordinal_of
 from tests.sim.unknown_records import is_left_open
 from tests.sim.world import World
 
@@ -14,14 +14,14 @@ def wrong_translation(world: World) -> str:
     log = [stored for stored in world.target.brokers[world.target.leader].log if stored.producer >= 0]
     if not log:
         return ""
-    copied = CopiedPosition(log[-1].sequence + log[-1].count, log[-1].end, world.source.end)
+    copied = CopiedPosition(log[-1].ordinal + log[-1].count, log[-1].end, world.source.end)
     lane = LaneMap(world.truth.lanes[LANE], copied)
     places = {
         number: stored.base + at
         for stored in log
         for at, number in enumerate(stored.numbers)
-        if not is_left_open(world, stored.sequence + at, number)
-        if not may_be_forgotten(world, stored.sequence + at, stored.base + at)
+        if not is_left_open(world, stored.ordinal + at, number)
+        if not may_be_forgotten(world, stored.ordinal + at, stored.base + at)
     }
     for number in places.keys() - world.source.cut:
         offset, place = world.source.offset_of[number], places[number]
@@ -39,11 +39,12 @@ def may_be_forgotten(world: World, ordinal: int, place: int) -> bool:
 
 
 def was_deleted(world: World, number: int) -> bool:
-    """Whether retention has deleted a copied record, or the record of the same key that superseded it."""
+    """Whether retention has deleted a copied record, or the record of the same key that superseded it, even if only a
+    lookup took the record for superseded."""
     broker, key = world.target.brokers[world.target.leader], world.target.key
     deleted = {each for stored in broker.history if stored.end <= broker.start for each in stored.numbers if each}
-    superseded = number in world.target.cleaned and key(number) in map(key, deleted)
-    return number in deleted or superseded
+    is_superseded = number in world.target.cleaned or number in world.known.presumed
+    return number in deleted or (is_superseded and key(number) in map(key, deleted))
 
 
 def was_cleaned(world: World, offset: int) -> bool:
@@ -73,8 +74,8 @@ def expects_a_copied_ordinal(world: World) -> bool:
     known = broker.memory.get(producer)
     if known is None or not world.target.unknown.since:
         return False
-    behind = max((each.sequence + each.count for each in broker.deleted if each.producer == producer), default=0)
-    return known.last_sequence + 1 < behind
+    behind = max((each.ordinal + each.count for each in broker.deleted if each.producer == producer), default=0)
+    return ordinal_of(known.last_sequence, world.past.ordinal) + 1 < behind
 
 
 def is_repeat_of_deleted(world: World) -> bool:

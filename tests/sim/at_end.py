@@ -43,8 +43,10 @@ def check_complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- o
     arrived = set(numbers)
     known = arrived | world.target.outlived
     left_out = filtered(world) | passed_over(world) | skipped(world)
+    # The offset of a record that was refused may belong to another record by now.
+    known |= world.target.poison | world.target.former_poison
     wanted = [number for number in world.source.wanted() if number not in known]
-    missing = [offset for offset in map(world.source.offset_of.__getitem__, wanted) if offset not in world.rejected]
+    missing = [world.source.offset_of[number] for number in wanted]
     missing = [offset for offset in missing if offset not in left_out]
     # An offset that an unclean election removed belongs to another record by now.
     there = {world.source.offset_of[number] for number in arrived - world.source.cut}
@@ -78,7 +80,7 @@ def check_complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- o
     if unrecorded := sorted({offset_of[number] for number in untaken} - recorded - set(unknown.values())):
         raise Violation(f"deleted before they were copied, and the ledger does not say so: source offsets {unrecorded}")
     _check_expired(world, arrived - unknown.keys())
-    _check_truncated(world, arrived)
+    check_truncated(world, arrived)
     if record is not None and not unknown and (wrong := _wrong_verdicts(world, numbers)):
         raise Violation(wrong)
     for host in world.hosts:
@@ -176,20 +178,21 @@ def were_deleted(world: World, record: LaneState) -> bool:
     return all(record.source_runs.offset_of(ordinal) in deleted for ordinal in range(check.first, check.last + 1))
 
 
-def _check_truncated(world: World, arrived: set[int]) -> None:
+def check_truncated(world: World, arrived: set[int]) -> None:
     """Records that were copied and then lost by the source are recorded, from the first such offset on."""
     # What comes after the last possible moment, and that the source has lost since, cannot be compared any more.
     known = (arrived & world.source.cut) - left_open(world) - lost_as_well(world) - world.excused
     known -= world.source.untraced
     gone = {world.source.offset_of[number] for number in known}
-    for each, removed in world.truncated:
+    for each, elections in world.truncated:
         # The records between that offset and the first copied record may not have been copied.
-        if removed is None or any(world.source.offset_of[number] < each.start for number in known & removed):
+        if all(any(world.source.offset_of[number] < each.start for number in known & cut) for cut in elections):
             raise Violation(f"recorded as truncated: {each}, the source parted at {sorted(world.source.parts)}")
-    # Of offsets that the source uses again the last verdict may be about the later records.
     facts = [fact for entry in world.ledger for fact in entry.facts if isinstance(fact, SourceRun | VerdictGiven)]
     open_ = [each for fact in facts for each in fact.verdicts if each.reason == "unexplained"]
     said = {offset for each in open_ for offset in range(each.start, each.end)}
-    said |= {offset for each, _ in world.truncated for offset in range(each.start, each.end)}
+    unnoticed = {world.source.offset_of[number] for number in known - world.source.noticed}
+    # Of offsets that the source uses again the last verdict may be about the later records.
+    said |= {offset for each, _ in world.truncated for offset in range(each.start, each.end)} - unnoticed
     if unrecorded := sorted(gone - said):
         raise Violation(f"copied and then lost by the source, and the ledger does not say so: {unrecorded}")

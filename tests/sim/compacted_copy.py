@@ -10,7 +10,7 @@ from mirrord.replication.lane.phases import Phase
 from tests.sim.after_retention import lost_without_trace, was_cleaned, was_deleted
 from tests.sim.checks import once_a_check
 from tests.sim.host import LANE, Host
-from tests.sim.newer_records import has_newer, is_superseded, seems_newer, taken, was_theirs
+from tests.sim.newer_records import has_newer, is_superseded, seems_newer, standing, taken, was_theirs
 from tests.sim.partition import explained_for
 from tests.sim.unknown_records import left_no_trace
 from tests.sim.world import World
@@ -29,6 +29,12 @@ def may_come_back(world: World, number: int) -> bool:
     return world.shape.cleans and world.shape.unclean and may_be_gone
 
 
+def came_back_deleted(world: World, number: int) -> bool:
+    """Whether an election may have brought back this record, and retention has deleted it from the log of the leader.
+    Nobody can read it there, and no holder can find that its ordinal was used again."""
+    return may_come_back(world, number) and number not in standing(world)
+
+
 def came_back(world: World) -> bool:
     """The log holds records other than those in the ledger, because it was truncated before, or because another replica
     had cleaned them. Or it held them when the lane halted: its cleaner may have removed them since."""
@@ -45,7 +51,7 @@ def note_returned(world: World) -> None:
 def _has_others(world: World) -> bool:
     runs = world.truth.lanes[LANE].source_runs
     log = [stored for stored in world.target.brokers[world.target.leader].history if stored.producer >= 0]
-    stand = [(stored.sequence + at, number) for stored in log for at, number in enumerate(stored.numbers) if number]
+    stand = [(stored.ordinal + at, number) for stored in log for at, number in enumerate(stored.numbers) if number]
     others = (number for ordinal, number in stand if runs.offset_of(ordinal) != world.source.offset_of[number])
     return any(may_come_back(world, number) or left_no_trace(world, number) for number in others)
 

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from mirrord.kafka.protocol.sequence import nearest
 from mirrord.replication.lane.signals import AskCheck
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ def check_range(host: "Host", question: AskCheck) -> None:
     if lane.notes or lane.log.end_epoch != target.epoch:
         return
     log = [each for each in target.read(target.start, question.end) if each.producer == lane.producer_id]
-    meant = [(nearest(each.sequence, question.first), each) for each in log]
+    meant = [(each.ordinal, each) for each in log]
     meant = [(at, each) for at, each in meant if at <= question.last and question.first < at + each.count]
     read = {ordinal for at, each in meant if each.end > question.start for ordinal in range(at, at + each.count)}
     for at, each in meant:

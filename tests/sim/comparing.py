@@ -16,7 +16,6 @@ from mirrord.replication.host.batch_verification import check
 from mirrord.replication.host.own_batch_scan import scan
 from mirrord.replication.host.retried_reads import is_repeated
 from mirrord.replication.host.superseded_lookup import CopyRules, SupersededLookup
-from mirrord.replication.lane import seek
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import (
     AskCheck,
@@ -26,6 +25,7 @@ from mirrord.replication.lane.signals import (
     RebuildAnswer,
     ScanAnswer,
 )
+from mirrord.replication.lane.source.left_out_ranges import left_out
 from mirrord.replication.lane.source.recorded_epochs import UNKNOWN, recorded_at
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target.scan_result import Missing
@@ -91,7 +91,7 @@ def _differs(world: "World", record: Any, question: AskCheck) -> bool:
     """Whether the target holds another record than the source at an ordinal whose record is known according to the
     ledger."""
     own = (each for each in world.target.read(question.start, question.end) if each.producer == question.producer_id)
-    stand = ((each.sequence + at, number) for each in own for at, number in enumerate(each.numbers) if number)
+    stand = ((each.ordinal + at, number) for each in own for at, number in enumerate(each.numbers) if number)
     for ordinal, number in stand:
         is_void = any(hole.first <= ordinal <= hole.last for hole in record.holes)
         if question.first <= ordinal <= question.last and not is_void:
@@ -124,7 +124,7 @@ def _holds_any(world: "World", question: AskRebuild) -> bool:
     """Whether the source still has any of the lane's records that a rebuild is about."""
     source = world.source
     own = (each for each in world.target.read(question.start, question.end) if each.producer == question.producer_id)
-    numbers = (number for stored in own for number in stored.numbers[max(question.first - stored.sequence, 0) :])
+    numbers = (number for stored in own for number in stored.numbers[max(question.first - stored.ordinal, 0) :])
     return any(source.at(source.offset_of[number]) == number for number in numbers if number)
 
 
@@ -221,17 +221,17 @@ def may_be_appended_until(world: "World", record: Any, question: AskSuperseded) 
     room = len({*range(min(last[0].above, question.end), question.end)} - there)
     # These have no offsets.
     room += sum(each.last - each.first + 1 for each in (*record.displaced, *record.holes) if each.first <= each.last)
-    left_out = {
-        at for each in seek.left_out(record, 0) for at in range(each.start, each.end)
-    } | source.aborted_offsets()
+    passed = source.aborted_offsets()
     if world.shape.steady:
-        left_out |= {at for at in range(source.start, source.end) if not world.filter.keeps(at)}
-    left_out |= {batch.base for batch in source.log if batch.attributes & CONTROL}
+        passed |= {at for at in range(source.start, source.end) if not world.filter.keeps(at)}
+    passed |= {batch.base for batch in source.log if batch.attributes & CONTROL}
     epochs = record.epochs if question.epochs is None else question.epochs
     ordinals = [ordinal for each in last for ordinal in range(each.first, each.last + 1)]
     for ordinal in ordinals[:room]:
         offset = record.source_runs.offset_of(ordinal)
-        is_later = source.epoch_of(offset) > recorded_at(epochs, ordinal) > UNKNOWN
-        if offset in left_out or offset >= source.last_stable or is_later:
+        known = recorded_at(epochs, ordinal)
+        is_later = source.epoch_of(offset) > known > UNKNOWN
+        is_skipped = any(each.start <= offset < each.end and each.is_about(known) for each in left_out(record, 0))
+        if is_skipped or offset in passed or offset >= source.last_stable or is_later:
             return ordinal
     return ordinals[0] + room

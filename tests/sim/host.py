@@ -120,7 +120,11 @@ class Shape:
     """Everything delivered may be delivered once more: answers to the lane, requests to a broker, entries of the
     ledger."""
     starts_late: bool = False
-    """The source has records that are older than the flow, which does not copy them."""
+    """The source has records that are older than the flow, which does not copy them. If `until_wrap` is set, they have
+    been deleted."""
+    until_wrap: int = 0
+    """The number of records that the lane copies before its sequence numbers start again at 0. 0 if it begins with
+    ordinal 0."""
     repeats: bool = False
     """Answers to the lane may arrive once more."""
     together: bool = False

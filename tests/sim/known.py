@@ -11,7 +11,7 @@ from mirrord.replication.lane.state import ResumePosition
 from mirrord.replication.lane.target import position_rewind
 from tests.sim import toy
 from tests.sim.host import LANE, Host, Request
-from tests.sim.stored import Copy, Stored
+from tests.sim.stored import Copy, Stored, ordinal_of
 from tests.sim.target import Broker, FakeTarget, cleaned_from
 from tests.sim.unknown_epochs import UnknownEpochs
 
@@ -278,7 +278,7 @@ class Known:
         planned = {
             (stored.id, number)
             for stored in leader.deleted
-            for ordinal, number in enumerate(stored.numbers, stored.sequence)
+            for ordinal, number in enumerate(stored.numbers, stored.ordinal)
             if number and any(hole.first <= ordinal <= hole.last for hole in holes)
         }
         self.deleted[host.name] = _unseen(host, begun, leader) | (former & planned)
@@ -287,8 +287,8 @@ class Known:
         own = [
             each
             for stored in leader.log
-            if stored.end <= end and 0 <= stored.sequence < acked and not below.issuperset(stored.numbers)
-            for each in enumerate(stored.numbers, stored.sequence)
+            if stored.end <= end and 0 <= stored.ordinal < acked and not below.issuperset(stored.numbers)
+            for each in enumerate(stored.numbers, stored.ordinal)
             if each[1] > 0 and each[0] < acked
         ]
         self.found(host.name, own, max(foreign, 0))
@@ -322,17 +322,18 @@ def _unseen(host: Host, begun: ResumePosition, leader: Broker) -> set[Copy]:
     ordinals are above a resume position and their offsets below it, these show it only if the holder has found out that
     the log is no longer the one in which the position was saved. It then counts them as appended."""
     lane, entry = host.lane, host.lane.log.entry
-    reached = lane.acked if entry is None else max(lane.acked, entry.last_sequence + 1)
+    lowest = host.world.past.ordinal
+    reached = lane.acked if entry is None else max(lane.acked, ordinal_of(entry.last_sequence, lowest) + 1)
     holes = host.world.truth.lanes[LANE].holes
 
     def known_below(stored: Stored) -> int:
-        behind = stored.sequence + stored.count
-        is_void = any(hole.first < behind and stored.sequence <= hole.last for hole in holes)
+        behind = stored.ordinal + stored.count
+        is_void = any(hole.first < behind and stored.ordinal <= hole.last for hole in holes)
         is_found = behind <= lane.acked and not is_void
         return begun.ordinal if stored.end <= begun.target_offset and not is_found else reached
 
     own = [stored for stored in leader.deleted if stored.producer >= 0]
-    unseen = (stored for stored in own if stored.sequence + stored.count > known_below(stored))
+    unseen = (stored for stored in own if stored.ordinal + stored.count > known_below(stored))
     return {copy for stored in unseen for copy in stored.copies()}
 
 

@@ -14,7 +14,7 @@ def stand(world: World) -> list[tuple[int, int]]:
     """The records in the log of the target's leader, and those that retention has deleted from it: (ordinal, number).
     The number is 0 if the cleaner has removed the record."""
     log = world.target.brokers[world.target.leader].history
-    return [each for stored in log for each in enumerate(stored.numbers, stored.sequence)]
+    return [each for stored in log for each in enumerate(stored.numbers, stored.ordinal)]
 
 
 def named_anew(world: World) -> set[int]:

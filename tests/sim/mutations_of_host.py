@@ -152,7 +152,7 @@ def a_filter_is_not_asked_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_record_of_a_later_epoch_was_copied(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(superseded_lookup, "is_of_later_epoch", lambda *_: False)
+    patch.setattr(superseded_lookup, "is_of_another_epoch", lambda *_: False)
 
 
 def retention_removes_what_a_cleaner_may_have_removed(patch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,14 @@
 """One seed, one story: a random but repeatable order of everything, faults included."""
 
 import random
+from dataclasses import replace
 
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import AppendFailed, Drain, TargetFar
 from tests.sim import late_bytes, leases, slow_brokers, target_retention, toy, truth
 from tests.sim.host import LANE, Host, Shape
 from tests.sim.operator import decide_on_parked, seek
+from tests.sim.past import acked_in_story
 from tests.sim.themes import BY_CHANCE, OLD_MS, THEMES
 from tests.sim.traps.moments import Script
 from tests.sim.traps.setting import Traps
@@ -46,9 +48,10 @@ def shape_of(rng: random.Random) -> Shape:
 class Story:
     """Plays a world from a seed."""
 
-    def __init__(self, seed: int, shape: Shape | None = None) -> None:
+    def __init__(self, seed: int, shape: Shape | None = None, until_wrap: int = 0) -> None:
+        """Without a shape, the seed determines the kind of world, except for `Shape.until_wrap`."""
         self.rng = random.Random(seed)
-        self.shape = shape or shape_of(self.rng)
+        self.shape = shape or replace(shape_of(self.rng), until_wrap=until_wrap)
         self.world = World(seed, self.shape)
         self.fault_rate = self.rng.choice((0.03, 0.06, 0.12))
         self.diligence = 0.93
@@ -66,7 +69,7 @@ class Story:
         world = self.world
         for _ in range(4):
             self._write()
-        if self.shape.starts_late:
+        if self.shape.starts_late and not self.shape.until_wrap:
             world.source.begin = world.source.log[1].base
         world.start_host(former_dead=False)
         for _ in range(steps):
@@ -113,7 +116,7 @@ class Story:
         copying = [host for host in world.hosts if host.alive and not host.paused and host.lane.phase is Phase.COPYING]
         if world.left_cleanly and rng.random() < 0.7:
             world.start_host(former_dead=False)
-        elif copying and copying[-1].lane.acked > 0 and rng.random() < 0.1:
+        elif copying and acked_in_story(copying[-1]) > 0 and rng.random() < 0.1:
             copying[-1].take(Drain())
 
     def _go_far(self) -> None:
@@ -222,9 +225,11 @@ class Story:
         at_end = at_end and lane.log.end_epoch == world.target.epoch
         at_end = at_end and not any(world.answerable(item) for item in live[-1].inbox)
         at_end = at_end and not slow_brokers.times(world, live[-1])
-        return (
-            at_end and lane.position >= world.source.end and not lane.comparison.later_pending and not lane.confirming
-        )
+        # A lane that still has records to copy again asks from time to time whether the source has them. A comparison
+        # that failed is repeated after a pause.
+        waits = lane.comparison.later_pending or lane.confirming or lane.plan
+        waits = waits or lane.comparison.first_ack_check is not None
+        return at_end and lane.position >= world.source.end and not waits
 
     # --- what goes wrong
 

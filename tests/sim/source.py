@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import NamedTuple
 
 from mirrord.kafka.protocol.record_batch import CONTROL, HEADER, TRANSACTIONAL
 from tests.sim import toy
@@ -43,6 +44,15 @@ class SourceBatch:
             )
             self._encoded = bytes(data)
         return self._encoded
+
+
+class Loss(NamedTuple):
+    """What an unclean election removed from the end of the log."""
+
+    begin: int
+    end: int
+    """The end of the log before the election."""
+    numbers: set[int]
 
 
 _LAST = attrgetter("last")
@@ -88,8 +98,8 @@ class FakeSource:
         """Epochs of such records: no other record ever had such an epoch and such an offset."""
         self.parts: set[int] = set()
         """Offsets at which unclean elections truncated the log."""
-        self.losses: list[tuple[int, set[int]]] = []
-        """The same, one after the other, each with the numbers of the records that the election removed."""
+        self.losses: list[Loss] = []
+        """The same, one after the other."""
         self._wanted: list[int] = []
         self._wanted_from: list[SourceBatch] = []
         self._wanted_in: tuple[int, ...] = ()
@@ -97,6 +107,11 @@ class FakeSource:
         self._never_copied_in: tuple[int, ...] = ()
         self._never_copied: AbstractSet[int] = frozenset()
         """What no lane copies, and in which state of the log."""
+
+    def begin_at(self, offset: int) -> None:
+        """Before the story, retention has deleted everything below this offset."""
+        self.start = self.end = self.begin = offset
+        self.epochs = [(self.epochs[-1][0], offset)]
 
     def append(self, count: int, newest_ms: int, producer: int = -1) -> None:
         """Write a batch, in a transaction if a producer id is given."""
@@ -231,20 +246,28 @@ class FakeSource:
         self.aborted = [each for each in self.aborted if each[2] < lost[0].base]
         self.unwanted.update(number for batch in lost for _, number in batch.records)
         self.spoilt.update(batch.epoch for batch in lost)
-        self.end = lost[0].base
+        former_end, self.end = self.end, lost[0].base
         # Also what a cleaner has removed from them: it may have been copied before.
         removed = {number for number, offset in self.offset_of.items() if offset >= self.end} - self.cut
-        self.losses.append((self.end, removed))
+        self.losses.append(Loss(self.end, former_end, removed))
         self.parts.add(self.end)
         self.cut |= removed
         return True
 
-    def notice(self, start: int) -> set[int] | None:
+    def notice(self, start: int) -> list[set[int]]:
         """The ledger says that the source has lost what it had from this offset on. Return the numbers of the records
-        that the election removed that truncated the log there, or nearest below. None if there was no such election."""
+        that the election removed that truncated the log there, or nearest below. A log does not show elections that
+        truncated it before, at a higher offset. The ledger may say so only after a later election, so there may be
+        several possibilities. Return an empty list if there was no such election."""
         self.noticed.update(number for number in self.cut if self.offset_of[number] >= start)
-        near = max(((part, at) for at, (part, _) in enumerate(self.losses) if part <= start), default=None)
-        return None if near is None else self.losses[near[1]][1]
+        shown: list[Loss] = []
+        found: list[set[int]] = []
+        for loss in self.losses:
+            shown = [*(each for each in shown if each.begin < loss.begin), loss]
+            near = next((each for each in reversed(shown) if each.begin <= start), None)
+            if near is not None and not (found and found[-1] is near.numbers):
+                found.append(near.numbers)
+        return found
 
     def _splits_transaction(self, lost: list[SourceBatch]) -> bool:
         """Whether the log would keep records of a transaction whose end is among these last batches."""

@@ -4,10 +4,16 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+SEQUENCES = 1 << 31
 BatchId = tuple[int, int]
 """Base offset and leader epoch of a batch."""
 Copy = tuple[BatchId, int]
 """Batch and number of a record."""
+
+
+def ordinal_of(sequence: int, lowest: int) -> int:
+    """The ordinal that has this sequence number, if `lowest` is the lowest ordinal of the story."""
+    return lowest + (sequence - lowest) % SEQUENCES
 
 
 @dataclass(frozen=True)
@@ -23,6 +29,13 @@ class Stored:
     numbers: tuple[int, ...]
     """0 if the cleaner has removed a record."""
     leader_epoch: int
+    turns: int = 0
+    """How often the producer's sequence numbers had started again at 0. No broker knows it."""
+
+    @cached_property
+    def ordinal(self) -> int:
+        """The ordinal of the first record of a lane's batch."""
+        return self.sequence + self.turns * SEQUENCES
 
     @cached_property
     def end(self) -> int:
@@ -39,6 +52,15 @@ class Stored:
     def without(self, copies: Collection[Copy]) -> "Stored":
         """The batch without some of its records."""
         return replace(self, numbers=tuple(0 if (self.id, each) in copies else each for each in self.numbers))
+
+
+def adopt(mine: list[Stored], theirs: Collection[Stored], start: int) -> None:
+    """Give a follower what the leader has, or had, below the follower's log start offset. The follower may have deleted
+    records there that the leader never had: once the leader has deleted its own records there, it no longer knows that
+    the two logs parted below."""
+    there = {stored.id for stored in theirs}
+    if not all(stored.id in there for stored in mine if stored.end <= start):
+        mine[:] = [each for each in theirs if each.end <= start] + [each for each in mine if each.end > start]
 
 
 @dataclass

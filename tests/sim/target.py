@@ -12,9 +12,8 @@ import google_crc32c
 
 from mirrord.kafka.protocol.record_batch import CONTROL, HEADER, LENGTH_OFFSET, TRANSACTIONAL
 from tests.sim import toy
-from tests.sim.stored import Stored, UnknownCopies
+from tests.sim.stored import SEQUENCES, Stored, UnknownCopies, adopt, ordinal_of
 
-SEQUENCES = 1 << 31
 CORRUPT, UNKNOWN_TOPIC, NOT_LEADER, TOO_LARGE, OUT_OF_ORDER, INVALID_EPOCH = 2, 3, 6, 10, 45, 47
 INVALID_TXN, FENCED_EPOCH, UNKNOWN_EPOCH, NOT_AVAILABLE, INVALID_RECORD = 53, 74, 75, 78, 87
 
@@ -47,9 +46,10 @@ class Broker:
     """Everything appended, whatever the cleaner has removed since: its knowledge of leader epochs."""
     start: int = 0
     """The log start offset."""
+    origin: int = 0
+    """The log start offset at the beginning of the story."""
     deleted: list[Stored] = field(default_factory=list)
     """What retention has deleted from the log."""
-
     unknown: UnknownCopies = field(default_factory=UnknownCopies)
     """All brokers of a partition have the same."""
 
@@ -61,7 +61,7 @@ class Broker:
     @property
     def end(self) -> int:
         whole = self.whole
-        return whole[-1].end if whole else 0
+        return whole[-1].end if whole else min(self.start, self.origin)
 
     def append(self, stored: Stored) -> None:
         self.log.append(stored)
@@ -157,12 +157,13 @@ class FakeTarget:
         up."""
         self.leapt = False
         """Having forgotten the producer, a broker accepted a batch that does not follow the producer's last one."""
+        self.first_ordinal = 0
+        """The lowest ordinal of the lane in this story."""
 
     @property
     def end(self) -> int:
         """The end of the leader's log."""
-        whole = self.brokers[self.leader].whole
-        return whole[-1].end if whole else 0
+        return self.brokers[self.leader].end
 
     @property
     def start(self) -> int:
@@ -207,10 +208,11 @@ class FakeTarget:
                 return OUT_OF_ORDER, -1
         elif self.forgot:
             before = [stored for stored in broker.whole if stored.producer == producer]
-            after = before[-1].sequence + before[-1].count if before else 0
-            self.leapt = self.leapt or sequence > after
+            after = before[-1].ordinal + before[-1].count if before else self.first_ordinal
+            self.leapt = self.leapt or ordinal_of(sequence, self.first_ordinal) > after
         numbers = tuple(number for _, number in toy.records(batch))
-        stored = Stored(broker.end, count, producer, epoch, sequence, header[8], numbers, broker.epoch)
+        turns = ordinal_of(sequence, self.first_ordinal) // SEQUENCES
+        stored = Stored(broker.end, count, producer, epoch, sequence, header[8], numbers, broker.epoch, turns)
         self._note_hidden(at, stored)
         broker.append(stored)
         _remember(broker, stored)
@@ -364,7 +366,6 @@ class FakeTarget:
         return {number for stored in self.brokers[self.leader].whole for number in stored.numbers}
 
     def key(self, number: int) -> int:
-        """The key of a record, of the lane or foreign."""
         return toy.key_of(number, self.keys)
 
     def hidden(self, at: int) -> set[int]:
@@ -426,6 +427,8 @@ class FakeTarget:
         if shared < broker.end:
             broker.truncate(shared)
             self.reload(at, now_ms)
+        adopt(broker.deleted, leader.deleted + leader.log, broker.start)
+        adopt(broker.whole, leader.whole, broker.start)
         return True
 
     def reload(self, at: int, now_ms: int) -> None:

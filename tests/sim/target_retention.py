@@ -64,7 +64,7 @@ def came_late(world: "World", request: Request, base: int, *, found: bool) -> No
     broker = world.target.brokers[request.broker]
     numbers = {number for _, number in toy.records(request.data)}
     for stored in broker.deleted:
-        is_later = found and stored.sequence + stored.count > request.batch.first
+        is_later = found and stored.ordinal + stored.count > request.batch.first
         world.target.unknown.appended(_at(broker, base), stored.copies(None if is_later else numbers))
 
 
@@ -72,7 +72,7 @@ def rebuilt(world: "World", first: int) -> None:
     """The map was rebuilt from this ordinal on. Nothing shows which records had the ordinals of those that retention
     had deleted."""
     for stored in world.target.brokers[world.target.leader].deleted:
-        copies = (((stored.id, each), stored.sequence + at) for at, each in enumerate(stored.numbers))
+        copies = (((stored.id, each), stored.ordinal + at) for at, each in enumerate(stored.numbers))
         world.target.unknown.always.update(
             copy for copy, ordinal in copies if stored.producer >= 0 and ordinal >= first
         )
@@ -85,7 +85,7 @@ def _at(broker: Broker, base: int) -> Stored:
 def _beside_a_hole(world: "World", broker: Broker, numbers: set[int]) -> set[Copy]:
     """Deleted copies of these records, if they were in holes of which other records were never appended."""
     there = {
-        stored.sequence + at: (stored.id, number)
+        stored.ordinal + at: (stored.id, number)
         for stored in broker.history
         for at, number in enumerate(stored.numbers)
         if number

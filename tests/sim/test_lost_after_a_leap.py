@@ -1,6 +1,5 @@
 """Stories of a source that loses copied records just before a lane leaps over a record that the target refuses."""
 
-from mirrord.ledger.quarantine import skipped_ranges
 from mirrord.replication.lane.phases import Phase
 from tests.sim.host import LANE, Host, Shape
 from tests.sim.scheduler import Story
@@ -42,7 +41,9 @@ class Lost(Story):
 
         def skips() -> Host | None:
             resuming = (host for host in running(world) if host.lane.phase is Phase.RESUMING and host.lane.acked > 1)
-            return next((host for host in resuming if skipped_ranges(world.truth.lanes[LANE].quarantine)), None)
+            record = world.truth.lanes.get(LANE)
+            is_skipped = record is not None and any(each.skipped for each in record.quarantine)
+            return next(resuming, None) if is_skipped else None
 
         if (yield from until(skips, LONG)):
             source.truncate(len(source.log) - 1)

@@ -21,7 +21,7 @@ from mirrord.model.runs import Run
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
 from tests.sim import toy
-from tests.sim.after_retention import expects_a_copied_ordinal, is_repeat_of_deleted
+from tests.sim.after_retention import expects_a_copied_ordinal, is_repeat_of_deleted, was_cleaned
 from tests.sim.at_end import were_deleted
 from tests.sim.compacted_copy import is_older_than_copied
 from tests.sim.comparing import asked_about, presumed
@@ -237,6 +237,19 @@ def test_a_lookup_takes_a_record_for_cleaned_if_a_later_one_of_its_key_follows(
     number = min(world.source.offset_of)
     asked = {number: Missing(kind, 0, 0, above, has_room=True)}
     assert presumed(world, asked, SupersededAnswer(1, 0, again, 1)) == ({number} if is_presumed else set())
+
+
+@pytest.mark.parametrize("is_presumed", [False, True])
+def test_a_record_that_a_lookup_took_for_cleaned_may_be_missing_when_the_newer_one_is_deleted(
+    *, is_presumed: bool
+) -> None:
+    """An election has removed the record. The foreign record that the lookup found has been deleted since."""
+    world = overwritten(-1)
+    number = min(world.source.offset_of)
+    world.known.presumed = {number} if is_presumed else set()
+    for broker in world.target.brokers:
+        broker.expire(1)
+    assert was_cleaned(world, world.source.offset_of[number]) is is_presumed
 
 
 def test_a_lookup_takes_a_deleted_record_for_cleaned_together_with_those_after_it() -> None:

@@ -22,9 +22,9 @@ def check_target_map(world: World) -> None:
         for at in range(stored.count):
             if not stored.numbers[at]:
                 continue
-            recorded = record.target_runs.offset_of(stored.sequence + at)
-            if recorded != stored.base + at and not may_be_forgotten(world, stored.sequence + at, stored.base + at):
-                raise Violation(f"ordinal {stored.sequence + at} is at {stored.base + at}, the ledger says {recorded}")
+            recorded = record.target_runs.offset_of(stored.ordinal + at)
+            if recorded != stored.base + at and not may_be_forgotten(world, stored.ordinal + at, stored.base + at):
+                raise Violation(f"ordinal {stored.ordinal + at} is at {stored.base + at}, the ledger says {recorded}")
 
 
 def check_translations(world: World) -> None:
@@ -37,10 +37,10 @@ def check_translations(world: World) -> None:
     stand = [(stored, at, number) for stored in log for at, number in enumerate(stored.numbers)]
     if not_looked_for(world):
         return
-    known = [each for each in stand if not is_left_open(world, each[0].sequence + each[1], each[2])]
-    known = [each for each in known if not is_lost(world, each[2], each[0].sequence + each[1])]
+    known = [each for each in stand if not is_left_open(world, each[0].ordinal + each[1], each[2])]
+    known = [each for each in known if not is_lost(world, each[2], each[0].ordinal + each[1])]
     pairs = [(world.source.offset_of[number], stored.base + at) for stored, at, number in known]
-    end, ordinal = log[-1].end, log[-1].sequence + log[-1].count
+    end, ordinal = log[-1].end, log[-1].ordinal + log[-1].count
     record = world.truth.lanes[LANE]
     lane = LaneMap(record, CopiedPosition(ordinal, end, world.source.end))
     goes_on = record.source_runs.offset_of(ordinal)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from mirrord.model.runs import Runs
 from tests.sim.at_end import check_complete
 from tests.sim.checks import Matched
-from tests.sim.compacted_copy import may_come_back, note_returned, wrong_so_far
+from tests.sim.compacted_copy import came_back_deleted, may_come_back, note_returned, wrong_so_far
 from tests.sim.halts import needless_halt
 from tests.sim.host import LANE
 from tests.sim.late_records import lost_as_well, named_anew
@@ -81,12 +81,13 @@ def _numbers(world: World, history: list[Stored], log: list[Stored], *, views: b
     record, offset_of, known = world.truth.lanes[LANE], world.source.offset_of, world.checks.matched
     is_longer = known is not None and known.log == log[: len(known.log)]
     rest = log[len(known.log) :] if known is not None and is_longer else log
-    end = max([stored.sequence + stored.count for stored in rest], default=0)
+    begin = world.past.ordinal
+    end = max([stored.ordinal + stored.count for stored in rest], default=begin)
     end = max(end, known.end) if known is not None and is_longer else end
-    if known is not None and known.mapped_at == world.checks.mapped_at and len(known.offsets) >= end:
+    if known is not None and known.mapped_at == world.checks.mapped_at and len(known.offsets) >= end - begin:
         offsets = known.offsets
     else:
-        offsets = _source_offsets(record.source_runs, end)
+        offsets = _source_offsets(world, record.source_runs, end)
     numbers, all_match = list[int](), True
     if known is not None and is_longer and known.producer == record.producer_id and known.agrees_with(offsets):
         numbers = known.numbers.copy()
@@ -96,13 +97,13 @@ def _numbers(world: World, history: list[Stored], log: list[Stored], *, views: b
         if stored.producer != record.producer_id:
             raise Violation(f"producer id {stored.producer} wrote, the ledger knows {record.producer_id}")
         there = [offset_of.get(number, -1) for number in stored.numbers]
-        if there == offsets[stored.sequence : stored.sequence + stored.count]:
+        if there == offsets[stored.ordinal - begin : stored.ordinal - begin + stored.count]:
             numbers += stored.numbers
             continue
-        for ordinal, number in enumerate(stored.numbers, stored.sequence):
+        for ordinal, number in enumerate(stored.numbers, stored.ordinal):
             if not number:
                 continue
-            offset = offsets[ordinal]
+            offset = offsets[ordinal - begin]
             if offset != offset_of[number]:
                 if not _is_excused(world, ordinal, offset, number, views=views, final=final):
                     raise Violation(
@@ -116,13 +117,16 @@ def _numbers(world: World, history: list[Stored], log: list[Stored], *, views: b
     return numbers
 
 
-def _source_offsets(runs: Runs, end: int) -> list[int | None]:
-    """Return the source offsets of the ordinals below an end, according to the ledger."""
+def _source_offsets(world: World, runs: Runs, end: int) -> list[int | None]:
+    """Return the source offsets of the story's ordinals below an end, according to the ledger."""
+    begin = world.past.ordinal
+    if not world.past.is_in_story(end):
+        raise Violation(f"the target holds ordinal {end - 1}, the story began with ordinal {begin}")
     found: list[int | None] = []
-    for ordinal, offset, count in runs.between(0, end - 1):
-        found += [None] * (ordinal - len(found))
+    for ordinal, offset, count in runs.between(begin, end - 1):
+        found += [None] * (ordinal - begin - len(found))
         found += range(offset, offset + count)
-    return found + [None] * (end - len(found))
+    return found + [None] * (end - begin - len(found))
 
 
 def _is_excused(world: World, ordinal: int, offset: int | None, number: int, *, views: bool, final: bool) -> bool:
@@ -136,6 +140,7 @@ def _is_excused(world: World, ordinal: int, offset: int | None, number: int, *, 
         or (number in source.unwanted and source.at(offset or 0) is None)
         or number in lost_as_well(world)
         or left_no_trace(world, number)
+        or came_back_deleted(world, number)
         or is_left_open(world, ordinal, number)
         # A former holder may have been further; what it sent is compared before the end.
         or (0 <= record.regiven <= ordinal and not final)

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from mirrord.kafka.protocol.sequence import nearest
 from tests.sim import toy
 from tests.sim.host import Request
 from tests.sim.target import Broker, FakeTarget, Stored
@@ -67,4 +66,4 @@ def _epoch_of(number: int, leader: Broker) -> int:
 
 
 def _is_before(stored: Stored, ordinal: int) -> bool:
-    return stored.producer >= 0 and nearest(stored.sequence, ordinal) + stored.count <= ordinal
+    return stored.producer >= 0 and stored.ordinal + stored.count <= ordinal

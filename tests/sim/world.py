@@ -42,7 +42,7 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.source.loop_detection import Origins
 from mirrord.replication.lane.state import Lane
 from tests.fixtures.attic import no_room
-from tests.sim import answering, first_records, late_bytes, leases, slow_brokers, target_retention, toy
+from tests.sim import answering, first_records, late_bytes, leases, past, slow_brokers, target_retention, toy
 from tests.sim.checks import Checks
 from tests.sim.comparing import is_asked_again
 from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Hosts, Request, Shape, word_for_the_next
@@ -102,20 +102,20 @@ class World:
         """Source offsets that the target holds twice according to the ledger."""
         self.lost: set[int] = set()
         """Source offsets that were deleted before they were copied, according to the ledger."""
-        self.truncated: list[tuple[Verdict, set[int] | None]] = []
+        self.truncated: list[tuple[Verdict, list[set[int]]]] = []
         """The ledger's verdicts about what the source lost after it was copied (see `FakeSource.notice`)."""
         self.gaps = Gaps(self.truth)
         self.rejected: set[int] = set()
         """Source offsets that were skipped because the target refuses them, according to the ledger."""
         self.letters = FakeLetters()
         self.rebuilds = self.attempts = 0
-        self.checks = Checks()
-        self.faults = True
+        self.checks, self.faults = Checks(), True
         self.origins: Callable[[], Origins | None] = lambda: None
         self.writers: Callable[[], tuple[Writer, ...]] = tuple
         """What the ledgers on the source's cluster say."""
         self.write((FlowOpened("f", ClusterId("A"), ClusterId("B")),), 0)
         self.write((LeaseTaken(1, Holder("h", 1, "i", ""), int(TTL_S * 1000)),), 1)
+        self.past = past.begin(self, shape.until_wrap)
 
     def note(self, line: str) -> None:
         self.trail.append(f"{self.now:7.2f} {line}")

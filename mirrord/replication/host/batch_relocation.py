@@ -89,13 +89,9 @@ class BatchRelocation:
             end = readable_end = min(searched.end, high_watermark)
             covered, before = covered_below(record, wanted.first), last_below(record, wanted.first)
             if self._read_committed:
-                # If a transaction is open in this range, a read of committed records would wait until it ends.
-                stable = await last_stable_offset(self._asks, self._source_partition)
-                if covered and stable < min(covered[-1].end, high_watermark):
-                    # The lane has copied uncommitted records. Records between them that it has not copied cannot be
-                    # read before the transaction ends.
-                    raise ReadFailed(int(ErrorCode.OFFSET_NOT_AVAILABLE))
-                end = min(end, stable)
+                copied_end = covered[-1].end if covered else 0
+                ordinals = wanted.first, last
+                end = min(end, await self._stable_end(record, ordinals, copied_end, high_watermark, compacts))
             # The source may have deleted the first records of the range. Their offsets are nevertheless part of the
             # search, so that the lane continues at these offsets and records the loss of those not yet copied.
             searched = Range(searched.start, max(end, searched.start))
@@ -112,6 +108,24 @@ class BatchRelocation:
             located = msgspec.structs.replace(located, source_compacts=await source_compacts() is not False)
         may_be_cleaned = await compacts() is not False
         return RebuildAnswer(wanted.question, 0, tuple(own), located, compacts=may_be_cleaned)
+
+    async def _stable_end(
+        self, record: LaneRecord, ordinals: tuple[int, int], copied_end: int, end: int, compacts: Compacts
+    ) -> int:
+        """Return the source offset up to which committed records can be read. If a transaction is open below the end of
+        the search, a read of committed records would wait until it ends. `end` is the high watermark of the source.
+
+        Raises ReadFailed if the lane has copied uncommitted records at or above the result: records that it has not
+        copied, at offsets below `copied_end`, cannot be read before the transaction ends. The same applies if the
+        ledger maps some of the `ordinals` (first, last) that are searched for to uncommitted records. A compacted
+        target may have lost their copies, and these records must not be copied again as if they were new."""
+        stable = await last_stable_offset(self._asks, self._source_partition)
+        named = record.source_runs.between(*ordinals) if ordinals[0] <= ordinals[1] else ()
+        named_end = max((offset + length for _, offset, length in named), default=0)
+        is_hidden = stable < min(copied_end, end)
+        if is_hidden or (stable < min(named_end, end) and await compacts() is not False):
+            raise ReadFailed(int(ErrorCode.OFFSET_NOT_AVAILABLE))
+        return stable
 
     async def leave_open(self, record: LaneRecord, wanted: AskRebuild, compacts: Compacts) -> RebuildAnswer:
         """Return a map without source offsets, because the records go through a policy. Their contents then do not show

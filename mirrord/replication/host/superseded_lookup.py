@@ -17,18 +17,18 @@ from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL, Header, 
 from mirrord.kafka.protocol.sequence import SEQUENCES
 from mirrord.ledger.facts.core import Reason
 from mirrord.model.errors import PolicyFault, PolicyUnusable
-from mirrord.model.intervals import Interval, joined, within
+from mirrord.model.intervals import Interval
 from mirrord.replication.host.cleanup_policy import Begin, CleanupPolicies
 from mirrord.replication.host.hosted_lane import HostedLane
 from mirrord.replication.host.record_policies import Decide, RecordPolicies
 from mirrord.replication.host.retried_reads import read_and_tell
-from mirrord.replication.lane import seek
 from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.copied_pieces import mapped_by
 from mirrord.replication.lane.source.declared_runs import decided_below
-from mirrord.replication.lane.source.recorded_epochs import UNKNOWN, Epochs, is_of_later_epoch
+from mirrord.replication.lane.source.left_out_ranges import left_out
+from mirrord.replication.lane.source.recorded_epochs import UNKNOWN, Epochs, epoch_at, is_of_another_epoch
 from mirrord.replication.lane.target import missing_records
 from mirrord.replication.lane.target.existing_copies import may_be_a_lanes
 from mirrord.replication.lane.target.scan_result import Missing
@@ -141,8 +141,7 @@ class SupersededLookup:
         self._rules = rules
         self._is_open = is_open
         self._decided_below = decided_below(record)
-        self._skipped = joined((each.start, each.end) for each in seek.left_out(record, 0))
-        """The ranges of source offsets that the lane skips because of an operator's decision or a refused record."""
+        self._left_out = left_out(record, 0)
 
     async def run(self, asked: AskSuperseded) -> SupersededAnswer:
         """Return the missing records that have to be copied again. Raises ReadFailed if the source or the target cannot
@@ -179,7 +178,7 @@ class SupersededLookup:
         stable = end
         if self._rules.read_committed:
             stable = await last_stable_offset(self._source_asks, self._source_partition)
-        wanted = self._wanted(judge, missing, (begin, end))
+        wanted = self._wanted(judge, missing, (begin, end), epochs)
         below = {offset: places for offset, places in wanted.items() if offset < stable}
         await self._find(judge, below, epochs, committed=self._rules.read_committed)
         # The lane copies nothing at or above `stable`, but it may have copied records there with a different
@@ -230,7 +229,7 @@ class SupersededLookup:
         loaded, because it is then not known what was copied.
         """
         for missing, ordinal in places:
-            if is_of_later_epoch(epochs, ordinal, epoch):
+            if is_of_another_epoch(epochs, ordinal, epoch):
                 continue  # a different record, which was not copied
             copy: DecodedRecord | Reason = record
             if self._rules.decide is not None:
@@ -272,7 +271,7 @@ class SupersededLookup:
                 _expect(judge, found, header.leader_epoch)
 
     def _wanted(
-        self, judge: SupersededJudge, missing: Iterable[Missing], readable: Interval
+        self, judge: SupersededJudge, missing: Iterable[Missing], readable: Interval, epochs: Epochs
     ) -> dict[int, list[tuple[Missing, int]]]:
         """Return the missing records that the source may still have, by source offset. `readable` is the range
         [start, end) of the source offsets that can be read.
@@ -286,8 +285,8 @@ class SupersededLookup:
             for ordinal in missing_records.without_record(self._record, each):
                 judge.gone(each, ordinal, by_retention=False)
             for ordinal, offset, length in missing_records.pieces(self._record, each):
-                skips = within((offset, offset + length), self._skipped if each.kind == "last" else ())
-                skipped_from = next((start for start, _ in skips), offset + length)
+                is_last = each.kind == "last"
+                skipped_from = self._skipped_from(ordinal, offset, length, epochs) if is_last else offset + length
                 for at in range(skipped_from - offset):
                     if offset + at < begin:
                         judge.gone(each, ordinal + at, by_retention=True)
@@ -297,12 +296,19 @@ class SupersededLookup:
                     break
         return wanted
 
+    def _skipped_from(self, ordinal: int, offset: int, length: int, epochs: Epochs) -> int:
+        """Return the first of the source offsets [offset, offset + length) that the lane skips because of a decision in
+        the ledger. If it skips none of them, return the end of the range. `ordinal` is that of the first offset."""
+        end = offset + length
+        here = ((max(each.start, offset), each) for each in self._left_out if each.start < end and offset < each.end)
+        return min((at for at, each in here if each.is_about(epoch_at(epochs, ordinal + at - offset))), default=end)
+
     async def _see(self, judge: SupersededJudge, asked: AskSuperseded) -> None:
         # A record that a later leader accepted supersedes a lost one, and may be anywhere in the log.
         is_lost = any(each.kind == "lost" for each in asked.missing)
         start = 0 if is_lost else min(each.above for each in asked.missing)
-        _, begin = await bounds(self._target_asks, self._target_partition)
-        start, end = max(start, begin), asked.end
+        end, begin = await bounds(self._target_asks, self._target_partition)
+        start, end = max(start, begin), max(end, asked.end)
         # During the read, the cleaner may have removed the record that superseded a missing one, because an even later
         # record has the same key. Reading therefore continues up to the new end of the log.
         while start < end:
@@ -337,7 +343,7 @@ class SupersededLookup:
                 for record in await _decoded(batch):
                     ordinal, offset, length = stretch[max(bisect_right(begins, record.offset) - 1, 0)]
                     at = record.offset - offset
-                    if 0 <= at < length and not is_of_later_epoch(self._record.epochs, ordinal + at, epoch):
+                    if 0 <= at < length and not is_of_another_epoch(self._record.epochs, ordinal + at, epoch):
                         copy = record if decide is None else decide(record, True)
                         if not isinstance(copy, str):
                             judge.see_appended(copy.key, record.offset)

@@ -44,10 +44,10 @@ def differ(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
 
 def unread(lane: Lane, answer: CheckAnswer) -> CheckAnswer | None:
     """Return a difference if the target has records with ordinals to which the ledger assigns source records that no
-    holder has read (see `last_copied.unread_from`). Return None if there is no such difference, or if the comparison
+    holder has sent (see `last_copied.unread_from`). Return None if there is no such difference, or if the comparison
     `answer` found that the records are the same nevertheless."""
-    record, last = lane.record, lane.resume_ordinal - 1
-    first = last_copied.unread_from(record, last) if record is not None else None
+    last = lane.resume_ordinal - 1
+    first = last_copied.unread_from(lane, last)
     is_same = answer.outcome == "equal" and answer.equal_until == lane.resume_ordinal
     if first is None or is_same or lane.log.last_by_look_up is not None:
         return None

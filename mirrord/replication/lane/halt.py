@@ -20,6 +20,7 @@ def drop(lane: Lane) -> None:
     lane.ready_bytes = lane.in_flight_bytes = 0
     lane.fetching = False
     lane.history.unconfirmed_chunk = lane.history.left_position = lane.history.asked_before_seek = None
+    lane.history.asked_before_reading = None
     lane.confirming = False
 
 

@@ -126,7 +126,7 @@ def leave_out(lane: Lane) -> Effects:
     """If the position is in a range to skip, continue after the range without reading it, because the source may be
     unable to return it. If the range was to be copied again, record the new ordinals of the records after the range."""
     if not lane.plan:
-        out = next((each for each in lane.left_out if each.start <= lane.position < each.end), None)
+        out = batch_splitting.left_out_here(lane)
         epoch = -1 if out is None else batch_splitting.epoch_before(lane, out.end)
         return [] if out is None else leap(lane, out.end, out.reason, epoch=epoch)
     runs, pieces, gone = batch_splitting.without_left_out(lane)

@@ -55,6 +55,7 @@ from mirrord.replication.lane.signals import (
     Wake,
 )
 from mirrord.replication.lane.source import last_copied, recorded_epochs
+from mirrord.replication.lane.source.missing_from_target import may_be_cleaned, without_left_out
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import (
     in_doubt,
@@ -190,7 +191,7 @@ def search(lane: Lane, begins: int = NEVER) -> Effects:
     if lane.log.end < start:
         return _stay(lane, f"the target log ends at offset {lane.log.end}, before them")
     lane.stage = Stage.LOCATE
-    unread = last_copied.unread_from(record, found.last)
+    unread = last_copied.unread_from(lane, found.last)
     where = (found.first, start, lane.log.end)
     return [AskRebuild(ask(lane), lane.producer_id, *where, -1 if unread is None else unread)]
 
@@ -211,10 +212,11 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
         return []
     if answer.error:
         return lane.retry()
-    if answer.located is None:
+    if answer.located is None or lane.record is None:
         return _stay(lane, answer.trouble)
-    if answer.compacts and answer.located.missing:
-        start, end = answer.located.missing[0]
+    located = without_left_out(lane.record, answer.located)
+    if answer.compacts and (unclear := may_be_cleaned(lane.record, found.first, located)):
+        start, end = unclear[0]
         return _stay(
             lane,
             "the copy is compacted, so it is not known whether its cleaner removed the records of source offsets "
@@ -234,7 +236,7 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
             f"the copy is compacted, and {gone} have since been removed: it is not known whether they were superseded",
         )
     looked_up = _displaced_after(lane, read.next_ordinal) if answer.compacts else ()
-    if looked_up and not _keep_offsets(lane, looked_up, read, answer.located):
+    if looked_up and not _keep_offsets(lane, looked_up, read, located):
         which = f"ordinals {looked_up[0].first} to {looked_up[-1].last}"
         return _stay(
             lane,
@@ -246,7 +248,7 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
     lane.comparison.rebuilt_until = read.behind if looked_up else lane.log.end
     if not answer.compacts:
         lane.log.lost_below = None  # all records that were lost are copied again
-    facts = _facts(lane, found.first, own, read, answer.located)
+    facts = _facts(lane, found.first, own, read, located)
     lane.stage = Stage.FACTS
     effect = append(lane, facts)
     lane.facts_tag = effect.tag
@@ -269,11 +271,11 @@ def _displaced_after(lane: Lane, ordinal: int) -> Sequence[Displaced]:
 
 def _keep_offsets(lane: Lane, looked_up: Sequence[Displaced], read: target_scan.Reading, located: Located) -> bool:
     """Return whether two conditions hold. First, the rebuilt map must assign all of these ordinals to the same source
-    offsets as the ledger does. If the source offsets differed, a lookup that uses the rebuilt map would look for other
-    records. Second, the target log must have a batch before these ordinals, because the log is read again from the end
-    of that batch."""
+    offsets as the ledger does, and no missing records are copied under them. Otherwise, a lookup that uses the rebuilt
+    map would look for other records. Second, the target log must have a batch before these ordinals, because the log is
+    read again from the end of that batch."""
     record, distance = lane.record, located.next_offset - read.next_ordinal
-    if record is None or read.behind == 0:
+    if record is None or read.behind == 0 or located.missing:
         return False
     pieces = (piece for each in looked_up for piece in record.source_runs.between(each.first, each.last))
     return all(offset - ordinal == distance for ordinal, offset, _ in pieces)

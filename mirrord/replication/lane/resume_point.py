@@ -26,6 +26,7 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.source import last_copied, recorded_epochs, source_epochs, truncation
 from mirrord.replication.lane.source.declared_runs import RestOfPlan, continues_at, decided, jumps, rest
+from mirrord.replication.lane.source.left_out_ranges import left_out
 from mirrord.replication.lane.source.next_declared import declare
 from mirrord.replication.lane.state import NO_VERDICTS, Lane, ResumePosition
 from mirrord.replication.lane.target import (
@@ -120,7 +121,13 @@ def _acknowledged_runs(lane: Lane, ordinal: int) -> list[Run]:
 
 def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
     """Resume at this ordinal. If batches below it were not acknowledged during this attempt to host the lane, first
-    compare them with the source. `begins` is the lowest target offset of a batch that has to be compared."""
+    compare them with the source. `begins` is the lowest target offset of a batch that has to be compared.
+
+    A former holder may have found a hole that begins below a resume position, because the log had also lost records
+    before this position. If the log no longer shows where the lane was, the lane continues after the hole: the ledger
+    says that the target has no records under the ordinals of the hole."""
+    if lane.log.entry is None:
+        ordinal = target_scan.after_hole(lane, ordinal)
     lane.resume_ordinal = ordinal
     lane.comparison.begins_at = min(begins, lane.comparison.begins_at if lane.notes else NEVER)
     if must_check(lane):
@@ -320,10 +327,10 @@ def _begin_to_read(lane: Lane, record: LaneRecord) -> Effects:
     """Leave out what the ledger says is not to be copied, and read from the position onward. If the source log ended
     below the position, ask the source first whether it has lost records."""
     lowest = min([lane.position, *(run.offset for run in lane.plan)])
-    lane.left_out = seek.left_out(record, lowest)
+    lane.left_out = left_out(record, lowest)
     effects = [*intake.leave_out(lane), *seek.carry_out(lane)]
     is_short = lane.history.short_end >= 0
-    effects += [] if is_short else intake.want_more(lane)
+    effects += [] if is_short else truncation.begin_to_read(lane)
     effects += reassigned_ordinals.compare_again(lane, lane.resume_ordinal)
     if lane.comparison.later_pending:
         effects.append(Wake(ask(lane), lane.late_writes.former_holder_until))

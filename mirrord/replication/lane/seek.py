@@ -9,29 +9,19 @@ each holder that takes the lane carries out the command again.
 
 import msgspec
 
-from mirrord.ledger.facts.core import Verdict
 from mirrord.ledger.facts.seeks import SeekDone
-from mirrord.ledger.quarantine import skipped_ranges
-from mirrord.ledger.seeks import Seeks, passed_ranges, pending
+from mirrord.ledger.seeks import Seeks, pending
 from mirrord.ledger.standing_orders import describe_origin
 from mirrord.replication.lane import intake, quarantine
 from mirrord.replication.lane.lane_report import source_offset
 from mirrord.replication.lane.notes import note
 from mirrord.replication.lane.phases import Phase
-from mirrord.replication.lane.signals import Append, Effects, LaneRecord, Lost
+from mirrord.replication.lane.signals import Append, Effects, Lost
 from mirrord.replication.lane.source import truncation
 from mirrord.replication.lane.source.declared_runs import mended_until
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt
 from mirrord.replication.lane.transitions import Quiesce, Resume
-
-
-def left_out(record: LaneRecord, lowest: int) -> list[Verdict]:
-    """Return, in ascending order, the ranges of source offsets that are skipped because of a decision in the ledger and
-    that end above `lowest`."""
-    found = [Verdict(*each, "rejected") for each in skipped_ranges(record.quarantine)]
-    found += [Verdict(*each, "skipped") for each in passed_ranges(record.seeks)]
-    return sorted((each for each in found if each.end > lowest), key=lambda each: (each.start, each.end))
 
 
 def order_recorded(lane: Lane) -> Effects:

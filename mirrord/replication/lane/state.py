@@ -29,6 +29,7 @@ from mirrord.replication.lane.signals import (
     ScanAnswer,
 )
 from mirrord.replication.lane.source.epoch_cache import EpochCache
+from mirrord.replication.lane.source.left_out_ranges import LeftOut
 from mirrord.replication.lane.source.loop_detection import Doubt, Origins
 from mirrord.replication.lane.source.source_history import SourceHistory
 from mirrord.replication.lane.target.acknowledged_records import Forgotten
@@ -413,7 +414,7 @@ class Lane:
     names."""
     dropped: tuple[int, int] = (-1, -1)
     """(source offset, newest record timestamp) of the first batch that was fetched and then dropped."""
-    left_out: list[Verdict] = field(default_factory=list[Verdict])
+    left_out: list[LeftOut] = field(default_factory=list[LeftOut])
     """Source ranges, in ascending order, that are skipped because of a decision about quarantined records or a command
     to seek ahead."""
     seeks: Seeks = ()

@@ -64,6 +64,11 @@ def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
         log = log._replace(start=own[0].base_offset if own is answer.own else lane.resume_position.target_offset)
     elif deleted_records.must_ask(lane, answer):
         return missing_ordinals.ask_shared(lane)
+    elif deleted_records.seem_lost(lane, answer):
+        if lane.log.shared == missing_ordinals.NOT_ASKED:
+            return missing_ordinals.ask_shared(lane)
+        lane.log.shared = missing_ordinals.NOT_KNOWN
+        return look_back.begin(lane)
     elif not own and lane.log.cleaned and target_scan.never_appended(lane, next_by_entry(lane), answer.start):
         pass  # Retention cannot have deleted all of the records, but the cleaner may have removed some of them.
     elif not own and 0 < answer.start == lane.log.log_start and next_by_entry(lane) > expected:
@@ -131,7 +136,8 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
     must_ask = missing_ordinals.must_ask(lane) and not is_whole
     if must_ask or (answer.start > lane.log.log_start and is_late and lane.log.shared < 0):
         return look_back.begin(lane)
-    if is_late and deleted_records.must_ask(lane, answer):
+    asks = is_late and deleted_records.must_ask(lane, answer)
+    if asks or (deleted_records.seem_lost(lane, answer) and lane.log.shared == missing_ordinals.NOT_ASKED):
         return missing_ordinals.ask_shared(lane)
     is_refused = out_of_order.is_position_refused(lane)
     if is_refused and not own and not out_of_order.is_all_deleted(lane):
@@ -158,12 +164,16 @@ def _from_below(lane: Lane, answer: ScanAnswer, log: Log) -> Reading:
     own, is_lost = answer.own, has_lost_records(lane)
     if lane.log.shared >= 0 or (lane.log.cleaned and not own):
         first, is_lost = target_scan.ordinal_before(lane, max(answer.start, lane.log.shared)), True
+        own, log = target_scan.from_ordinal(lane, own, log, first)
         found = target_scan.walk(lane, own, first, log)
     elif not own:
         # If there is no record of the lane left to read, the runs show which ordinal was at the end of the log or at
         # the offset of another writer's first record.
         displaced = target_scan.displaced_at(lane, answer.others)
         first = target_scan.ordinal_at(lane, lane.log.end if displaced is None else displaced)
+        if lane.log.entry is not None and answer.start == lane.log.log_start:
+            # The runs may be those of a log that the leader does not have. It accepts no other ordinal than this one.
+            first = min(first, next_by_entry(lane))
         found = Reading(first, (), (), None)
     else:
         late = target_scan.begins_late(lane, own, answer.start)
@@ -254,7 +264,8 @@ def shared_answered(lane: Lane, now: float, answer: SharedAnswer) -> Effects:
         return rebuilding.search(lane)
     lane.stage = Stage.SCAN if is_whole else Stage.VERIFY
     purpose = "resume" if is_whole else "verify"
-    start, expected = max(lane.log.shared, lane.log.log_start), lane.resume_position.ordinal
+    begin = lane.log.shared if is_whole else target_scan.begin_above(lane, lane.log.shared)
+    start, expected = max(begin, lane.log.log_start), lane.resume_position.ordinal
     return [AskScan(ask(lane), purpose, lane.producer_id, start, lane.log.end, expected)]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Drain
 from tests.sim.host import Host, Request
+from tests.sim.past import acked_in_story
 from tests.sim.traps.moments import Found, forget, kill, may_start
 
 if TYPE_CHECKING:
@@ -50,10 +51,10 @@ def holder(world: "World", *, acked: int = 0) -> Host | None:
         if not may_start(world):
             return None
         newest = world.start_host(former_dead=not newest.alive)
-    if acked and newest.lane.acked < acked:
+    if acked and acked_in_story(newest) < acked:
         world.source.append(acked, world.record_ms())
-    drive(world, newest, lambda: newest.lane.phase is Phase.COPYING and newest.lane.acked >= acked)
-    return newest if newest.alive and newest.lane.phase is Phase.COPYING and newest.lane.acked >= acked else None
+    drive(world, newest, lambda: newest.lane.phase is Phase.COPYING and acked_in_story(newest) >= acked)
+    return newest if newest.alive and newest.lane.phase is Phase.COPYING and acked_in_story(newest) >= acked else None
 
 
 def sending(world: "World", batches: int = 1) -> list[Request]:
@@ -128,14 +129,16 @@ def land(world: "World", requests: list[Request]) -> None:
 
 
 def leave_cleanly(world: "World", host: Host) -> bool:
-    """Drain a lane once nothing is in doubt any more. Return whether its holder has left it cleanly."""
+    """Drain a lane once nothing is in doubt any more. Return whether its holder has left it cleanly, with a handover.
+    There is none while the ledger lacks facts."""
+    words = len(world.words)
     if not host.lane.sent:
         world.source.append(world.rng.randint(1, 3), world.record_ms())
     if not drive(world, host, lambda: _is_calm(world, host)):
         return False
     host.take(Drain())
     drive(world, host, lambda: not host.alive, waits=False)
-    return not host.alive and world.left_cleanly
+    return not host.alive and world.left_cleanly and len(world.words) > words
 
 
 def _is_calm(world: "World", host: Host) -> bool:

@@ -85,7 +85,7 @@ def handover_of_an_earlier_holder(story: "Story") -> Script:
     former = holder(world, acked=1)
     if not former or not may_start(world):
         return
-    if not leave_cleanly(world, former):
+    if not leave_cleanly(world, former) or not world.words:
         return
     word = world.words[-1]
     world.source.append(world.rng.randint(1, 3), world.record_ms())

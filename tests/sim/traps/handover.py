@@ -6,6 +6,7 @@ from mirrord.ledger.facts.core import LaneTaken
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Drain
 from tests.sim.host import Host
+from tests.sim.past import acked_in_story
 from tests.sim.traps.moments import (
     LONG,
     Script,
@@ -83,13 +84,13 @@ def stale_position(story: "Story") -> Script:
     """The first holder of the lane saves its position once more after others have written, and ends."""
     world = story.world
     first = world.hosts[0]
-    if not (yield from until(lambda: first.lane.grant == 1 and first.lane.phase is Phase.COPYING)) or first.lane.acked:
+    if not (yield from until(lambda: first.lane.grant == 1 and first.lane.phase is Phase.COPYING)):
         return
-    if not first.alive or not may_start(world):
+    if acked_in_story(first) or not first.alive or not may_start(world):
         return
     first.paused = True
     later = world.start_host(former_dead=False)
-    yield from until(lambda: later.lane.acked > 0 or not later.alive, LONG)
+    yield from until(lambda: acked_in_story(later) > 0 or not later.alive, LONG)
     first.paused = False
     if first.alive and first.lane.phase is Phase.COPYING:
         world.note("trap: a stale position")

@@ -14,6 +14,7 @@ from mirrord.replication.lane.signals import AskSuperseded
 from tests.sim import truth
 from tests.sim.compacted_copy import settled
 from tests.sim.host import Host
+from tests.sim.past import acked_in_story
 from tests.sim.traps.moments import Found, Script, kill, may_start
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def _copied(world: "World") -> Host | None:
         return None
     lane = host.lane
     is_done = lane.phase is Phase.COPYING and not (lane.ready or lane.in_flight or lane.intents or lane.plan)
-    return host if is_done and lane.acked and lane.position >= world.source.last_stable else None
+    return host if is_done and acked_in_story(host) > 0 and lane.position >= world.source.last_stable else None
 
 
 def _all_copied(story: "Story") -> Host | None:

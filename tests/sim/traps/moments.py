@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mirrord.replication.lane.phases import Phase, Stage
 from tests.sim.host import Host, Request
+from tests.sim.past import acked_in_story
 
 if TYPE_CHECKING:
     from tests.sim.scheduler import Story
@@ -43,7 +44,7 @@ def running(world: "World") -> list[Host]:
 def copying(world: "World", *, acked: int = 0) -> Host | None:
     """The newest host that copies, and has been acknowledged at least so many records."""
     hosts = (host for host in reversed(running(world)) if host.lane.phase is Phase.COPYING)
-    return next((host for host in hosts if host.lane.acked >= acked), None)
+    return next((host for host in hosts if acked_in_story(host) >= acked), None)
 
 
 def idle(world: "World") -> Host | None:

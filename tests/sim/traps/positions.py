@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from mirrord.replication.lane.phases import Phase
+from tests.sim.past import acked_in_story
 from tests.sim.traps.driving import drive, holder, leave_cleanly, save_position
 from tests.sim.traps.moments import Script, kill, may_start, pause
 
@@ -23,10 +24,10 @@ def position_of_a_slow_first_holder(story: "Story") -> Script:
         return
     first.paused = True
     later = world.start_host(former_dead=False)
-    drive(world, later, lambda: later.lane.acked > 0)
+    drive(world, later, lambda: acked_in_story(later) > 0)
     first.paused = False
     drive(world, first, lambda: lane.phase is Phase.COPYING, without=("read", "append"), waits=False)
-    if lane.phase is not Phase.COPYING or lane.grant != 1 or later.lane.acked == 0:
+    if lane.phase is not Phase.COPYING or lane.grant != 1 or acked_in_story(later) == 0:
         return
     world.note("trap: the first holder saves a position behind the records of the next one")
     save_position(first)

@@ -30,6 +30,7 @@ from tests.sim.traps import (
     source,
     target,
     views,
+    wraps,
 )
 from tests.sim.traps.moments import Script, Trap
 
@@ -126,7 +127,11 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
 )
 ENDINGS: frozenset[Trap] = frozenset({in_between.late_before_the_repeat, in_between.late_after_others})
 """Traps that strike only at the end of a story, because the lane cannot repair what they cause."""
+AT_WRAP = tuple(trap.__name__ for trap in wraps.TRAPS)
+"""Traps that are drawn only for stories in which the sequence numbers start again at 0 (`Shape.until_wrap`)."""
 TRAPS: dict[str, Setting] = {trap.__name__: Setting(trap, needs) for trap, needs in _SETTINGS}
+_DRAWN = sorted(TRAPS)
+TRAPS |= {trap.__name__: Setting(trap, {}) for trap in wraps.TRAPS}
 
 
 _BLINDING = frozenset({"cleans", "compaction", "late", "policies"})
@@ -137,7 +142,7 @@ def draw_traps(chance: random.Random, most: int) -> tuple[str, ...]:
     """Return the names of some traps. If the first one needs a world in which less can be checked, those with the same
     need come first among the others; all traps in a compacted target go together. The others need no world in which
     less can be checked than in that of the first one, and none needs another value of a field than those before it."""
-    first, *others = chance.sample(sorted(TRAPS), len(TRAPS))
+    first, *others = chance.sample(_DRAWN, len(_DRAWN))
     needed, many = dict(TRAPS[first].needs), chance.randint(1, most)
     blinding, drawn = _BLINDING & needed.keys(), [first]
     others.sort(key=lambda each: not blinding & TRAPS[each].needs.keys())
@@ -187,6 +192,11 @@ class Traps:
                 next(script)
             except StopIteration:
                 self._scripts[trap] = None
+
+    def another(self, chance: random.Random) -> Trap | None:
+        """Return one of the traps that also strike at other moments than the wrap, or None if there is none."""
+        others = [each for each in self._scripts if each not in ENDINGS and each not in wraps.TRAPS]
+        return chance.choice(others) if others else None
 
     def end(self) -> None:
         """Set no more traps for now. What they kept on the wire may arrive."""

@@ -16,6 +16,8 @@ from mirrord.kafka.protocol.record_batch import RAW_ATTRIBUTES
 from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.model.runs import Run
 from mirrord.replication.lane.second_path import RebuildRequest, RebuiltBatch
+from mirrord.replication.lane.source.left_out_ranges import LeftOut
+from mirrord.replication.lane.source.recorded_epochs import epoch_at
 from mirrord.replication.lane.state import Lane
 
 FAR = 1 << 62
@@ -67,9 +69,12 @@ def whole_until(lane: Lane, position: int) -> int:
 
 
 def next_piece(lane: Lane, position: int, next_offset: int) -> BatchPiece:
-    """Return the next records to copy or skip, starting at `position`, in a batch that ends before `next_offset`."""
+    """Return the next records to copy or skip, starting at `position`, in a batch that ends before `next_offset`. The
+    leader epoch of the batch is `lane.epoch`."""
     limit = next_offset
     for out in lane.left_out:
+        if not out.is_about(lane.epoch):
+            continue
         if out.start <= position < out.end:
             return BatchPiece(min(out.end, next_offset), 0, out.reason)
         if position < out.start:
@@ -81,6 +86,14 @@ def next_piece(lane: Lane, position: int, next_offset: int) -> BatchPiece:
     if position < cut.start:
         return BatchPiece(min(limit, cut.start), FAR)
     return BatchPiece(min(limit, cut.end), cut.most)
+
+
+def left_out_here(lane: Lane) -> LeftOut | None:
+    """Return the range to skip that contains the lane's position, or None if there is none. The epochs of a log
+    ascend: if the record before the position has a later epoch than the records that a decision is about, the source
+    has lost those."""
+    here = (each for each in lane.left_out if each.start <= lane.position < each.end)
+    return next((each for each in here if not 0 <= each.epoch < lane.epoch), None)
 
 
 def epoch_before(lane: Lane, end: int) -> int:
@@ -113,8 +126,10 @@ def without_left_out(lane: Lane) -> Rest:
         offset, end = run.offset, run.offset + following.ordinal - run.ordinal
         first = bisect_right(reach, offset)
         behind = bisect_left(lane.left_out, end, lo=first, key=_start)
-        for out in [*lane.left_out[first:behind], Verdict(end, end, "rejected")]:
+        for out in [*lane.left_out[first:behind], LeftOut(end, end, "rejected")]:
             if out.start < end and offset < out.end:
+                if not out.is_about(_planned_epoch(lane, run, max(out.start, offset))):
+                    continue
                 gone.append(Verdict(max(out.start, offset), min(out.end, end), out.reason))
             kept = max(min(out.start, end) - offset, 0)
             if kept:
@@ -124,14 +139,21 @@ def without_left_out(lane: Lane) -> Rest:
             offset = max(offset, min(out.end, end))
     offset = lane.plan[-1].offset
     for out in lane.left_out:
-        if out.start <= offset < out.end:
+        if out.start <= offset < out.end and out.epoch < 0:
             gone.append(Verdict(offset, out.end, out.reason))
             offset = out.end
     return Rest([*runs, Run(ordinal, offset)], [*pieces, (ordinal, lane.plan[-1].ordinal, 1)], gone)
 
 
-def _start(verdict: Verdict) -> int:
-    return verdict.start
+def _start(out: LeftOut) -> int:
+    return out.start
+
+
+def _planned_epoch(lane: Lane, run: Run, offset: int) -> int:
+    """Return the leader epoch of the record at this offset, which is to be copied again as part of the run, or -1 if it
+    is not known."""
+    epochs = lane.record.epochs if lane.record is not None else ()
+    return epoch_at(epochs, run.ordinal + offset - run.offset)
 
 
 def rebuild(lane: Lane, wanted: RebuildRequest) -> RebuiltBatch | None:

@@ -214,7 +214,8 @@ def decided(record: LaneRecord, ordinal: int) -> Decided:
     last = record.source_runs.last
     if last is None or last.ordinal <= ordinal:
         return NOT_YET
-    pieces = sorted((offset, length) for _, offset, length in record.source_runs.between(ordinal, last.ordinal - 1))
+    # The source may have other records at the offsets of those that it has lost.
+    pieces = sorted((offset, length) for _, offset, length in mapped(record, ordinal, last.ordinal - 1))
     return Decided(tuple(pieces), last.offset, tuple(torn(record, ordinal)))
 
 
@@ -260,4 +261,20 @@ def continues_at(record: LaneRecord, ordinal: int, looked_up: Sequence[tuple[int
         return None
     if (found := rest(record, ordinal, looked_up)) is not None:
         return found.runs[0].offset
-    return min((start for first, start in record.truncations if ordinal < first and start < offset), default=offset)
+    return min([offset, *_lost_at(record, ordinal, offset)])
+
+
+def _lost_at(record: LaneRecord, ordinal: int, offset: int) -> Iterator[int]:
+    """If the source has lost the record of this ordinal, with this source offset, yield the offsets at which the lane
+    may continue instead.
+
+    The first lost record that was copied may be above the offset at which the logs diverge, because the lane had
+    skipped the records before it. The lane then went on below it, with the ordinal after the last lost record. This
+    does not apply if there is a hole below: that ordinal may then have the record of the hole."""
+    has_holes = any(hole.first < ordinal for hole in record.holes)
+    for beyond, start in record.truncations:
+        if ordinal < beyond and start <= offset:
+            yield start
+            went_on = record.source_runs.offset_of(beyond)
+            if went_on is not None and not has_holes:
+                yield went_on

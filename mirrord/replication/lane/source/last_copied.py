@@ -85,8 +85,8 @@ def left_at(lane: Lane, known: tuple[int, int] | None, end: int, position: int) 
     return (start, UNKNOWN) if start < position else None
 
 
-def unread_from(record: LaneRecord, last: int) -> int | None:
-    """Return the first of the ordinals up to `last` to which the ledger assigns source records that no holder has read.
+def unread_from(lane: Lane, last: int) -> int | None:
+    """Return the first of the ordinals up to `last` to which the ledger assigns source records that no holder has sent.
     Return None if there are none.
 
     A lane that leaps over source records records that the epoch is not known from the next ordinal onward. Before it
@@ -95,14 +95,17 @@ def unread_from(record: LaneRecord, last: int) -> int | None:
     ordinals, they were sent before the leap.
 
     This is not certain if the ledger has no epoch at all: the source may have records of message formats 0 and 1, which
-    have no epochs.
+    have no epochs. However, if the lane itself has leapt since this replicator began to host it, it knows what it has
+    sent since then.
     """
-    run = record.source_runs.run_at(last)
-    if run is None or last < 0 or recorded_at(record.epochs, last) != UNKNOWN or follows(record, run.ordinal):
+    record = lane.record
+    run = record.source_runs.run_at(last) if record is not None else None
+    if record is None or run is None or last < 0 or follows(record, run.ordinal):
         return None
+    begins = recorded_at(record.epochs, run.ordinal) == recorded_at(record.epochs, last) == UNKNOWN
     is_known = any(epoch >= 0 for _, epoch in record.epochs)
+    is_known = is_known or max(lane.comparison.assigned_from, lane.sent_below) <= run.ordinal
     is_leap = any(each.end == run.offset and each.reason in _NOT_READ for each in record.newest_verdicts)
-    begins = recorded_at(record.epochs, run.ordinal) == UNKNOWN
     return run.ordinal if is_known and is_leap and begins and not _is_explained(record, run.ordinal, last) else None
 
 

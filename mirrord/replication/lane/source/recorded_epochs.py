@@ -70,10 +70,13 @@ def is_truncated(record: LaneRecord, ordinal: int, offset: int) -> bool:
     return any(ordinal < first and offset >= start for first, start in record.truncations)
 
 
-def is_of_later_epoch(epochs: Epochs, ordinal: int, epoch: int) -> bool:
-    """Return whether a source record has a later leader epoch than was recorded for its ordinal. If so, this record has
-    not been produced yet, because the ledger records a new epoch before the first record of that epoch is produced."""
-    return epoch > recorded_at(epochs, ordinal) > UNKNOWN
+def is_of_another_epoch(epochs: Epochs, ordinal: int, epoch: int) -> bool:
+    """Return whether a source record has a different leader epoch than was recorded for its ordinal. If so, this record
+    has not been produced under this ordinal, because the ledger records a new epoch before the first record of that
+    epoch is produced. Usually its epoch is later. It is earlier if the source has elected a replica that lacks the
+    records of the recorded epoch and has earlier ones at their offsets."""
+    recorded = recorded_at(epochs, ordinal)
+    return epoch >= 0 and recorded > UNKNOWN and recorded != epoch
 
 
 def known_epochs(lane: Lane, first: int) -> Epochs:

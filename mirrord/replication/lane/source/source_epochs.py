@@ -76,6 +76,8 @@ def recall(lane: Lane) -> None:
     elif is_saved:
         lane.seen.reach(lane.position)
         lane.history.recorded_epoch_since = 0  # a change would be in the ledger
+    if record is not None and record.holes and _is_later_copied(lane, record):
+        lane.seen.begin(lane.position, UNKNOWN)  # the source is asked
     lane.epoch = lane.seen.go_to(lane.position)
     is_unknown = (
         lane.epoch < 0 and last_copied(lane) is None
@@ -180,6 +182,19 @@ def _seed(lane: Lane, epochs: Epochs, ordinal: int) -> None:
             found.append((start, epoch))
             below = start - 1
     lane.seen.take_over(found[::-1], lane.position)
+
+
+def _is_later_copied(lane: Lane, record: LaneRecord) -> bool:
+    """Return whether, according to the ledger, a record that was copied from a source offset below the lane's position
+    has a later epoch than the record before the position.
+
+    This happens if the epoch of the record before the position was read when the map was rebuilt. The epochs in a log
+    are in ascending order, so the source has since lost the copied record, and the ledger does not say so yet. A fetch
+    request with the earlier epoch would not reveal the loss.
+    """
+    before = lane.seen.before(lane.position)
+    copied = offsets_of_epochs(record, record.epochs, record.source_runs.at(0).ordinal, lane.resume_ordinal)
+    return before >= 0 and any(offset < lane.position and epoch > before for offset, epoch in copied)
 
 
 def _by_offset(record: LaneRecord, epochs: Epochs, end: int) -> list[tuple[int, int]]:

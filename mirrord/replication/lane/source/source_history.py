@@ -40,6 +40,8 @@ class SourceHistory:
     asked_before_seek: tuple[int, int] | None = None
     """Set while the source is asked, before a seek is carried out, whether it still has the copied records: the source
     offset after the last of them, and the epoch of that record."""
+    asked_before_reading: tuple[int, int] | None = None
+    """The same while the source is asked before the first fetch of a round, because the fetch will carry no epoch."""
     divergence_question: int = -1
     """Number of the open request that asks whether the source still has the copied records, or of the pause before this
     request is repeated."""

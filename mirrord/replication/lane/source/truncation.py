@@ -27,6 +27,7 @@ from mirrord.replication.lane.second_path import NOT_YET
 from mirrord.replication.lane.signals import AskDivergence, Chunk, DivergenceAnswer, Effects, Lost, StopFetch, Wake
 from mirrord.replication.lane.source import last_copied, recorded_epochs, source_epochs
 from mirrord.replication.lane.source.copied_pieces import highest_copied
+from mirrord.replication.lane.source.left_out_ranges import left_out
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt, position_rewind
 from mirrord.replication.lane.transitions import Quiesce
@@ -131,6 +132,8 @@ def divergence_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Eff
         return []
     if lane.history.asked_before_seek is not None:
         return _seek_answered(lane, now, answer) if answer.question == lane.history.divergence_question else []
+    if lane.history.asked_before_reading is not None:
+        return _reading_answered(lane, now, answer) if answer.question == lane.history.divergence_question else []
     if lane.history.unconfirmed_chunk is not None or lane.history.short_end >= 0:
         return _confirmation_answered(lane, now, answer) if answer.question == lane.history.divergence_question else []
     if not lane.plan:
@@ -153,6 +156,8 @@ def ask_again(lane: Lane, now: float) -> Effects:
         return []
     if lane.history.asked_before_seek is not None:
         return _ask_before_seek(lane, lane.history.asked_before_seek)
+    if lane.history.asked_before_reading is not None:
+        return _ask_before_reading(lane, lane.history.asked_before_reading)
     if lane.history.short_end >= 0:
         return ask_short(lane)
     if lane.history.unconfirmed_chunk is not None:
@@ -164,6 +169,36 @@ def ask_again(lane: Lane, now: float) -> Effects:
         return [Wake(lane.history.divergence_question, now + lane.limits.retry_s)]
     lane.history.source_confirmed = False
     return intake.assure(lane)
+
+
+def begin_to_read(lane: Lane) -> Effects:
+    """Request the first chunk of a round. If the fetch carries no epoch, first ask whether the source still has the
+    copied records.
+
+    The answer does not replace the question of `confirm_source`. However, if the source has lost copied records and
+    its log now ends exactly at the lane's position, the fetch returns nothing until the next record is written.
+    """
+    known = None if lane.epoch >= 0 or lane.plan or lane.fetching else last_copied.read_until(lane)
+    return intake.want_more(lane) if known is None else _ask_before_reading(lane, known)
+
+
+def _ask_before_reading(lane: Lane, known: tuple[int, int]) -> Effects:
+    lane.history.asked_before_reading, lane.fetching = known, True
+    lane.history.divergence_question = ask(lane)
+    return [AskDivergence(lane.history.divergence_question, *known)]
+
+
+def _reading_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Effects:
+    """Handle the answer to the question of `begin_to_read`."""
+    known = lane.history.asked_before_reading
+    if known is None or answer.error not in {NONE, OUT_OF_RANGE}:
+        lane.history.divergence_question = ask(lane)
+        return [Wake(lane.history.divergence_question, now + lane.limits.retry_s, refresh=True)]
+    lane.history.asked_before_reading, lane.fetching = None, False
+    start = last_copied.divergence_of_copied(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
+    if start >= known[0]:
+        return intake.want_more(lane)
+    return _lose(lane, now, start, (answer.epoch, answer.end), known[0])
 
 
 def is_unconfirmed(lane: Lane, chunk: Chunk) -> bool:
@@ -369,7 +404,7 @@ def _go_back(lane: Lane, start: int, gone: Verdict, what: str) -> Effects:
     lane.open_run = Run(lane.next_ordinal, start)
     lane.declared = -1
     lane.decided = NOT_YET  # different records have these offsets now
-    lane.left_out = [each for each in lane.left_out if each.end <= gone.start]
+    lane.left_out = [each for each in left_out(lane.record, start) if each.end <= gone.start] if lane.record else []
     lane.log.lost_below = None
     lane.history.source_confirmed, lane.history.left_position, lane.history.short_end = False, None, -1
     epochs = (*before, (lane.next_ordinal, lane.epoch))

@@ -11,13 +11,13 @@ copied again.
 from collections.abc import Iterator
 
 from mirrord.kafka.protocol.record_batch import HEADER, HEADER_LENGTH
-from mirrord.ledger.facts.core import Verdict
 from mirrord.model.intervals import uncovered
 from mirrord.model.runs import Run
 from mirrord.replication.lane import difference, in_flight, intake
 from mirrord.replication.lane.intake_stops import Vanished
 from mirrord.replication.lane.second_path import ALL, PolicyRefused, RebuildRequest
 from mirrord.replication.lane.signals import Chunk, Effects
+from mirrord.replication.lane.source.left_out_ranges import LeftOut
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt
 from mirrord.replication.lane.transitions import Quiesce
@@ -50,10 +50,10 @@ def leave_out_deleted(lane: Lane, log_start: int) -> Effects:
         return []
     gone = _passed(lane, run.offset + lane.next_ordinal - run.ordinal, lane.position)
     deleted = uncovered((0, log_start), [(each.start, each.end) for each in gone])
-    return _without(lane, run, [*gone, *(Verdict(*each, "expired") for each in deleted)])
+    return _without(lane, run, [*gone, *(LeftOut(*each, "expired") for each in deleted)])
 
 
-def _without(lane: Lane, run: Run, gone: list[Verdict]) -> Effects:
+def _without(lane: Lane, run: Run, gone: list[LeftOut]) -> Effects:
     """Go on with the plan without the source offsets in `gone`, at the next ordinal. `run` is the run of this
     ordinal."""
     lane.skipped.clear()
@@ -69,7 +69,7 @@ def _without(lane: Lane, run: Run, gone: list[Verdict]) -> Effects:
     return effects + in_flight.send(lane) + intake.want_more(lane)
 
 
-def _passed(lane: Lane, start: int, end: int) -> list[Verdict]:
+def _passed(lane: Lane, start: int, end: int) -> list[LeftOut]:
     """Return why the offsets [start, end) are left out, over which the lane has just passed. If the lane has not noted
     a reason, the records are missing at the end of a batch. Brokers do not accept batches with gaps, so the log cleaner
     must have removed them."""
@@ -77,12 +77,12 @@ def _passed(lane: Lane, start: int, end: int) -> list[Verdict]:
     removed = [*uncovered((start, end), [(each.start, each.end) for each in known])]
     lane.gap.compacts = lane.gap.compacts or bool(removed)
     return [
-        *(Verdict(max(each.start, start), min(each.end, end), each.reason) for each in known),
-        *(Verdict(*part, "compacted") for part in removed),
+        *(LeftOut(max(each.start, start), min(each.end, end), each.reason) for each in known),
+        *(LeftOut(*part, "compacted") for part in removed),
     ]
 
 
-def _removed(lane: Lane, chunk: Chunk, position: int) -> Iterator[Verdict]:
+def _removed(lane: Lane, chunk: Chunk, position: int) -> Iterator[LeftOut]:
     """Yield the offsets from `position` onward whose records the log cleaner has removed, up to the end of the chunk.
 
     The log cleaner may have removed many records. Each change of the plan is a ledger entry with all of its runs, so
@@ -95,7 +95,7 @@ def _removed(lane: Lane, chunk: Chunk, position: int) -> Iterator[Verdict]:
         if magic != 2 or end > chunk.end or last_delta < 0:
             return
         if position < base:
-            yield Verdict(position, base, "compacted")
+            yield LeftOut(position, base, "compacted")
         if position < next_offset and count <= last_delta:
             wanted = RebuildRequest(buffer, at, end, max(position, base), -1, -1, 0, decided=ALL)
             try:
@@ -104,5 +104,5 @@ def _removed(lane: Lane, chunk: Chunk, position: int) -> Iterator[Verdict]:
                 return  # the lane stops there if it has to copy these records again
             there = [(offset, offset + many) for offset, many in rebuilt.pieces] if rebuilt is not None else []
             for part in uncovered((wanted.from_offset, next_offset), there):
-                yield Verdict(*part, "compacted")
+                yield LeftOut(*part, "compacted")
         at, position = end, max(position, next_offset)

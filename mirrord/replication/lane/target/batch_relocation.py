@@ -22,7 +22,7 @@ from mirrord.model.intervals import Interval, joined, ranges, uncovered, within
 from mirrord.model.runs import Runs
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.copied_pieces import mapped as standing_pieces
-from mirrord.replication.lane.source.recorded_epochs import Epochs, is_of_later_epoch, is_truncated
+from mirrord.replication.lane.source.recorded_epochs import Epochs, is_of_another_epoch, is_truncated
 from mirrord.replication.lane.target.relocation_result import Located
 from mirrord.replication.lane.target.target_scan import but_not_void
 
@@ -131,7 +131,7 @@ def replaced(
     epochs: Epochs, pieces: Sequence[tuple[int, int, int]], originals: Sequence[SourceBatch]
 ) -> Iterator[Interval]:
     """Yield the ordinals [start, end) whose records the source has lost in an election: at the offsets of these records
-    it has batches of a later leader epoch. The ledger need not say so yet.
+    it has batches of another leader epoch. The ledger need not say so yet.
 
     `pieces` are (ordinal, source offset, length), and `epochs` are the leader epochs of their records, according to the
     ledger.
@@ -143,7 +143,7 @@ def replaced(
             start, end = max(each.start, offset), min(each.end, offset + length)
             parts = {start, end, *(offset + at - ordinal for at, _ in epochs if start < offset + at - ordinal < end)}
             for begin, behind in pairwise(sorted(parts)):
-                if is_of_later_epoch(epochs, ordinal + begin - offset, each.epoch):
+                if is_of_another_epoch(epochs, ordinal + begin - offset, each.epoch):
                     yield ordinal + begin - offset, ordinal + behind - offset
 
 

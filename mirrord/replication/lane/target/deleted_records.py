@@ -29,6 +29,20 @@ def must_ask(lane: Lane, answer: ScanAnswer) -> bool:
     return is_in_doubt and are_below(lane, answer) and lane.log.shared == missing_ordinals.NOT_ASKED
 
 
+def seem_lost(lane: Lane, answer: ScanAnswer) -> bool:
+    """Return whether the log begins with a record that belongs below the resume position, and a later leader has
+    appended this record.
+
+    There are two explanations. The log lost its end in an election, a former holder began to copy the lost records
+    again, and retention has deleted everything before them. Or a former holder sent the batch long ago, and its records
+    are in the log a second time. Only the leader can rule out the first one: if it still knows that the epoch of the
+    position extends beyond the log start, the log has lost nothing below the position."""
+    known, own = lane.resume_position, answer.own
+    if not own or lane.log.cleaned or not are_below(lane, answer) or lane.log.is_shared_proven:
+        return False
+    return target_scan.is_later(lane, own[0]) and nearest(own[0].base_sequence, known.ordinal) < known.ordinal
+
+
 def read(lane: Lane, answer: ScanAnswer, log: Log, first: int) -> Reading | None:
     """Return the result of a scan that has read the log from its start and should have found the ordinal `first`.
     Return None if nothing shows that records from this ordinal onward were appended and then deleted.

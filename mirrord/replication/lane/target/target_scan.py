@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
+from msgspec.structs import replace
+
 from mirrord.kafka.protocol.sequence import SEQUENCES, nearest
 from mirrord.ledger.displaced import kept_from, within
 from mirrord.ledger.facts.core import Displaced, HoleFound, LaneFact, TargetRun
@@ -211,7 +213,7 @@ def ordinal_at(lane: Lane, target_offset: int) -> int:
     """Return the ordinal of the lane's first record at or above a target offset, according to the ledger. The result is
     at most the ordinal of the resume position."""
     ordinal = _counted_up_to(lane, target_offset, in_run_of=target_offset)
-    return min(_after_hole(lane, ordinal), lane.resume_position.ordinal)
+    return min(after_hole(lane, ordinal), lane.resume_position.ordinal)
 
 
 def ordinal_before(lane: Lane, target_offset: int) -> int:
@@ -219,7 +221,40 @@ def ordinal_before(lane: Lane, target_offset: int) -> int:
     is at most the ordinal of the resume position."""
     ordinal = _counted_up_to(lane, target_offset, in_run_of=target_offset - 1)
     ordinal = min(ordinal, first_possible_from(lane, target_offset))
-    return min(before_displaced(lane, _after_hole(lane, ordinal)), lane.resume_position.ordinal)
+    return min(before_displaced(lane, after_hole(lane, ordinal)), lane.resume_position.ordinal)
+
+
+def begin_above(lane: Lane, target_offset: int) -> int:
+    """Return the target offset from which the log must be read to find all records with the ordinal
+    `ordinal_before(lane, target_offset)` or a higher one.
+
+    This is `target_offset`, unless displaced ordinals precede it, or records before the lane's first target run. The
+    cleaner may have removed their records from the log in which a holder looked them up, but not from the logs of other
+    replicas. The ledger does not show their target offsets. It is only known that they follow the lane's record before
+    them.
+    """
+    record, first = lane.record, ordinal_before(lane, target_offset)
+    counted = after_hole(lane, _counted_up_to(lane, target_offset, in_run_of=target_offset - 1))
+    if record is None or first >= min(counted, lane.resume_position.ordinal):
+        return target_offset
+    before = but_not_void([hole for hole in record.holes if not hole.is_open], 0, first - 1)
+    place = record.target_runs.offset_of(before[-1][1]) if before else None
+    return 0 if place is None else min(place + 1, target_offset)
+
+
+def from_ordinal(lane: Lane, own: Sequence[OwnBatch], log: Log, first: int) -> tuple[Sequence[OwnBatch], Log]:
+    """Return what a scan that began with `begin_above` has read after the ordinal before `first`: the lane's own
+    batches, and that part of the log. A batch that contains `first` is cut so that it begins with this ordinal."""
+    for at, batch in enumerate(own):
+        cut = first - nearest(batch.base_sequence, first)
+        if cut <= 0 or batch.base_offset >= lane.log.shared:
+            return own[at:], log
+        log = log._replace(start=batch.base_offset + min(cut, batch.count))
+        if cut < batch.count:
+            sequence = (batch.base_sequence + cut) % SEQUENCES
+            rest = replace(batch, base_offset=log.start, count=batch.count - cut, base_sequence=sequence)
+            return (rest, *own[at + 1 :]), log
+    return (), log
 
 
 def _counted_up_to(lane: Lane, target_offset: int, *, in_run_of: int) -> int:
@@ -300,12 +335,12 @@ def displaced_of(record: LaneRecord | None) -> tuple[Displaced, ...]:
     return kept_from(record.displaced, 0 if first is None else first.ordinal)
 
 
-def _after_hole(lane: Lane, ordinal: int) -> int:
+def after_hole(lane: Lane, ordinal: int) -> int:
     """Return `ordinal`, or, if a hole contains `ordinal`, the first ordinal after that hole.
 
-    Callers derive `ordinal` from a target offset, on the assumption that the run that begins before this offset
-    continues up to it. If the derived ordinal is in a hole, the assumption is wrong, and the record at the offset
-    belongs to another writer.
+    In this module, callers derive `ordinal` from a target offset, on the assumption that the run that begins before
+    this offset continues up to it. If the derived ordinal is in a hole, the assumption is wrong, and the record at the
+    offset belongs to another writer.
     """
     holes = lane.record.holes if lane.record is not None else ()
     return max([ordinal, *(hole.last + 1 for hole in holes if not hole.is_open and hole.first < ordinal <= hole.last)])

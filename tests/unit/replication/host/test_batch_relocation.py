@@ -30,19 +30,21 @@ def relocated(
     *,
     unread_from: int = -1,
     has_policies: bool = False,
+    is_compacted: bool = False,
+    regiven: bool = False,
 ) -> RebuildAnswer:
     """Search for a batch of the lane with these records, which begins with ordinal 0, from the ordinal `first` on. The
-    ledger has the runs `runs`."""
+    ledger has the runs `runs`, and may say that other records were sent before (`regiven`)."""
     target = FakeTarget()
     target.brokers[0].append(Stored(0, len(numbers), PRODUCER, 0, 0, 1, numbers, 1))
     target.high_watermark = len(numbers)
     play = Play.opened()
-    play.fold(SourceRun(LANE, 1, runs), TargetRun(LANE, 1, 0, 0, 1))
+    play.fold(SourceRun(LANE, 1, runs, regiven=regiven), TargetRun(LANE, 1, 0, 0, 1))
     reads, copies = as_any(SourceReader(source)), as_any(TargetReader(target))
     search = BatchRelocation(reads, copies, PARTITION, PARTITION, reads, None, read_committed=True)
 
     async def compacts() -> bool:
-        return False
+        return is_compacted
 
     wanted = AskRebuild(1, PRODUCER, first, first, len(numbers), unread_from)
     if has_policies:
@@ -92,6 +94,25 @@ def test_an_open_transaction_does_not_delay_the_search() -> None:
     located = relocated(source, (first, first + 1)).located
     assert located is not None
     assert (located.runs, located.missing, located.next_offset) == ((Run(0, 0),), (), 2)
+
+
+def test_uncommitted_records_that_a_compacted_target_may_have_lost_are_not_new() -> None:
+    """STALE VALUE. A former holder had sent offsets 0 and 1, which the source has deleted. Another one copied the
+    uncommitted records at offsets 2 and 3 under the same ordinals. An election brought back the former batch."""
+    source = FakeSource(Random(0))
+    source.append(2, 1)
+    numbers = tuple(source.offset_of)
+    source.append(2, 1, producer=3)
+    source.expire(1)
+    with pytest.raises(ReadFailed, match="OFFSET_NOT_AVAILABLE"):
+        relocated(source, numbers, 0, (Run(0, 2),), is_compacted=True, regiven=True)
+    located = relocated(source, numbers, 0, (Run(0, 2),), regiven=True).located
+    assert located is not None
+    assert (located.open, located.missing, located.next_offset) == (((0, 2),), (), 2)
+    source.finish(3, 1, commit=True)
+    located = relocated(source, numbers, 0, (Run(0, 2),), is_compacted=True, regiven=True).located
+    assert located is not None
+    assert located.missing == ((2, 4),)
 
 
 def test_the_lane_continues_with_records_that_the_source_has_deleted() -> None:

@@ -166,6 +166,21 @@ async def test_nothing_after_a_record_that_was_skipped_was_appended(
     assert (answer.trouble, answer.again, answer.until) == ("", (), 2 if kind == "last" else -1)
 
 
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("refused", "epochs", "until"), [(3, ((0, 4),), 5), (4, ((0, 4),), 2), (3, (), 2)])
+async def test_what_follows_a_record_in_the_place_of_a_refused_one_may_have_been_appended(
+    refused: int, epochs: tuple[tuple[int, int], ...], until: int
+) -> None:
+    """If the refused record had another epoch, the source has lost it, and the record at its offset was copied."""
+    source, target = FakeLog([written(0, "abcdef")], 6, 6), FakeLog([written(6, "abcdef")], 12, 12)
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), epochs))
+    play.fold(Quarantined(LANE, 1, 2, 4, 10, "too large", skip=True, epoch=refused))
+    asked = AskSuperseded(1, (Missing("last", 0, 4, 0, has_room=True),), 12)
+    answer = await lookup(source, target, play.record).run(asked)
+    assert (answer.trouble, answer.again, answer.until) == ("", (), until)
+
+
 def finding(*found: int) -> tuple[list[list[int]], FindCopies]:
     """Return a function that names these batches as copies, and the offsets of the batches that it is asked about."""
     asked: list[list[int]] = []

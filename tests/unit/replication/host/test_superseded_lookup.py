@@ -151,6 +151,40 @@ async def test_a_copied_record_that_the_cleaner_removed_supersedes_older_ones(
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize(("end", "again"), [(3, ((0, 0), (2, 2))), (4, ((0, 0),))])
+async def test_records_that_others_write_to_an_empty_log_supersede_lost_ones(
+    end: int, again: tuple[tuple[int, int], ...]
+) -> None:
+    """STALE VALUE. Retention has deleted all of the target log, which ended at offset 2 when the lane asked. Other
+    clients have written one or two records since."""
+    source = FakeLog([written(0, "abc")], 3, 3)
+    target = FakeLog([written(2, "bc"[: end - 2])], end, end, begin=2)
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),)))
+    missing = Missing("lost", 0, 2, 2, has_room=False, leader_epoch=1)
+    answer = await lookup(source, target, play.record).run(AskSuperseded(1, (missing,), 2))
+    assert (answer.trouble, answer.again) == ("", again)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("epoch", "again"), [(3, ((0, 1),)), (4, ((1, 1),)), (5, ((0, 1),))], ids=["earlier", "the same", "later"]
+)
+async def test_a_record_of_another_source_epoch_was_not_copied_under_the_ordinal(
+    epoch: int, again: tuple[tuple[int, int], ...]
+) -> None:
+    """STALE VALUE. As above, but the source has elected a replica with other records from offset 2 on. They do not
+    show that a newer record of key a was copied."""
+    source = FakeLog([written(0, "ab"), written(2, "ac", leader_epoch=epoch)], 4, 4)
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 4),)))
+    missing = Missing("between", 0, 1, 0, has_room=True)
+    search = lookup(source, FakeLog([written(3, "c")], 4, 4), play.record)
+    answer = await search.run(AskSuperseded(1, (missing,), 4, ((2, 3),)))
+    assert (answer.trouble, answer.again) == ("", again)
+
+
+@pytest.mark.asyncio
 @pytest.mark.parametrize(("first", "last"), [(3, 3), (4, 4), (5, 5), (3, 4), (3, 5)])
 async def test_copied_records_are_found_whatever_the_order_of_their_runs(first: int, last: int) -> None:
     """Ordinals 3 to 5 are source offsets 8, 4 and 10. Offset 9 was not copied."""

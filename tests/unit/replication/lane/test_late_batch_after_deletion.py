@@ -73,10 +73,33 @@ def test_ordinals_at_the_end_of_the_source_log_are_searched_for_in_both_logs() -
     assert play.record.verdicts.counts == {"expired": 8}
 
 
+@pytest.mark.parametrize("end", [16, 17, 18])
+@pytest.mark.parametrize("has_policies", [False, True])
+def test_a_lane_knows_which_ordinals_it_has_assigned_and_not_sent(end: int, *, has_policies: bool) -> None:
+    """HALTED ("the source log ends at offset 17, below the position 19"). The ledger has no source epoch any more, so
+    it does not show that no record was read after the deleted ones."""
+    play, check = assigned_again()
+    play.lane.has_policies = has_policies
+    play.bind_all(play.tell(checked(check, end, (0, 2))))
+    effects = play.read(play.ask_target(2, epoch=2, last=1), LATE)
+    asked = one(effects, AskRebuild)
+    assert (asked.first, asked.unread_from) == (0, 0)
+
+
+def test_a_lane_with_policies_does_not_know_what_a_former_holder_has_sent() -> None:
+    play, check = assigned_again()
+    play.lane.has_policies = True
+    play.lane.comparison.assigned_from = NEVER
+    play.bind_all(play.tell(checked(check, 17, (0, 2))))
+    assert play.record.halted is not None
+    assert play.record.halted.line == "orders-0: the source log ends at offset 17, below the position 19"
+
+
 def test_a_source_log_that_ends_below_the_offset_after_the_deleted_ones_has_lost_records() -> None:
     """LOST. The ledger said that the comparison had ended all doubt. After the source had grown and had deleted offsets
     17 and 18, the next holder assumed that they had been copied."""
     play, check = assigned_again()
+    play.lane.comparison.assigned_from = NEVER  # a former holder has assigned the ordinals
     play.bind_all(play.tell(checked(check, 16, (0, 2))))
     halted = play.record.halted
     assert halted is not None

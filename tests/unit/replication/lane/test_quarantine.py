@@ -9,7 +9,7 @@ from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CODEC_MASK, HEADER, Header
 from mirrord.ledger.facts.base import Origin
-from mirrord.ledger.facts.core import LaneHalted, LaneResumed, Verdict
+from mirrord.ledger.facts.core import LaneHalted, LaneResumed
 from mirrord.ledger.facts.quarantine import Quarantined, QuarantineReplayed, QuarantineSkipped
 from mirrord.ledger.quarantine import BY_POLICY, KEPT, Parked, Quarantine, decide, go_on, lettered_from, park, waiting
 from mirrord.ledger.standing_orders import Order
@@ -36,11 +36,12 @@ from mirrord.replication.lane.signals import (
     Woken,
 )
 from mirrord.replication.lane.source.batch_splitting import without_left_out
+from mirrord.replication.lane.source.left_out_ranges import LeftOut
 from mirrord.replication.lane.state import Lane, SplitLimit
 from mirrord.replication.lane.step import step
 from mirrord.supervision.rules.quarantine_orders import rule
 from tests.unit.replication.host.test_batch_rebuild import BASE, batch
-from tests.unit.replication.lane.test_answers import copying, in_flight
+from tests.unit.replication.lane.test_answers import Record, copying, in_flight
 
 LANE = LaneId("S.0.T")
 GZIP, LZ4, ZSTD = 1, 3, 4
@@ -248,9 +249,9 @@ def test_a_decision_for_a_lane_that_does_not_wait_changes_nothing() -> None:
 
 
 def plan(
-    lane: Lane, *jumps: Run, left_out: list[tuple[int, int]]
+    lane: Lane, *jumps: Run, left_out: list[tuple[int, int]], epoch: int = -1
 ) -> tuple[list[Run], list[tuple[int, int, int]], list[tuple[int, int]]]:
-    lane.next_ordinal, lane.position, lane.left_out = 50, 10, [Verdict(*each, "rejected") for each in left_out]
+    lane.next_ordinal, lane.position, lane.left_out = 50, 10, [LeftOut(*each, "rejected", epoch) for each in left_out]
     lane.plan.extend(jumps)
     rest = without_left_out(lane)
     assert all(each.reason == "rejected" for each in rest.gone)
@@ -272,6 +273,16 @@ def test_skipped_records_shift_the_ordinals_of_a_plan() -> None:
         [(10, 15), (100, 105)],
     )
     assert plan(in_flight()[0], *jumps, left_out=[(0, 10), (15, 30), (99, 100)])[2] == []
+
+
+@pytest.mark.parametrize(("epoch", "gone"), [(3, []), (4, [(12, 13)]), (5, []), (-1, [(12, 13), (100, 105)])])
+def test_only_records_of_the_refused_epoch_are_left_out_of_a_plan(epoch: int, gone: list[tuple[int, int]]) -> None:
+    """LOSS. The source has another record at the offset of one that the target has refused. Which record it has where
+    the plan ends, the lane has yet to read."""
+    lane = in_flight()[0]
+    assert isinstance(lane.record, Record)
+    lane.record.epochs = ((0, 3), (52, 4), (55, -1))
+    assert plan(lane, Run(55, 100), left_out=[(12, 13), (100, 105)], epoch=epoch)[2] == gone
 
 
 WAITS: Quarantine = (Parked(5, 6, 10, "refused"),)

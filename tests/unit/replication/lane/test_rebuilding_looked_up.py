@@ -124,11 +124,14 @@ def test_the_next_holder_rebuilds_the_map_as_well() -> None:
     assert play.lane.resume_position == ResumePosition(5, 5, 1)
 
 
-@pytest.mark.parametrize("next_offset", [4, 6])
-def test_the_lane_stays_halted_if_they_would_get_other_records(next_offset: int) -> None:
+@pytest.mark.parametrize(("next_offset", "missing"), [(4, ()), (6, ()), (5, ((4, 5),))])
+def test_the_lane_stays_halted_if_they_would_get_other_records(
+    next_offset: int, missing: tuple[tuple[int, int], ...]
+) -> None:
     """LOSS. A lookup would be about these, and nothing would show that the former ones may have been appended."""
     play, asked = expired()
-    effects = rebuilt(play, asked, OWN, msgspec.structs.replace(DELETED, next_offset=next_offset))
+    located = msgspec.structs.replace(DELETED, next_offset=next_offset, missing=missing, epochs=((0, 1),))
+    effects = rebuilt(play, asked, OWN, located)
     assert "no longer has ordinals 5 to 6, and the new map would give them other" in one(effects, Halted).line
 
 

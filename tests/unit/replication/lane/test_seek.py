@@ -31,7 +31,6 @@ from mirrord.model.runs import Run
 from mirrord.operations import flow_lookup, seek_preview
 from mirrord.operations.status_report import LedgerView
 from mirrord.replication.lane.phases import Phase
-from mirrord.replication.lane.seek import left_out
 from mirrord.replication.lane.signals import (
     Append,
     AskEnd,
@@ -46,6 +45,7 @@ from mirrord.replication.lane.signals import (
     Wake,
     Woken,
 )
+from mirrord.replication.lane.source.left_out_ranges import LeftOut, left_out
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.step import step
 from mirrord.supervision.rules.order_resolution import Decision, FlowView, decide, find
@@ -157,7 +157,7 @@ def test_offsets_that_a_lane_reaches_again_are_skipped_again() -> None:
     record = Record()
     record.seeks = (Seek(3, 9, 0, ADA, done=True), Seek(9, 12, 0, ADA))
     record.quarantine = (Parked(1, 2, 10, "refused", ADA), Parked(20, 21, 10, "refused"))
-    assert left_out(record, 0) == [Verdict(1, 2, "rejected"), Verdict(3, 9, "skipped")]
+    assert left_out(record, 0) == [LeftOut(1, 2, "rejected"), LeftOut(3, 9, "skipped")]
     assert left_out(record, 9) == []
 
 

@@ -173,8 +173,10 @@ def leapt(*facts: SourceRun) -> Faulty:
     play.take(progress_at(10, state="copying"))
     play.lane.on_loss = "halt"
     play.lane.history.epochs_recorded = False
-    effects = play.ask_target(10, last=9)
-    fetch = one(told(play, effects), FetchFrom)
+    effects = told(play, play.ask_target(10, last=9))
+    if any(isinstance(each, AskDivergence) for each in effects):
+        effects = answer(play, effects)
+    fetch = one(effects, FetchFrom)
     assert (fetch.position, fetch.last_epoch) == (17, -1)
     play.bind_all(play.tell(Chunk(fetch.question, OUT_OF_RANGE, 12, 12, 0, (), bytearray(), 0, 0)))
     halt = play.record.halted

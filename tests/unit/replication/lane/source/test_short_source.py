@@ -9,6 +9,7 @@ from mirrord.ledger.facts.quarantine import Quarantined
 from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 from mirrord.model.runs import Run
 from mirrord.replication.lane import rebuilding
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Append,
@@ -30,6 +31,7 @@ from mirrord.replication.lane.signals import (
     Woken,
 )
 from mirrord.replication.lane.source import last_copied
+from mirrord.replication.lane.source.left_out_ranges import LeftOut
 from mirrord.replication.lane.state import ResumePosition
 from mirrord.replication.lane.target.relocation_result import Located
 from tests.unit.replication.lane.source.test_source_epochs import chunk, data
@@ -57,9 +59,16 @@ def scanned(play: Faulty, effects: Effects, *log: OwnBatch) -> Effects:
 
 
 def resumed(play: Faulty) -> FetchFrom:
-    """The next holder finds nothing after ordinal 12."""
+    """The next holder finds nothing after ordinal 12. When it begins to read, the source still has what was copied."""
     play.take(replace(progress_at(13), source_epoch=4))
-    return one(play.ask_target(13, last=12), FetchFrom)
+    return confirmed(play, play.ask_target(13, last=12))
+
+
+def confirmed(play: Faulty, effects: Effects) -> FetchFrom:
+    """If the lane asks whether the source still has the copied records, it does."""
+    for question in [each for each in effects if isinstance(each, AskDivergence)]:
+        effects += play.tell(DivergenceAnswer(question.question, 0))
+    return one(effects, FetchFrom)
 
 
 def ended(play: Faulty, fetch: FetchFrom, end: int) -> Effects:
@@ -82,6 +91,30 @@ def halted_at(effects: Effects) -> tuple[str, int, int]:
 def test_the_source_is_asked_at_the_position_about_the_last_record_whose_epoch_is_known() -> None:
     question = asked(leapt())
     assert (question.position, question.epoch) == (15, 4)
+
+
+def test_a_loss_is_noticed_although_no_record_arrives() -> None:
+    """LOSS. The source had lost copied records before the lane resumed, and its log ended at the position of the lane
+    again. A fetch returned nothing, and what had replaced the lost records was not copied before the next record."""
+    play = leapt()
+    play.take(replace(progress_at(13), source_epoch=4))
+    question = one(play.ask_target(13, last=12), AskDivergence)
+    assert (question.position, question.epoch) == (13, 4)
+    wake = one(play.tell(DivergenceAnswer(question.question, NOT_LEADER)), Wake)
+    question = one(play.tell(Woken(wake.question)), AskDivergence)
+    effects = play.tell(DivergenceAnswer(question.question, 0, 4, 11))
+    assert "were copied, and the source has lost them" in one(effects, Lost).line
+    fetch = one(effects, FetchFrom)
+    assert (fetch.position, fetch.last_epoch) == (11, 4)
+
+
+def test_records_that_arrive_after_that_are_confirmed() -> None:
+    """The source may have lost copied records after it was asked."""
+    play = leapt()
+    fetch = resumed(play)
+    question = one(play.tell(chunk(fetch, data((15, 1, 5, 0)))), AskDivergence)
+    assert (question.position, question.epoch) == (13, 4)
+    assert one(play.tell(DivergenceAnswer(question.question, 0, 4, 11)), FetchFrom).position == 11
 
 
 @pytest.mark.parametrize(("epoch", "end", "start"), [(4, 11, 11), (1, 10, 8), (1, 4, 4)])
@@ -206,11 +239,13 @@ def test_if_nothing_was_copied_the_lane_goes_back_to_where_it_began() -> None:
 def test_what_left_out_records_that_the_source_lost_no_longer_applies() -> None:
     """LOSS. The lane has gone back, and a new record has the offset of one that was refused."""
     play = leapt()
+    for start in (2, 12, 20):
+        play.fold(Quarantined(LANE, 1, start, start + 1, 87, "refused", skip=True))
     fetch = resumed(play)
-    play.lane.left_out = [Verdict(2, 3, "rejected"), Verdict(13, 15, "skipped"), Verdict(20, 21, "rejected")]
+    assert play.lane.left_out == [LeftOut(20, 21, "rejected")]
     effects = ended(play, fetch, 14)
     play.tell(DivergenceAnswer(one(effects, AskDivergence).question, 0, 4, 11))
-    assert play.lane.left_out == [Verdict(2, 3, "rejected")]
+    assert play.lane.left_out == []
 
 
 def test_a_leap_over_a_refused_record_keeps_its_epoch() -> None:
@@ -227,6 +262,32 @@ def test_a_leap_over_a_refused_record_keeps_its_epoch() -> None:
     assert fact == SourceRun(LANE, 2, (Run(10, 11),), (Verdict(10, 11, "rejected"),), ((10, 4),), True)
     fetch = one(effects, FetchFrom)
     assert (fetch.position, fetch.last_epoch) == (11, 4)
+
+
+@pytest.mark.parametrize("epoch", [3, 4, 5])
+def test_only_a_record_of_the_refused_epoch_is_left_out(epoch: int) -> None:
+    """LOSS. The target has lost records. By the time the lane has copied them again, the source has another record at
+    the offset of one that was refused."""
+    play = opened(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 3),)), TargetRun(LANE, 1, 0, 0, 1))
+    play.fold(Quarantined(LANE, 1, 12, 13, 87, "refused", skip=True, epoch=4))
+    play.take(replace(progress_at(10), source_epoch=3))
+    fetch = one(play.ask_target(10, last=9), FetchFrom)
+    effects = play.tell(chunk(fetch, data((10, 2, 3, 0), (12, 2, epoch, 0))))
+    runs = [fact for each in effects if isinstance(each, Append) for fact in each.facts if isinstance(fact, SourceRun)]
+    left_out = [verdict for run in runs for verdict in run.verdicts]
+    assert left_out == ([Verdict(12, 13, "rejected")] if epoch == 4 else [])
+    assert [batch.offset for batch in (*play.lane.in_flight, *play.lane.ready)] == [10, 13 if epoch == 4 else 12]
+
+
+def test_a_record_of_an_earlier_epoch_than_the_one_before_it_is_not_left_out() -> None:
+    """LOSS. The epochs of a log ascend. The source has lost the record that was refused."""
+    play = opened(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 5),)), TargetRun(LANE, 1, 0, 0, 1))
+    play.fold(Quarantined(LANE, 1, 10, 11, 87, "refused", skip=True, epoch=4))
+    play.take(replace(progress_at(10), source_epoch=5))
+    effects = play.ask_target(10, last=9)
+    assert not any(isinstance(each, Append) for each in effects)
+    fetch = one(effects, FetchFrom)
+    assert (fetch.position, fetch.last_epoch) == (10, 5)
 
 
 LATE = (OwnBatch(9, 4, 9, 0, 1), OwnBatch(13, 2, 13, 0, 1))
@@ -273,7 +334,7 @@ def test_the_records_of_unread_ordinals_are_unknown_and_the_lane_continues_after
     play.bind_all(effects)
     assert [(hole.first, hole.last) for hole in play.record.holes if hole.is_open] == [(13, 14)]
     assert (play.record.halted, play.record.source_runs.offset_of(15)) == (None, 15)
-    assert last_copied.unread_from(play.record, 14) is None  # it is settled
+    assert last_copied.unread_from(lane, 14) is None  # it is settled
 
 
 HOLE: tuple[LaneFact, ...] = (
@@ -301,12 +362,20 @@ def test_which_ordinals_are_unread(facts: tuple[LaneFact, ...], last: int, first
     does not count any more."""
     play = leapt()
     play.fold(*facts)
-    assert last_copied.unread_from(play.record, last) == first
+    play.lane.record = play.record
+    assert last_copied.unread_from(play.lane, last) == first
 
 
-def test_without_any_epoch_nothing_is_certain() -> None:
+@pytest.mark.parametrize(
+    ("assigned_from", "sent_below", "first"), [(NEVER, 0, None), (14, 13, None), (13, 14, None), (13, 13, 13)]
+)
+def test_without_any_epoch_only_what_the_lane_itself_has_assigned_is_certain(
+    assigned_from: int, sent_below: int, first: int | None
+) -> None:
     """The source may have records of old message formats, which have no epochs."""
-    assert last_copied.unread_from(leapt(epochs=()).record, 13) is None
+    play = leapt(epochs=())
+    play.lane.record, play.lane.comparison.assigned_from, play.lane.sent_below = play.record, assigned_from, sent_below
+    assert last_copied.unread_from(play.lane, 13) == first
 
 
 @pytest.mark.parametrize(("epoch", "lost"), [(4, 10), (1, 12), (-1, 12)])
@@ -321,5 +390,7 @@ def test_a_refused_record_is_lost_if_its_epoch_is(epoch: int, lost: int) -> None
     effects = play.tell(chunk(fetch, bytearray(), diverging_epoch=1, diverging_end=20))
     (fact,) = one(effects, Append).facts
     assert fact == SourceRun(LANE, 2, (Run(12, 10),), (Verdict(lost, 14, "truncated"),), ((12, 1),))
+    is_kept = lost == 12
+    assert play.lane.left_out == ([LeftOut(10, 11, "rejected", epoch)] if is_kept else [])
     play.bind_all(effects)
-    assert bool(play.record.quarantine) is (lost == 12)
+    assert bool(play.record.quarantine) is is_kept

@@ -24,7 +24,7 @@ from mirrord.replication.lane.signals import (
     Wake,
     Woken,
 )
-from mirrord.replication.lane.source.declared_runs import continues_at
+from mirrord.replication.lane.source.declared_runs import continues_at, decided
 from mirrord.replication.lane.source.last_copied import last_copied
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.step import step
@@ -52,7 +52,11 @@ def leapt() -> Leapt:
     (check,) = [each for each in effects if isinstance(each, AskCheck)]
     # The source's records before the position may be of another history than the copied ones.
     effects = play.tell(CheckAnswer(check.question, 0, 10, 12, "unverifiable", "", 5))
-    (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
+    # The source still has the copied records when the lane begins to read.
+    (asked,) = [each for each in effects if isinstance(each, AskDivergence)]
+    assert (asked.position, asked.epoch) == (13, 4)
+    (fetch,) = play.tell(DivergenceAnswer(asked.question, 0))
+    assert isinstance(fetch, FetchFrom)
     assert (fetch.position, fetch.last_epoch) == (15, -1)
     return play, fetch
 
@@ -131,6 +135,31 @@ def test_a_lane_resumes_where_the_source_parts_if_both_sides_have_lost_a_record(
     # The records of ordinals 6 and 7 are to be copied again as 11 and 12.
     play.fold(HoleFound(LANE, 1, 6, 7, 11, 13), SourceRun(LANE, 1, (Run(11, 6), Run(13, 8))))
     assert [continues_at(play.record, ordinal) for ordinal in (11, 12, 13)] == [6, 7, 8]
+
+
+@pytest.mark.parametrize(("goes_on", "found"), [(5, [4, 5, 5, 5]), (7, [4, 7, 7, 7]), (9, [4, 8, 8, 9])], ids=str)
+def test_a_lane_resumes_below_the_lost_records_if_it_has_skipped_others_there(goes_on: int, found: list[int]) -> None:
+    """LOST RECORDS. The lane skipped offsets 5 to 7 and copied 8 and 9 as ordinals 5 and 6. The source lost these five,
+    and the lane goes on below or above the first one that it had copied. Then the target loses its records as well."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 1),)))
+    play.fold(SourceRun(LANE, 1, (Run(5, 8),), (Verdict(5, 8, "filtered"),)))
+    play.fold(SourceRun(LANE, 1, (Run(7, 5),), (Verdict(8, 10, "truncated"),), ((7, 1),)))
+    if goes_on > 5:
+        play.fold(SourceRun(LANE, 1, (Run(7, goes_on),), (Verdict(5, goes_on, "filtered"),), ((7, 1),)))
+    assert [continues_at(play.record, ordinal) for ordinal in (4, 5, 6, 7)] == found
+
+
+def test_decisions_on_lost_records_do_not_apply_to_the_records_at_their_offsets() -> None:
+    """The filter dropped offsets 2 and 3 and kept 4. The source has lost them. Of the records that it now has there,
+    the filter keeps offset 2 and drops 3 to 5."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 1),)))
+    play.fold(SourceRun(LANE, 1, (Run(2, 4),), (Verdict(2, 4, "filtered"),)))
+    play.fold(SourceRun(LANE, 1, (Run(3, 2),), (Verdict(4, 5, "truncated"),), ((3, 1),)))
+    play.fold(SourceRun(LANE, 1, (Run(4, 6),), (Verdict(3, 6, "filtered"),)))
+    found = decided(play.record, 1)
+    assert [found.keeps(offset) for offset in range(1, 7)] == [True, True, False, False, False, None]
 
 
 def after_retention() -> tuple[Lane, Record, Append, Effects]:

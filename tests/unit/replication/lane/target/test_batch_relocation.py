@@ -186,6 +186,13 @@ def test_records_of_later_epochs_have_replaced_the_lost_ones() -> None:
     assert [*replaced((), pieces, originals)] == []
 
 
+def test_records_of_earlier_epochs_have_replaced_the_lost_ones() -> None:
+    """NEEDLESS HALT. A replica without the records of epoch 3 has become the leader. It has records of epoch 2 at their
+    offsets, and batches of which the epoch is not known."""
+    originals = [SourceBatch(2, 6, {}, epoch=1), SourceBatch(6, 9, {}, epoch=2), SourceBatch(9, 10, {})]
+    assert [*replaced(((0, 1), (4, 3)), [(0, 2, 8)], originals)] == [(4, 7)]
+
+
 def test_where_to_search() -> None:
     runs = Runs((Run(0, 100), Run(10, 150), Run(20, 105), Run(22, 160)))
     record = Record(source_runs=runs, holes=(HoleFound(LaneId("a.0.b"), 1, 5, 6, 20, 22),))

@@ -62,3 +62,10 @@ def test_a_record_that_is_older_than_those_of_the_first_run_supersedes_none_of_t
     assert again(answer) == {*range(17)} - {4}
     play.bind_all(play.tell(answer))
     assert offsets(play, 0, 5) == [0, 1, 2, 3, 5, 6]
+
+
+def test_records_before_the_first_run_that_another_replica_still_has_are_not_lost(play: Faulty) -> None:
+    """LEDGER. If newer records superseded them, other records would get their ordinals."""
+    own = (OwnBatch(0, 15, 0, 0, 3),)
+    asked = one(read(play, play.ask_target(25, epoch=5), (3, 25), own=own, others=((20, 25),)), AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 15, 15), ("lost", 16, 16)]

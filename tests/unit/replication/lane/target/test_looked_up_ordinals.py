@@ -47,6 +47,43 @@ def lost_from(play: Faulty, end: int) -> Effects:
     return read(play, play.ask_target(end, epoch=3), (1, end), own=OWN, others=others)
 
 
+def copied(play: Faulty) -> Faulty:
+    """Ordinal 7, which follows them, was acknowledged at target offset 12. Another holder takes the lane."""
+    play.fold(TargetRun(LANE, play.lane.grant, 7, 12, 1))
+    rewinds, grant = len(play.record.rewinds), play.record.grant
+    position = msgspec.structs.replace(progress_at(8, state="copying"), grant=grant, rewinds=rewinds)
+    play.take(msgspec.structs.replace(position, target_offset=13), cleanly=False)
+    return play
+
+
+@pytest.mark.parametrize(
+    ("own", "place"),
+    [
+        ((*OWN, OwnBatch(6, 1, 5, 0, 1)), 6),
+        ((OwnBatch(0, 3, 0, 0, 1), OwnBatch(3, 3, 3, 0, 1)), 5),  # in one batch with earlier ordinals
+    ],
+)
+def test_other_records_do_not_get_the_ordinals_that_another_replica_still_has(
+    own: tuple[OwnBatch, ...], place: int
+) -> None:
+    """LEDGER. The log of the next leader ends where ordinal 7 was. Its cleaner has not removed ordinal 5, so only the
+    ordinals after it may be assigned to other records."""
+    play = copied(copying())
+    asked = one(read(play, play.ask_target(12, epoch=3), (1, 12), own=own, others=FOREIGN), AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 6, 6), ("lost", 7, 7)]
+    resumed(play, play.tell(SupersededAnswer(asked.question, 0)))
+    assert [play.record.source_runs.offset_of(each) for each in (5, 6)] == [5, 8]
+    assert [play.record.target_runs.offset_of(each) for each in (4, 5)] == [4, place]
+
+
+def test_they_get_other_records_if_no_replica_has_them() -> None:
+    play = copied(copying())
+    asked = one(read(play, play.ask_target(12, epoch=3), (1, 12), own=OWN, others=FOREIGN), AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 5, 6), ("lost", 7, 7)]
+    resumed(play, play.tell(SupersededAnswer(asked.question, 0)))
+    assert [play.record.source_runs.offset_of(each) for each in (4, 5)] == [4, 8]
+
+
 @pytest.mark.parametrize("facts", [BEGUN, BEGUN[:1]])
 def test_they_are_recorded_as_displaced(facts: tuple[LaneFact, ...]) -> None:
     play = copying(*facts)

@@ -12,6 +12,7 @@ from mirrord.replication.lane.signals import (
     CheckAnswer,
     Effects,
     EndAnswer,
+    Halted,
     OwnBatch,
     ProducerEntry,
     ProducersAnswer,
@@ -28,15 +29,15 @@ Others = tuple[tuple[int, int], ...]
 
 
 def resumed(
-    target_offset: int, log_start: int, end: int, own: tuple[OwnBatch, ...], others: Others, last: int
+    target_offset: int, log_start: int, end: int, own: tuple[OwnBatch, ...], others: Others, last: int = -1
 ) -> tuple[Faulty, Effects]:
     """The next holder begins with a resume position after ordinal 9, at this target offset, in leader epoch 1. The
-    leader has epoch 2, and remembers the ordinal `last`. Ordinal 10 has target offset 10, according to the ledger.
-    Return the effects of the last scan before the lane asks where epoch 1 ends."""
+    leader has epoch 2, and remembers the ordinal `last`, or nothing. Ordinal 10 has target offset 10, according to the
+    ledger. Return the effects of the last scan before the lane asks where epoch 1 ends."""
     play = opened(*BEGUN)
     retake(play, 10, target_offset, 10)
     play.tell(EndAnswer(play.lane.asked, 0, 2, end))
-    play.tell(ProducersAnswer(play.lane.asked, 0, ProducerEntry(last, 1000)))
+    play.tell(ProducersAnswer(play.lane.asked, 0, ProducerEntry(last, 1000) if last >= 0 else None))
     play.tell(EndAnswer(play.lane.asked, 0, 2, end))
     return play, read(play, play.tell(VisibleAnswer(play.lane.asked, 0, end, log_start)), own, others)
 
@@ -110,6 +111,25 @@ def test_a_position_that_the_leader_confirms_is_not_moved() -> None:
     play, effects = resumed(13, 14, 16, own, ((14, 15),), 13)
     effects = told(play, effects, 15, own, ((14, 15),))
     assert copying(play, effects) == [(10, 12)]
+
+
+@pytest.mark.parametrize("last", [-1, 1])
+def test_records_that_are_copied_again_after_deleted_ones_of_others_show_a_loss(last: int) -> None:
+    """NEEDLESS HALT. The log has lost everything, and a former holder has begun to copy the lost records again, after
+    records of other clients. Retention has deleted these. The leader does not know epoch 1."""
+    own = (OwnBatch(30, 2, 0, 0, 2),)
+    play, effects = resumed(10, 30, 32, own, (), last)
+    effects = told(play, effects, 30, own, ())
+    assert copying(play, effects) == []
+    assert (play.lane.next_ordinal, play.lane.position) == (2, 2)
+
+
+@pytest.mark.parametrize("last", [-1, 1])
+def test_records_below_a_position_that_the_leader_confirms_are_there_a_second_time(last: int) -> None:
+    """DOUBLED. Epoch 1 extends beyond the log start, so the log has lost nothing below the position."""
+    own = (OwnBatch(31, 2, 0, 0, 2),)
+    play, effects = resumed(10, 30, 33, own, ((30, 31),), last)
+    assert "target offset 31 holds" in one(told(play, effects, 31, own, ((30, 31),)), Halted).line
 
 
 def test_a_position_under_a_pending_comparison_moves_with_the_log() -> None:

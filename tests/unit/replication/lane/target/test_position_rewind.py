@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from mirrord.ledger.codec import decode_state, encode_state
-from mirrord.ledger.facts.core import HoleFound, LaneTaken, Progress, Rewound, SourceRun, TargetRun, Verdict
+from mirrord.ledger.facts.core import HoleFound, LaneTaken, Progress, Rewound, SourceRun, TargetRun
 from mirrord.ledger.snapshot import snapshots
 from mirrord.ledger.snapshot_restore import restore
 from mirrord.ledger.state_topic_records import LedgerEnd, state_key
@@ -27,6 +27,7 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.source.copied_epochs import first_other
 from mirrord.replication.lane.source.declared_runs import jumps, rest
+from mirrord.replication.lane.source.left_out_ranges import LeftOut
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.step import step
 from mirrord.replication.lane.target import missing_ordinals, position_rewind
@@ -219,7 +220,7 @@ def test_skipping_a_record_of_a_plan_moves_the_later_ones(play: Play) -> None:
     lane.acknowledged, lane.resume_position, lane.acked = ((10, 1),), ResumePosition(8, 6, 3), 8
     lane.next_ordinal, lane.position, lane.comparison.later_pending = 8, 4, True
     lane.plan.append(Run(10, 8))
-    lane.left_out = [Verdict(4, 5, "skipped")]
+    lane.left_out = [LeftOut(4, 5, "skipped")]
     (append,) = intake.leave_out(lane)
     assert isinstance(append, Append)
     (run,) = append.facts

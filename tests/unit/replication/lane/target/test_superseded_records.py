@@ -20,7 +20,7 @@ from mirrord.replication.lane.signals import (
     VisibleAnswer,
 )
 from mirrord.replication.lane.source.declared_runs import rest
-from mirrord.replication.lane.source.recorded_epochs import is_of_later_epoch
+from mirrord.replication.lane.source.recorded_epochs import is_of_another_epoch
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import missing_ordinals, superseded_records
 from mirrord.replication.lane.target.missing_records import pieces, without_record
@@ -199,18 +199,20 @@ def test_an_ordinal_whose_record_the_source_has_lost_does_not_end_what_was_clean
     assert judge.answer().until == 12
 
 
-@pytest.mark.parametrize(("ordinal", "epoch", "is_later"), [(4, 3, False), (4, 4, True), (8, 4, False), (8, -1, False)])
+@pytest.mark.parametrize(
+    ("ordinal", "epoch", "is_another"), [(4, 3, False), (4, 4, True), (8, 4, False), (8, 3, True), (8, -1, False)]
+)
 def test_nothing_of_an_epoch_that_the_ledger_does_not_know_was_appended(
-    play: Play, ordinal: int, epoch: int, *, is_later: bool
+    play: Play, ordinal: int, epoch: int, *, is_another: bool
 ) -> None:
-    """Otherwise the lane would continue at an offset of a later epoch, and conclude that the source has lost
+    """Otherwise the lane would continue at an offset of another epoch, and conclude that the source has lost
     records."""
     play.fold(SourceRun(LANE, 2, (Run(0, 0),), (), ((0, 3), (6, 4))))
-    assert is_of_later_epoch(play.record.epochs, ordinal, epoch) is is_later
+    assert is_of_another_epoch(play.record.epochs, ordinal, epoch) is is_another
 
 
 def test_a_ledger_without_epochs_bounds_nothing(play: Play) -> None:
-    assert not is_of_later_epoch(play.record.epochs, 4, 9)
+    assert not is_of_another_epoch(play.record.epochs, 4, 9)
 
 
 def follows(play: Play, first: int) -> int | None:

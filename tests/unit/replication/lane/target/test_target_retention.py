@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from mirrord.ledger.facts.core import HoleFound, TargetRun
+from mirrord.ledger.facts.core import HoleFound, SourceRun, TargetRun
+from mirrord.model.runs import Run
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     AskCheck,
@@ -146,6 +147,39 @@ def test_late_bytes_of_deleted_records_do_not_show_a_loss() -> None:
 
 def test_another_leader_may_have_lost_what_a_resume_position_shows() -> None:
     assert not [each for each in repeated(leader_epoch=2) if isinstance(each, Halted)]
+
+
+@pytest.mark.parametrize(("last", "ordinal"), [(1, 2), (6, 7), (9, 9)])
+def test_a_lane_continues_with_the_ordinal_that_the_leader_expects(last: int, ordinal: int) -> None:
+    """NEEDLESS HALT. The log had lost all of the lane's records. A former holder began to copy them again, after
+    records of other clients, and retention has deleted everything. According to the ledger, the log ends with ordinal
+    8, but the leader has not appended it."""
+    play = opened(*BEGUN)
+    retake(play, 10, 10, 10, epoch=1)
+    effects = sandwich(play, last, 9, 9, leader_epoch=2)
+    while asked := [each for each in effects if isinstance(each, AskScan)]:
+        effects = play.tell(ScanAnswer(asked[0].question, 0, asked[0].purpose, 9, 9, (), (), False))
+    play.bind_all(effects)
+    assert (play.lane.phase, play.lane.next_ordinal) == (Phase.COPYING, ordinal)
+
+
+def test_a_position_in_a_hole_is_moved_behind_it() -> None:
+    """LOSS. A former holder found a hole that begins below the position, and began to copy its records again.
+    Retention has deleted everything, and the broker has forgotten the producer. The ordinals of the hole were used, so
+    that the next holder found nothing missing if the log had lost their records."""
+    play = opened(*BEGUN, HoleFound(LANE, 1, 8, 12, 15, 20), SourceRun(LANE, 1, (Run(15, 8), Run(20, 15))))
+    retake(play, 10, 10, 10, epoch=1)
+    play.tell(EndAnswer(play.lane.asked, 0, 1, 30))
+    play.now = play.lane.late_writes.until
+    play.tell(ProducersAnswer(play.lane.asked, 0, None))
+    play.tell(EndAnswer(play.lane.asked, 0, 1, 30))
+    scan = one(play.tell(VisibleAnswer(play.lane.asked, 0, 30, 30)), AskScan)
+    effects = play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, (), (), False))
+    check = one(effects, AskCheck)
+    effects = play.tell(CheckAnswer(check.question, 0, check.first, check.last, "unverifiable"))
+    play.bind_all(effects)
+    assert (play.lane.phase, play.lane.next_ordinal, play.lane.position) == (Phase.COPYING, 13, 13)
+    assert [run.ordinal for run in play.lane.plan] == [15, 20]
 
 
 def sandwich(

@@ -1,0 +1,74 @@
+"""Says why the target lacks source records: the lane skips them because of a decision in the ledger, they were never
+produced, or neither is certain. If the target topic is compacted, its cleaner may then have removed them."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import msgspec
+
+from mirrord.ledger.facts.core import Verdict
+from mirrord.model.intervals import Interval, uncovered, within
+from mirrord.replication.lane.lane_record import LaneRecord
+from mirrord.replication.lane.limits import NEVER
+from mirrord.replication.lane.source.left_out_ranges import LeftOut, left_out
+from mirrord.replication.lane.target.batch_relocation import SourceBatch, replaced
+from mirrord.replication.lane.target.relocation_result import Located
+
+
+def without_left_out(record: LaneRecord, located: Located) -> Located:
+    """Return the result of a search without those missing records that the lane skips because of a decision in the
+    ledger. The result contains them among the records that are not copied."""
+    decided = [*left_out(record, 0), *_filtered(record)]
+    skipped: list[Verdict] = []
+    gone: list[Interval] = []
+    for each in decided:
+        parts = [part for whole in _spans_of(each, located) for part in within(whole, located.missing)]
+        found = [piece for part in parts for piece in uncovered(part, gone)]
+        gone += found
+        skipped += [Verdict(*piece, each.reason) for piece in found]
+    if not skipped:
+        return located
+    missing = tuple(piece for part in located.missing for piece in uncovered(part, gone))
+    reasons = tuple(sorted([*located.left_out, *skipped], key=lambda each: each.start))
+    return msgspec.structs.replace(located, missing=missing, left_out=reasons)
+
+
+def _spans_of(decision: LeftOut, located: Located) -> Iterator[Interval]:
+    """Yield the parts of the range of a decision in which the source has the records that the decision is about."""
+    for start, end, epoch in _epochs(located):
+        if start < decision.end and decision.start < end and decision.is_about(epoch):
+            yield max(start, decision.start), min(end, decision.end)
+
+
+def _filtered(record: LaneRecord) -> Iterator[LeftOut]:
+    """Yield the records that a filter has excluded. The flow may have no filter any more."""
+    return (LeftOut(each.start, each.end, each.reason) for each in record.newest_verdicts if each.reason == "filtered")
+
+
+def may_be_cleaned(record: LaneRecord, first: int, located: Located) -> Sequence[Interval]:
+    """Return the missing records that may have been appended to a compacted target topic, whose cleaner then removed
+    them.
+
+    The ledger's runs assign ordinals from `first` onward to the other missing records, but the source has records of a
+    later leader epoch at these offsets. They have not been produced yet, because a new epoch is recorded before its
+    first record is produced. Records of an epoch that the ledger has for other ordinals may have been produced.
+    """
+    never = list(_of_later_epochs(record, first, located))
+    return [part for whole in located.missing for part in uncovered(whole, never)]
+
+
+def _of_later_epochs(record: LaneRecord, first: int, located: Located) -> Iterator[Interval]:
+    latest = max((epoch for _, epoch in record.epochs), default=NEVER)
+    batches = [SourceBatch(start, end, {}, None, epoch) for start, end, epoch in _epochs(located) if epoch > latest]
+    for ordinal, offset, length in record.source_runs.between(first, sys.maxsize):
+        for start, end in within((offset, offset + length), located.missing):
+            piece = (ordinal + start - offset, start, end - start)
+            for begin, behind in replaced(record.epochs, [piece], batches):
+                yield offset + begin - ordinal, offset + behind - ordinal
+
+
+def _epochs(located: Located) -> Iterator[tuple[int, int, int]]:
+    """Yield the ranges of source offsets [start, end) with their leader epochs. An epoch is -1 if it is not known."""
+    known = located.epochs if located.epochs and located.epochs[0][0] <= 0 else ((0, -1), *located.epochs)
+    return ((start, end, epoch) for (start, epoch), (end, _) in pairwise((*known, (NEVER, -1))))

@@ -1,0 +1,105 @@
+"""Why the target lacks source records when the offset map is rebuilt: not all of them are copied, and of a compacted
+target it is not always known whether its cleaner has removed them."""
+
+from dataclasses import dataclass
+
+import msgspec
+import pytest
+
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.core import AnyFact, SourceRun, TargetRun, Verdict, VerdictGiven
+from mirrord.ledger.facts.quarantine import Quarantined
+from mirrord.ledger.facts.seeks import LaneSought, SeekDone
+from mirrord.model.runs import Run
+from mirrord.replication.lane.signals import Append, Halted
+from tests.unit.replication.lane.test_rebuilding import LANE, Play
+
+REFUSED = Quarantined(LANE, 1, 12, 14, 87, "refused", skip=True)
+SOUGHT = (LaneSought(LANE, 12, 14, 0, Origin("ada@host", "broken", 0)), SeekDone(LANE, 1, 12, 14))
+REJECTED = SourceRun(LANE, 1, (Run(12, 14),), (Verdict(12, 14, "rejected"),))
+FILTERED = SourceRun(LANE, 1, (Run(12, 14),), (Verdict(12, 14, "filtered"),))
+
+
+@dataclass
+class Rebuilt:
+    play: Play
+    lines: list[str]
+    """Why the lane stays halted."""
+    given: list[Verdict]
+
+    def offsets(self) -> list[int | None]:
+        """The source offsets of ordinals 10 to 18."""
+        return [self.play.record.source_runs.offset_of(ordinal) for ordinal in range(10, 19)]
+
+
+def rebuilt(*facts: AnyFact, source: tuple[tuple[int, int], ...] = ((0, 3),), compacts: bool) -> Rebuilt:
+    """The source has records at the offsets 12 and 13, and the target lacks them. `source` contains the leader epochs
+    of the source, by offset. According to the ledger, the records up to then are of epoch 3."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 3),)), TargetRun(LANE, 1, 0, 0, 1))
+    for each in facts:
+        assert play.fold(each) == (True,)
+    play.bind(play.differ())
+    play.sandwich(16)
+    answer = play.relocated()
+    assert answer.located is not None
+    located = msgspec.structs.replace(answer.located, epochs=source)
+    effects = play.tell(msgspec.structs.replace(answer, located=located, compacts=compacts))
+    recorded = [fact for each in effects if isinstance(each, Append) for fact in each.facts]
+    play.bind(effects)
+    lines = [each.line for each in effects if isinstance(each, Halted)]
+    return Rebuilt(play, lines, [each for fact in recorded if isinstance(fact, VerdictGiven) for each in fact.verdicts])
+
+
+@pytest.mark.parametrize("compacts", [False, True])
+@pytest.mark.parametrize(("facts", "reason"), [((REFUSED,), "rejected"), (SOUGHT, "skipped")])
+def test_records_that_a_decision_skips_are_not_missing(
+    facts: tuple[AnyFact, ...], reason: str, *, compacts: bool
+) -> None:
+    """NEEDLESS HALT. Nobody will append them. The holder that was to record a run after them ended before it did."""
+    found = rebuilt(*facts, compacts=compacts)
+    assert found.lines == []
+    assert found.offsets() == [10, 11, 14, 14, 15, 16, 17, 18, 19]
+    assert [(each.start, each.end) for each in found.given if each.reason == reason] == [(12, 14)]
+    assert found.play.record.verdicts.counts[reason] == 2  # type: ignore[index]
+
+
+@pytest.mark.parametrize("compacts", [False, True])
+@pytest.mark.parametrize(
+    "facts", [(REFUSED, SourceRun(LANE, 1, (Run(12, 14),), (Verdict(12, 14, "rejected"),))), (FILTERED,)]
+)
+def test_a_decision_that_the_former_map_followed_keeps_its_verdict(
+    facts: tuple[AnyFact, ...], *, compacts: bool
+) -> None:
+    """The flow need not have a filter any more."""
+    found = rebuilt(*facts, compacts=compacts)
+    assert (found.lines, found.offsets()) == ([], [10, 11, 14, 14, 15, 16, 17, 18, 19])
+    assert [each.reason for each in found.given] == ["doubled"]
+    assert sum(found.play.record.verdicts.counts.values()) == 2 + 1
+
+
+@pytest.mark.parametrize("compacts", [False, True])
+def test_a_record_in_the_place_of_a_refused_one_is_missing(*, compacts: bool) -> None:
+    """LOSS. The source has lost one of the refused records, and has another one at its offset. It was never produced:
+    the ledger does not have its epoch."""
+    found = rebuilt(msgspec.structs.replace(REFUSED, epoch=3), source=((0, 3), (13, 4)), compacts=compacts)
+    assert (found.lines, found.offsets()) == ([], [10, 11, 14, 14, 15, 16, 13, 17, 18])
+    assert Verdict(12, 13, "rejected") in found.given
+
+
+@pytest.mark.parametrize(
+    ("source", "start"),
+    [(((0, 3),), 12), (((0, 3), (13, 4)), 12), (((0, 2), (12, 4), (13, 3)), 13), (((0, 3), (12, 2)), 12), ((), 12)],
+)
+def test_a_compacted_target_may_have_had_records_of_a_recorded_epoch(
+    source: tuple[tuple[int, int], ...], start: int
+) -> None:
+    """STALE VALUE. Copied again, they could follow newer records of their keys."""
+    (line,) = rebuilt(source=source, compacts=True).lines
+    assert f"whether its cleaner removed the records of source offsets [{start}, " in line
+
+
+def test_a_compacted_target_never_had_records_of_a_later_epoch() -> None:
+    """NEEDLESS HALT. An epoch is recorded before its first record is produced."""
+    found = rebuilt(source=((0, 3), (12, 4)), compacts=True)
+    assert (found.lines, found.offsets()) == ([], [10, 11, 14, 14, 15, 16, 12, 13, 17])
